@@ -34,8 +34,7 @@ DECLARED = (
 PUBLIC = ("oncelog/*.py", "broker/embedded/*_api/*", "broker/control/types.py")
 
 KEPT = {
-    "authorize_with": "for what is installed in front of handlers, as is the one that follows: later issues call it",
-    "throttle_with": "",
+    "authorize_with": "for what is installed in front of handlers: later issues call it",
     "use_fast_paths": "a test compares both ways",
     "format_version": "a field of a snapshot's manifest, as is the next",
     "oncelog_version": "",

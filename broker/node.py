@@ -34,7 +34,9 @@ from oncelog.broker.metadata.image import BROKER, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
 from oncelog.broker.net.server import BoundListener, Server
+from oncelog.broker.security.connection_rates import ConnectionRates
 from oncelog.broker.security.delegation_tokens import DelegationTokens
+from oncelog.broker.security.quotas import ClientQuotas
 from oncelog.broker.security.sasl.users import Users, store_credentials
 from oncelog.broker.services import Services
 from oncelog.coordinator.producer_ids import ProducerIds
@@ -42,6 +44,7 @@ from oncelog.wire.errors import DecodeError, KafkaError
 from oncelog.wire.stored.metadata import (
     AccessControlEntryRecord,
     BrokerEndpoint,
+    ClientQuotaRecord,
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -104,6 +107,8 @@ class Node:
         """The one that the configuration asks for."""
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
+        self.quotas: ClientQuotas
+        self.connection_rates: ConnectionRates
         self.services: Services
         self.dispatcher: Dispatcher
         self.server: Server
@@ -132,7 +137,7 @@ class Node:
                     nursery.start_soon(self._remove_expired_tokens)
                 await nursery.start(self.groups.runtime.run)
                 await nursery.start(self.transactions.run)
-                self.server = Server(self.services, self.dispatcher, listeners)
+                self.server = Server(self.services, self.dispatcher, listeners, self.connection_rates)
                 await nursery.start(self.server.run)
                 self.groups.runtime.load_all()
                 self.transactions.runtime.load_all()
@@ -210,6 +215,10 @@ class Node:
             note_bug=self.note_bug,
         )
         self.dispatcher = Dispatcher(self.services)
+        self.quotas = ClientQuotas(config, self.metadata.image)
+        self.connection_rates = ConnectionRates(self.config, self.metadata.image)
+        if self.metadata.image.client_quotas.clients:
+            self.dispatcher.throttle_with(self.quotas)
         if not logs.was_clean:
             self._raise_leader_epochs()
         logs.load(self._local_topic, self._on_truncated)
@@ -301,6 +310,16 @@ class Node:
             self._on_config(record)
         elif isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
             self._on_acl(record)
+        elif isinstance(record, ClientQuotaRecord):
+            self._on_client_quota()
+
+    def _on_client_quota(self) -> None:
+        """The change holds for the next request. While nobody has a quota, none are installed: they cost time."""
+        self.connection_rates.on_change()
+        self.quotas.on_change()
+        is_needed = self.metadata.image.client_quotas.clients > 0
+        if is_needed != self.dispatcher.has_quotas:
+            self.dispatcher.throttle_with(self.quotas if is_needed else None)
 
     def _note_denied(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
         """Say what a client wanted and may not do, as Kafka's authorizer does."""

@@ -9,12 +9,22 @@ if TYPE_CHECKING:
 
     from oncelog.broker.dispatch.api import Api
     from oncelog.broker.net.connection import Connection
+    from oncelog.broker.security.usage import Usage
 
 
 class RequestContext:
     """One request's header, its body, and the connection that it came on."""
 
-    __slots__ = ("api", "api_version", "client_id", "connection", "correlation_id", "frame", "request")
+    __slots__ = (
+        "api",
+        "api_version",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "frame",
+        "request",
+        "usage",
+    )
 
     def __init__(
         self,
@@ -36,6 +46,8 @@ class RequestContext:
         self.frame: memoryview | None = None
         """The request's bytes without their size, in memory of their own; an append stamps offsets in it. None if
         nothing was installed when the request was read."""
+        self.usage: Usage | None = None
+        """What it uses of its client's quotas; None if there were no quotas when the request was read."""
 
     @property
     def principal(self) -> str:

@@ -68,7 +68,6 @@ READ_ONLY_HERE = (
     "num.replica.fetchers",
     "config.providers",
     "cordoned.log.dirs",
-    "max.connection.creation.rate",
     "metric.reporters",
     "principal.builder.class",
     "group.coordinator.cached.buffer.max.bytes",

@@ -121,7 +121,16 @@ class NetworkKeys(metaclass=KeyCollector):
         "The most connections that are accepted in a second.",
         at_least=0,
         update=CLUSTER_WIDE,
-        in_effect=False,
+    )
+    quota_window_num: int = key(INT, 11, "Samples that are kept of each client.", at_least=1, importance=LOW)
+    quota_window_size_seconds: int = key(
+        INT, 1, "Seconds of a sample of a client.", at_least=1, importance=LOW
+    )
+    controller_quota_window_num: int = key(
+        INT, 11, "Samples that are kept of changes to cluster metadata.", at_least=1, importance=LOW
+    )
+    controller_quota_window_size_seconds: int = key(
+        INT, 1, "Seconds of a sample of changes to cluster metadata.", at_least=1, importance=LOW
     )
     connections_max_idle_ms: int = key(
         LONG, 600_000, "Milliseconds after which the broker closes an idle connection."

@@ -145,20 +145,12 @@ alter.log.dirs.replication.quota.window.size.seconds int 1 1..
     Seconds of a sample of moves between directories.
 client.quota.callback.class class null
     The class that determines the quota of each client.
-controller.quota.window.num int 11 1..
-    Samples that are kept of changes to cluster metadata.
-controller.quota.window.size.seconds int 1 1..
-    Seconds of a sample of changes to cluster metadata.
 follower.replication.throttled.rate long null 0.. cluster-wide internal
     Bytes in a second that throttled replicas of this broker fetch.
 leader.replication.throttled.rate long null 0.. cluster-wide internal
     Bytes in a second that throttled replicas fetch from this broker.
 replica.alter.log.dirs.io.max.bytes.per.second long null 0.. cluster-wide internal
     Bytes in a second that are moved between directories.
-quota.window.num int 11 1..
-    Samples that are kept of each client.
-quota.window.size.seconds int 1 1..
-    Seconds of a sample of a client.
 replication.quota.window.num int 11 1..
     Samples that are kept of replication.
 replication.quota.window.size.seconds int 1 1..

@@ -94,6 +94,11 @@ class Dispatcher:
         self._quotas = quotas
         self._choose_path()
 
+    @property
+    def has_quotas(self) -> bool:
+        """Whether somebody may be throttled."""
+        return self._quotas is not None
+
     def use_fast_paths(self, wanted: bool) -> None:
         """Allow the fast paths while nothing is installed, or forbid them: a test compares both."""
         self._uses_fast_paths = wanted
@@ -133,11 +138,8 @@ class Dispatcher:
         return self._dispatch(connection, frame)
 
     def _dispatch(self, connection: Connection, frame: memoryview) -> Pending[Any] | None:
-        if self._is_watched:  # the frame is in a buffer that others use while interceptors wait
-            frame = memoryview(bytearray(frame))
-        context = self._decode(connection, frame)
-        if self._is_watched:
-            context.frame = frame
+        decode = self._decode_watched if self._is_watched else self._decode
+        context = decode(connection, frame)
         if connection.pending and context.api.handler.api_key != PRODUCE_KEY:
             # While responses are pending, only a Produce is handled at once. In Kafka every request waits.
             return self._as_pending(context, Pending(self._handle_after_pending(context)))
@@ -163,7 +165,13 @@ class Dispatcher:
         response: Any = None
         failure: BaseException | None = None
         try:
-            response = await self._complete(pending)
+            usage = pending.context.usage
+            if usage is None:
+                response = await self._complete(pending)
+            else:
+                response = await usage.measured(self._complete(pending))
+                if self._quotas is not None:
+                    self._quotas.finish(pending.context)
         except BaseException as error:
             failure = error
             raise
@@ -176,6 +184,8 @@ class Dispatcher:
         context = pending.context
         response = await self._or_refused(context, pending.wait())
         if response is None:
+            if context.usage is not None and self._quotas is not None:
+                self._throttle(self._quotas, context, None)
             return None
         api, writer = context.api, context.connection.writer
         files = self._file_ranges(api, response) if self._is_watched else ()
@@ -216,6 +226,16 @@ class Dispatcher:
         request, _ = decode(frame, header.header_size)
         connection.client_id = header.client_id
         return RequestContext(api, version, correlation_id, header.client_id, connection, request)
+
+    def _decode_watched(self, connection: Connection, frame: memoryview) -> RequestContext:
+        """As `_decode`; the frame is in a buffer that others use while interceptors wait."""
+        began = real_time.monotonic()
+        frame = memoryview(bytearray(frame))
+        context = self._decode(connection, frame)
+        context.frame = frame
+        if self._quotas is not None:
+            context.usage = self._quotas.begin(context, began)
+        return context
 
     def _load(self, api_key: int) -> Api:
         handler = self._services.handlers.get(api_key)
@@ -314,7 +334,7 @@ class Dispatcher:
         connection = context.connection
         throttle_ms = quotas.throttle(connection.principal, context.client_id, context, response)
         if throttle_ms > 0:
-            if context.api.has_throttle_time:
+            if response is not None and context.api.has_throttle_time:
                 response.throttle_time_ms = throttle_ms
             until = real_time.monotonic() + throttle_ms / 1000
             connection.muted_until = max(connection.muted_until, until)

@@ -1,6 +1,6 @@
 """What may be installed in the `Dispatcher`, between a request and its handler, and a response and its client.
 
-There are no quotas yet; this is their interface. That of an authorizer is in `oncelog.broker.authorization`.
+The quotas are in `oncelog.broker.security.quotas`, the interface of an authorizer in `oncelog.broker.authorization`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.security.usage import Usage
 
 
 class Interceptor:
@@ -43,5 +44,16 @@ class Interceptor:
 class Quotas(Protocol):
     """How much of the node one client may use (Kafka: ``ClientQuotaManager``)."""
 
+    def begin(self, context: RequestContext, began: float) -> Usage | None:
+        """Return what will be known of a request's usage, or None. It was read at that time (real time, seconds)."""
+        return None
+
     def throttle(self, principal: str, client_id: str | None, context: RequestContext, response: Any) -> int:
-        """Count the request and its response; return milliseconds for which the connection is muted after it."""
+        """Count the request and its response (None for a Produce with acks=0); return milliseconds for which the
+        connection is muted after it.
+        """
+        return 0
+
+    def finish(self, context: RequestContext) -> None:
+        """The response is in the writer. Called only for requests with a usage."""
+        return

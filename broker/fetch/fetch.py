@@ -59,6 +59,7 @@ class Fetch:
         "ready",
         "rows",
         "size",
+        "throttle_ms",
         "version",
     )
 
@@ -84,6 +85,10 @@ class Fetch:
         self.may_read: Callable[[str], bool] | None = None
         """Whether the client may read a topic; None: every one. It decides once about each: a change of rights holds
         for the next request (Kafka, too).
+        """
+        self.throttle_ms: Callable[[FetchResponse], int] | None = None
+        """Returns for how many milliseconds a response throttles its client, who then gets an empty one. None: there
+        was no quota when the request was read.
         """
         self.max_bytes = min(request.max_bytes, config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
@@ -281,7 +286,11 @@ class Fetch:
         return row
 
     def respond(self) -> FetchResponse:
-        """Return the response, with the files of its rows."""
+        """Return the response, with the files of its rows; an empty one to a client that has used its quota."""
+        if self.throttle_ms is not None:
+            rows = self._sessions.rows_with_news(self.context, self.rows)
+            if self.throttle_ms(FetchResponse(responses=_by_topic(rows))):
+                return self._throttled()
         try:
             session_id, rows = self._sessions.update_session(self.context, self.rows)
         except KafkaError as error:
@@ -292,6 +301,17 @@ class Fetch:
             _, item, row = rows[0]
             return FetchResponse(0, 0, session_id, [FetchableTopicResponse(item.topic, item.topic_id, [row])])
         return FetchResponse(0, 0, session_id, _by_topic(rows))
+
+    def _throttled(self) -> FetchResponse:
+        """Return an empty response, which changes nothing in the session (Kafka: ``getThrottledResponse``)."""
+        self.release()
+        session = self.context.session
+        if session is None:
+            return FetchResponse()
+        code = (
+            ErrorCode.NONE if session.epoch == self.context.epoch else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        )
+        return FetchResponse(0, code, session.session_id)
 
 
 def file_ranges(response: object) -> list[FileRange]:

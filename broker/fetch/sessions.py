@@ -47,13 +47,21 @@ class FetchItem:
         self.high_watermark = -1
         self.log_start_offset = -1
 
+    def has_news(self, row: PartitionData) -> bool:
+        """Whether an incremental response has to hold this partition's row."""
+        return (
+            len_of(row.records) > 0
+            or row.error_code != 0
+            or row.diverging_epoch is not None
+            or row.high_watermark != self.high_watermark
+            or row.log_start_offset != self.log_start_offset
+        )
+
     def must_respond(self, row: PartitionData) -> bool:
-        """Whether an incremental response has to hold this partition's row; remembers what the row says then."""
-        must = len_of(row.records) > 0 or row.error_code != 0 or row.diverging_epoch is not None
-        if row.high_watermark != self.high_watermark or row.log_start_offset != self.log_start_offset:
-            must = True
-            self.high_watermark = row.high_watermark
-            self.log_start_offset = row.log_start_offset
+        """As `has_news`; remembers what the row says then."""
+        must = self.has_news(row)
+        self.high_watermark = row.high_watermark
+        self.log_start_offset = row.log_start_offset
         if row.error_code != 0:
             self.high_watermark = -1
         return must
@@ -188,6 +196,18 @@ class FetchSessions:
                 if len_of(row.records) > 0:
                     session.items[key] = session.items.pop(key)
         return session.session_id, response_rows
+
+    @staticmethod
+    def rows_with_news(
+        context: FetchContext, rows: list[tuple[FetchKey, FetchItem, PartitionData]]
+    ) -> list[tuple[FetchKey, FetchItem, PartitionData]]:
+        """Return those of ``rows`` that `update_session` would return, without changing the session."""
+        session = context.session
+        if session is None:
+            return rows
+        if session.epoch != context.epoch:
+            return []
+        return [one for one in rows if session.items.get(one[0]) is one[1] and one[1].has_news(one[2])]
 
     def _create(self, context: FetchContext, rows: list[tuple[FetchKey, FetchItem, PartitionData]]) -> int:
         """Begin a session. Returns its id, or `NO_SESSION` if there is no room for it."""

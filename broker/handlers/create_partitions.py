@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
     from oncelog.wire.schema import Message
 
+STRICT_VERSION = 3
+"""From here on a quota of changes refuses partitions (KIP-599); older clients are only throttled."""
+
 
 def handle(
     services: Services, request: CreatePartitionsRequest, context: RequestContext
@@ -30,6 +33,10 @@ def handle(
         _result(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated
     ]
     may_alter = services.authorization.filter(context, ALTER, TOPIC_RESOURCE)
+    quota = None
+    if context.usage is not None:
+        quota = context.usage.mutation_quota(is_strict=context.api_version >= STRICT_VERSION)
+    charge = None if quota is None else quota.record
     records: list[Message] = []
     for topic in request.topics:
         if topic.name in repeated:
@@ -38,7 +45,7 @@ def handle(
             results.append(_result(topic.name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
             continue
         try:
-            new_records = topics.create_partitions(services.metadata.image, topic)
+            new_records = topics.create_partitions(services.metadata.image, topic, charge)
             topics.check_record_count(len(records) + len(new_records))
             records.extend(new_records)
             results.append(_result(topic.name, None))

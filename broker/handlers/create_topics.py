@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
 
 CONFIGURATION_VERSION = 5
+STRICT_VERSION = 6
+"""From here on a quota of changes refuses topics (KIP-599); older clients are only throttled."""
 
 
 def handle(services: Services, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    quota = None
+    if context.usage is not None:
+        quota = context.usage.mutation_quota(is_strict=context.api_version >= STRICT_VERSION)
     results = topics.create(
         services.metadata,
         services.config,
@@ -29,6 +34,7 @@ def handle(services: Services, request: CreateTopicsRequest, context: RequestCon
         validate_only=request.validate_only,
         describe=context.api_version >= CONFIGURATION_VERSION,
         rights=_rights(services.authorization, context),
+        charge=None if quota is None else quota.record,
     )
     return CreateTopicsResponse(topics=results)
 

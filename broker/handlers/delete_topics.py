@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 DELETION_DISABLED_VERSION = 3
 """The first version with TOPIC_DELETION_DISABLED."""
 TOPICS_VERSION = 6
+STRICT_VERSION = 5
+"""From here on a quota of changes refuses deletions (KIP-599); older clients are only throttled."""
 
 
 def handle(
@@ -41,7 +43,11 @@ def handle(
     response = DeleteTopicsResponse()
     if services.config.current.delete_topic_enable:
         rights = _rights(services.authorization, context)
-        steps = topics.delete(services.metadata, wanted, response.responses, rights)
+        quota = None
+        if context.usage is not None:
+            quota = context.usage.mutation_quota(is_strict=context.api_version >= STRICT_VERSION)
+        charge = None if quota is None else quota.record
+        steps = topics.delete(services.metadata, wanted, response.responses, rights, charge)
     else:
         steps = _refuse_all(wanted, response.responses, context.api_version)
     return chunked(steps, len(wanted), response)

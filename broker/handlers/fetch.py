@@ -22,6 +22,7 @@ from oncelog.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.request import RequestContext
+    from oncelog.broker.security.usage import Usage
     from oncelog.broker.services import Services
 
 
@@ -38,6 +39,8 @@ def handle(
     fetch = Fetch(
         services.cluster, services.fetch_sessions, services.config.current, request, version, opened
     )
+    if context.usage is not None and not fetch.is_replica:
+        _limit(fetch, context, context.usage)
     authorization = services.authorization
     if authorization.authorizer is not None:
         if not fetch.is_replica:
@@ -47,6 +50,21 @@ def handle(
     if fetch.read() or request.max_wait_ms <= 0 or not opened.items:
         return fetch.respond()
     return DelayedFetch(fetch, request.max_wait_ms, services.delayed_fetches)
+
+
+def _limit(fetch: Fetch, context: RequestContext, usage: Usage) -> None:
+    """Have the quotas of the client rule the response."""
+    fetch.max_bytes = min(fetch.max_bytes, usage.quotas.fetch_bytes_max(usage))
+    fetch.min_bytes = min(fetch.min_bytes, fetch.max_bytes)
+
+    def throttle_ms(response: FetchResponse) -> int:
+        out, ranges = bytearray(), []  # type: ignore[var-annotated]
+        context.api.encode_response(context.api_version, context.correlation_id, response, out, ranges)
+        header = 4 + int(context.api.flexible[context.api_version])  # the size stands for what Kafka adds
+        size = len(out) - header + sum(file_range.size for _, file_range in ranges)
+        return usage.quotas.throttle_fetch(usage, size)
+
+    fetch.throttle_ms = throttle_ms
 
 
 def _nothing(topic: str) -> bool:

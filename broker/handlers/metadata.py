@@ -119,7 +119,7 @@ def _topics(
         ]
         names = [name for name in names if name not in not_to_create]
         denied = [_denied(name, is_internal=name in INTERNAL_TOPICS) for name in not_to_create] + denied
-    return with_operations(_by_name(services, names, may_create=may_create)) + denied
+    return with_operations(_by_name(services, names, context, may_create=may_create)) + denied
 
 
 def _may_create(services: Services, request: MetadataRequest, version: int) -> bool:
@@ -131,7 +131,9 @@ def _denied(name: str, *, is_internal: bool = False) -> MetadataResponseTopic:
     return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, ZERO_UUID, is_internal)
 
 
-def _by_name(services: Services, names: list[str], *, may_create: bool) -> list[MetadataResponseTopic]:
+def _by_name(
+    services: Services, names: list[str], context: RequestContext, *, may_create: bool
+) -> list[MetadataResponseTopic]:
     existing = [topic for name in names if (topic := services.cluster.topic(name)) is not None]
     existing_names = {topic.name for topic in existing}
     missing = [name for name in names if name not in existing_names]
@@ -139,13 +141,17 @@ def _by_name(services: Services, names: list[str], *, may_create: bool) -> list[
     if not missing:
         return results
     if may_create:
-        for name, error in auto_create(services.metadata, services.config, missing).items():
+        quota = None if context.usage is None else context.usage.auto_creation_quota()
+        charge = None if quota is None else quota.record
+        for name, error in auto_create(services.metadata, services.config, missing, charge).items():
             created = services.cluster.topic(name) if error is None else None
             if created is not None:
                 # Kafka returns LEADER_NOT_AVAILABLE first, and the client retries; here the topic exists already.
                 results.append(_existing(created))
             else:
                 code = error.code if error is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 results.append(_unknown(name, code))
         return results
     for name in missing:

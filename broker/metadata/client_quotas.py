@@ -47,14 +47,17 @@ def _place(entity_type: str) -> tuple[int, str]:
 class ClientQuotasImage:
     """All quotas: values by key, by entity. It changes only in `replay`."""
 
-    __slots__ = ("entities",)
+    __slots__ = ("clients", "entities")
 
     def __init__(self) -> None:
         self.entities: dict[Entity, dict[str, float]] = {}
+        self.clients = 0
+        """How many of the entities are users and clients, not addresses."""
 
     def replay(self, record: ClientQuotaRecord) -> None:
         """Set or remove one value."""
         entity = entity_of((one.entity_type, one.entity_name) for one in record.entity)
+        before = len(self.entities)
         values = self.entities.setdefault(entity, {})
         if record.remove:
             values.pop(record.key, None)
@@ -62,6 +65,8 @@ class ClientQuotasImage:
                 del self.entities[entity]
         else:
             values[record.key] = record.value
+        if all(entity_type != IP for entity_type, _ in entity):
+            self.clients += len(self.entities) - before
 
     def records(self) -> Iterator[ClientQuotaRecord]:
         """Yield the records that make this image."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.metadata.topics import Charge
 
 SERVED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 """The internal topics that have a coordinator in oncelog."""
@@ -85,17 +86,17 @@ def ensure(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> Topi
 
 
 def auto_create(
-    store: MetadataStore, config: DynamicBrokerConfig, names: Sequence[str]
+    store: MetadataStore, config: DynamicBrokerConfig, names: Sequence[str], charge: Charge | None = None
 ) -> dict[str, KafkaError | None]:
     """Create topics with the broker's defaults, and internal ones as `topic_parameters`. Returns each topic's error, or
-    None.
+    None. ``charge``: as in `create`.
     """
     errors: dict[str, KafkaError | None] = {}
     for name in names:
         if name in INTERNAL_TOPICS:
             errors[name] = _create_internal(store, config, name)
     wanted = [CreatableTopic(name, UNSET, UNSET) for name in names if name not in INTERNAL_TOPICS]
-    for row in create(store, config, wanted):
+    for row in create(store, config, wanted, charge=charge):
         failed = row.error_code != ErrorCode.NONE
         errors[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message) if failed else None
     return errors

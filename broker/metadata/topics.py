@@ -6,6 +6,7 @@ All changes of one request are committed as one batch; a refused topic does not 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from oncelog.broker.metadata.configs import check_topic_overrides, creation_rows
@@ -24,7 +25,7 @@ from oncelog.wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message, Uuid
 
 T = TypeVar("T")
+Charge = Callable[[int], None]
+"""Takes a number of partitions. Raises KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
 
 NAME_CHARS_MAX = 249
 PARTITIONS_PER_REQUEST_MAX = 10_000
@@ -77,11 +80,13 @@ def create(
     validate_only: bool = False,
     describe: bool = False,
     rights: TopicRights | None = None,
+    charge: Charge | None = None,
 ) -> list[CreatableTopicResult]:
     """Create topics. Returns a result for each in the request's order, then one for each name that occurs twice.
 
     ``describe``: whether the results have the topics' configurations, which take longer than all the rest. ``rights``
-    tells which topics the client may create, and whose configurations it may see (None: all).
+    tells which topics the client may create, and whose configurations it may see (None: all). ``charge`` is called with
+    each topic's number of partitions; a KafkaError refuses the topic.
     """
     names = [topic.name for topic in wanted]
     _, twice = once_and_twice(names)
@@ -100,6 +105,8 @@ def create(
             continue
         try:
             made, row = _create(store, config, topic, describe)
+            if charge is not None:
+                charge(row.num_partitions)
             if rights is not None and not rights.may_describe(topic.name):
                 row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 row.num_partitions = row.replication_factor = -1
@@ -245,8 +252,10 @@ def bump_leader_epoch(topic: Topic, partitions: Iterable[int]) -> list[Message]:
     ]
 
 
-def create_partitions(image: MetadataImage, topic: CreatePartitionsTopic) -> list[Message]:
-    """Return the records that give a topic more partitions. Raises KafkaError if it is refused."""
+def create_partitions(
+    image: MetadataImage, topic: CreatePartitionsTopic, charge: Charge | None = None
+) -> list[Message]:
+    """Return the records that give a topic more partitions. Raises KafkaError if it is refused, also by ``charge``."""
     known = image.topics.get(topic.name)
     if known is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -266,6 +275,8 @@ def create_partitions(image: MetadataImage, topic: CreatePartitionsTopic) -> lis
             f"Attempted to add {more} additional partition(s), but only {len(topic.assignments)} assignment(s) "
             "were specified.",
         )
+    if charge is not None:
+        charge(more)
     check_record_count(more)
     if topic.assignments is None:
         replicas = place(image, first, more, factor)
@@ -288,9 +299,10 @@ def delete(
     wanted: Iterable[DeleteTopicState],
     rows: list[DeletableTopicResult],
     rights: TopicRights | None = None,
+    charge: Charge | None = None,
 ) -> Iterator[None]:
     """Delete topics by name or id, in steps, all in one batch by the last. ``rows`` gets a result for each name and
-    id. ``rights`` tells which topics the client may delete, and know of (None: all).
+    id. ``rights`` tells which topics the client may delete, and know of (None: all). ``charge``: as in `create`.
     """
     image = store.image
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -356,6 +368,12 @@ def delete(
         yield
     for topic_id in [gone for gone in found if gone not in image.topics_by_id]:  # deleted between the steps
         refuse(found.pop(topic_id), topic_id, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
+    if charge is not None:
+        for topic_id in list(found):
+            try:
+                charge(len(image.topics_by_id[topic_id].partitions))
+            except KafkaError as error:
+                rows.append(DeletableTopicResult(found.pop(topic_id), topic_id, error.code, error.message))
     rows += _remove(store, found)
 
 

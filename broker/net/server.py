@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.dispatch.dispatcher import Dispatcher
     from oncelog.broker.seams.transport import Transport
+    from oncelog.broker.security.connection_rates import ConnectionRates
     from oncelog.broker.security.listener import ListenerSecurity
     from oncelog.broker.services import Services
 
@@ -82,7 +83,13 @@ class ByteBudget:
 class Server:
     """Accepts connections and gives each a task; owns what they share."""
 
-    def __init__(self, services: Services, dispatcher: Dispatcher, listeners: list[BoundListener]) -> None:
+    def __init__(
+        self,
+        services: Services,
+        dispatcher: Dispatcher,
+        listeners: list[BoundListener],
+        rates: ConnectionRates,
+    ) -> None:
         config = services.config.current
         self.dispatcher = dispatcher
         self.listeners = listeners
@@ -97,6 +104,7 @@ class Server:
         self.frame_budget = ByteBudget(config.queued_max_request_bytes)
         self.connections: set[Connection] = set()
         self._config = services.config
+        self._rates = rates
         self.nursery: trio.Nursery
         self._per_address: Counter[str] = Counter()
         self._spare: list[bytearray] = []
@@ -136,7 +144,21 @@ class Server:
             if transport is None:
                 await listener.wait_for_connection()
                 continue
+            wait_ms = self._rates.accepted()
+            if wait_ms:  # as Kafka's acceptor does: with the connection in its hand
+                try:
+                    await real_time.sleep(wait_ms / 1000)
+                except BaseException:
+                    transport.close()
+                    raise
             self._admit(transport, bound)
+
+    async def _close_later(self, transport: Transport, wait_ms: int) -> None:
+        """Close a connection that its address opened too soon, after that time, so that it is not tried at once."""
+        try:
+            await real_time.sleep(wait_ms / 1000)
+        finally:
+            transport.close()
 
     def reconsider_limits(self) -> None:
         """Look again whether there is room for a connection: one has been closed, or the configuration changed."""
@@ -149,6 +171,10 @@ class Server:
             transport.close()
             return
         address = _address_of(transport)
+        wait_ms = self._rates.accepted_from(address)
+        if wait_ms:
+            self.nursery.start_soon(self._close_later, transport, wait_ms)
+            return
         config = self._config.current
         limit = config.connection_limits.get(address, config.max_connections_per_ip)
         if self._per_address[address] >= limit:

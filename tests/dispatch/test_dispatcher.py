@@ -11,7 +11,7 @@ import trio.testing
 from compat_tests.batches import batch
 from oncelog.broker.authorization import ALTER, CLUSTER, CLUSTER_OPERATION, TOPIC_RESOURCE, WRITE
 from oncelog.broker.dispatch.fast_produce import FastProduce
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.policies import Interceptor, Quotas
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.net.connection import ANONYMOUS
 from oncelog.broker.request import CloseConnection
@@ -185,7 +185,7 @@ async def test_interceptors_stand_in_the_order_of_their_installation() -> None:
 
 
 def test_a_throttled_client_is_told_and_muted(fast: list[bool]) -> None:
-    class Quota:
+    class Quota(Quotas):
         def throttle(
             self, principal: str, client_id: str | None, context: RequestContext, response: Any
         ) -> int:

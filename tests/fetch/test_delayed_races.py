@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.policies import Interceptor, Quotas
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -39,7 +39,7 @@ class Slow(Interceptor):
         return response
 
 
-class MuteFetches:
+class MuteFetches(Quotas):
     """Quotas by which every Fetch mutes its connection for a second."""
 
     def throttle(self, principal: str, client_id: str | None, context: RequestContext, response: Any) -> int:

@@ -69,7 +69,11 @@ class StandInNode:
         handler = import_module(messages.replace("oncelog.wire.messages", "oncelog.broker.handlers"))
         connection = SimpleNamespace(listener_name=LISTENER)
         context = SimpleNamespace(
-            api_version=version, connection=connection, principal="User:ANONYMOUS", host="127.0.0.1"
+            api_version=version,
+            connection=connection,
+            principal="User:ANONYMOUS",
+            host="127.0.0.1",
+            usage=None,
         )
         seen = type(request).decode(request.encode(version), version)
         try:

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.policies import Interceptor, Quotas
 from oncelog.broker.net.connection import PENDING_RESPONSES_MAX
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -165,7 +165,7 @@ async def test_so_many_produces_wait_for_the_disk_and_the_node_stops() -> None:
         assert not connection.pending
 
 
-class _Muting:
+class _Muting(Quotas):
     def throttle(self, principal: str, client_id: str | None, context: RequestContext, response: Any) -> int:
         return 20_000 if context.api.handler.name == "produce" else 0
 

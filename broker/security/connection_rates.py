@@ -1,0 +1,102 @@
+"""`ConnectionRates`: how many connections a second a node accepts, from all addresses and from each one.
+
+Source: Kafka's ``ConnectionQuotas``; KIP-612.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from oncelog.broker.metadata.client_quotas import CONNECTION_CREATION_RATE, IP
+from oncelog.broker.security.quotas import time_ms
+from oncelog.broker.security.rates import Rate
+
+if TYPE_CHECKING:
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.metadata.image import MetadataImage
+
+INT_MAX = 2**31 - 1
+"""As a limit: none."""
+ADDRESSES_MAX = 10_000
+"""Addresses whose rate is kept; beyond that the first ones are forgotten."""
+
+
+class ConnectionRates:
+    """The rates of a node, and their limits: ``max.connection.creation.rate``, and the quotas of addresses."""
+
+    def __init__(self, config: DynamicBrokerConfig, image: MetadataImage) -> None:
+        self._config = config
+        self._image = image
+        self._limits: dict[str, int] = {}
+        self._default = INT_MAX
+        self._is_stale = True
+        self._all = self._new_rate()
+        self._addresses: dict[str, Rate] = {}
+
+    def on_change(self) -> None:
+        """The quotas in the metadata have changed: it holds for the next connection."""
+        self._is_stale = True
+
+    def accepted(self) -> int:
+        """Count a connection. Returns milliseconds to wait before it is served, and the next one is accepted."""
+        limit = self._config.current.max_connection_creation_rate
+        return 0 if limit == INT_MAX else self._record(self._all, limit)
+
+    def accepted_from(self, address: str) -> int:
+        """Count a connection from an address. If it is one too many, it is not counted at all: returns milliseconds
+        after which it has to be closed; else 0.
+        """
+        if self._is_stale:
+            self._load()
+        if not self._limits and self._default == INT_MAX:
+            return 0
+        name = _canonical(address)
+        limit = self._limits.get(name, self._default)
+        if limit == INT_MAX:
+            return 0
+        rate = self._addresses.get(name)
+        if rate is None:
+            while len(self._addresses) >= ADDRESSES_MAX:
+                del self._addresses[next(iter(self._addresses))]
+            rate = self._addresses[name] = self._new_rate()
+        wait_ms = self._record(rate, limit)
+        if wait_ms:
+            rate.record(-1, time_ms())
+            if self._config.current.max_connection_creation_rate != INT_MAX:
+                self._all.record(-1, time_ms())
+        return wait_ms
+
+    def _load(self) -> None:
+        self._is_stale = False
+        self._limits, self._default = {}, INT_MAX
+        for entity, values in self._image.client_quotas.entities.items():
+            names = dict(entity)
+            if IP not in names or CONNECTION_CREATION_RATE not in values:
+                continue
+            limit, address = int(values[CONNECTION_CREATION_RATE]), names[IP]
+            if address is None:
+                self._default = limit
+            else:
+                self._limits[_canonical(address)] = limit
+
+    def _new_rate(self) -> Rate:
+        config = self._config.static
+        return Rate(config.quota_window_num, config.quota_window_size_seconds * 1000)
+
+    def _record(self, rate: Rate, limit: int) -> int:
+        now_ms = time_ms()
+        rate.record(1, now_ms)
+        return min(rate.throttle_ms(limit, now_ms), self._config.static.quota_window_size_seconds * 1000)
+
+
+def _canonical(address: str) -> str:
+    """Return one text for all spellings of an address."""
+    if address == "localhost":
+        return "127.0.0.1"
+    try:
+        parsed = ipaddress.ip_address(address.strip("[]"))
+    except ValueError:
+        return address
+    mapped = getattr(parsed, "ipv4_mapped", None)
+    return str(mapped or parsed)

@@ -1,0 +1,302 @@
+"""Client quotas in a simulated broker: who is throttled, for how long, and what the response says then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from compat_tests.batches import batch, record
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.framing import encode_request
+from oncelog.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    OpData,
+    QuotaAlteration,
+)
+from oncelog.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from oncelog.wire.messages.describe_client_quotas import EntityData
+from oncelog.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from oncelog.wire.messages.produce import ProduceResponse
+from tests.harness.requests import bytes_of, create_topic, fetch_request, produce, produce_request
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import CLIENT_ID, ConnectionEndedError, SimClient
+from tests.harness.simulation import simulated
+
+Names = dict[str, str | None]
+ANYBODY: Names = {"client-id": None}
+THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+KEPT = {"retention.ms": "-1"}
+LARGE, SMALL = (batch([record(value=bytes(size))]) for size in (5000, 400))
+
+
+async def set_quota(client: SimClient, names: Names, key: str, value: float | None) -> None:
+    entity = [EntityData(*pair) for pair in names.items()]
+    request = AlterClientQuotasRequest([QuotaAlteration(entity, [OpData(key, value or 0.0, value is None)])])
+    response = await client.call(request, 1, AlterClientQuotasResponse)
+    assert [row.error_code for row in response.entries] == [0], response
+
+
+def size_of(records: bytes, acks: int = 1) -> int:
+    return len(encode_request(produce_request("t", records, acks=acks), 9, 0, CLIENT_ID)) - 4
+
+
+async def told(client: SimClient, records: bytes) -> int:
+    """The throttle time of a Produce, in milliseconds."""
+    response = await client.call(produce_request("t", records), 9, ProduceResponse)
+    assert response.responses[0].partition_responses[0].error_code == 0
+    return int(response.throttle_time_ms)
+
+
+@simulated
+async def test_a_producer_above_its_rate_is_told_and_muted_and_the_others_are_not() -> None:
+    async with SimBroker() as broker:
+        client, admin = broker.connect(), broker.connect()
+        await create_topic(admin, "t", configs=KEPT)
+        await set_quota(admin, {"user": "ANONYMOUS", "client-id": CLIENT_ID}, "producer_byte_rate", 100)
+        began = trio.current_time()
+        throttle_ms = size_of(LARGE) * 1000 // 100 - 10_000
+        assert await told(client, LARGE) == throttle_ms > 30_000
+        assert trio.current_time() == began, "the response comes first"
+        assert (await admin.call(ListGroupsRequest(), 1, ListGroupsResponse)).throttle_time_ms == 0
+        assert trio.current_time() == began
+        assert (await client.call(ListGroupsRequest(), 1, ListGroupsResponse)).throttle_time_ms == 0
+        assert trio.current_time() == pytest.approx(began + throttle_ms / 1000)
+        assert await told(client, batch()) == 0, "it has waited long enough"
+
+
+@simulated
+async def test_a_producer_that_wants_no_responses_is_muted_too() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t", configs=KEPT)
+        await set_quota(client, ANYBODY, "producer_byte_rate", 100)
+        began = trio.current_time()
+        await client.send(produce_request("t", LARGE, acks=0), 9)
+        await client.call(ListGroupsRequest(), 1, ListGroupsResponse)
+        throttled_s = size_of(LARGE, acks=0) / 100 - 10
+        assert trio.current_time() == pytest.approx(began + throttled_s, abs=0.01)
+
+
+@simulated
+async def test_quotas_hold_and_end_with_the_next_request_and_are_there_after_a_restart() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t", configs=KEPT)
+        assert not broker.node.dispatcher.has_quotas
+        assert await told(client, LARGE) == 0
+        await set_quota(client, {"ip": "10.0.0.1"}, "connection_creation_rate", 1)
+        assert not broker.node.dispatcher.has_quotas, "nobody's requests have a quota"
+        await set_quota(client, ANYBODY, "producer_byte_rate", 100)
+        assert await told(client, LARGE) > 30_000
+        client = await broker.restart()
+        first = await told(client, LARGE)
+        assert first > 30_000
+        await set_quota(client, ANYBODY, "producer_byte_rate", 1e6)
+        assert await told(client, LARGE) == 0
+        await set_quota(client, ANYBODY, "producer_byte_rate", None)
+        assert not broker.node.dispatcher.has_quotas
+        assert await told(client, LARGE) == 0
+
+
+async def fetched(client: SimClient, request: FetchRequest) -> PartitionData:
+    """The row of a Fetch, as soon as it is not throttled any more (the window grows until it is complete)."""
+    for _ in range(20):
+        response = await client.call(request, 12, FetchResponse)
+        if not response.throttle_time_ms:
+            row: PartitionData = response.responses[0].partitions[0]
+            return row
+    raise AssertionError("throttled for ever")
+
+
+@simulated
+async def test_a_throttled_fetch_is_empty_and_costs_nothing() -> None:
+    async with SimBroker() as broker:
+        client, admin = broker.connect(), broker.connect()
+        await create_topic(admin, "t", configs=KEPT)
+        for _ in range(3):
+            await produce(admin, "t", SMALL)
+        await set_quota(admin, ANYBODY, "consumer_byte_rate", 100)  # 1000 bytes in the window
+        first = await client.call(fetch_request("t", 0, max_bytes=600), 12, FetchResponse)
+        assert first.throttle_time_ms == 0
+        assert first.responses[0].partitions[0].records
+        began = trio.current_time()
+        second = await client.call(fetch_request("t", 1, max_bytes=600), 12, FetchResponse)
+        assert second.throttle_time_ms > 0
+        assert (second.error_code, second.responses) == (0, [])
+        assert trio.current_time() == began
+        third = await fetched(client, fetch_request("t", 1, max_bytes=600))
+        assert third.records
+        waited = trio.current_time() - began
+        assert second.throttle_time_ms / 1000 <= waited < 13, "nothing else was counted"
+
+
+@simulated
+async def test_a_throttled_fetch_changes_nothing_in_its_session() -> None:
+    async with SimBroker() as broker:
+        client, admin = broker.connect(), broker.connect()
+        await create_topic(admin, "t", configs=KEPT)
+        row = await produce(admin, "t", LARGE)
+        assert row.error_code == 0, row
+        request = fetch_request("t", 1)
+        request.session_epoch = 0
+        begun = await client.call(request, 12, FetchResponse)
+        assert begun.session_id
+        assert begun.responses[0].partitions[0].error_code == 0
+        await set_quota(admin, ANYBODY, "consumer_byte_rate", 1)
+        delete = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)])], 1000)
+        await admin.call(delete, 2, DeleteRecordsResponse)
+        request.session_id, request.session_epoch, request.topics = begun.session_id, 1, []
+        throttled = await client.call(request, 12, FetchResponse)
+        assert (throttled.session_id, throttled.error_code, throttled.responses) == (begun.session_id, 0, [])
+        assert throttled.throttle_time_ms > 0
+        await set_quota(admin, ANYBODY, "consumer_byte_rate", None)
+        request.session_epoch = 2
+        whole = await client.call(request, 12, FetchResponse)
+        assert whole.responses[0].partitions[0].log_start_offset == 1
+
+
+@simulated
+async def test_a_fetch_asks_for_no_more_than_its_window_allows() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t", configs=KEPT)
+        for _ in range(100):
+            await produce(client, "t", SMALL)
+        await set_quota(client, ANYBODY, "consumer_byte_rate", 200)
+        row = await fetched(client, fetch_request("t", 0, min_bytes=30_000))
+        assert row.records is not None
+        assert 1000 < len(bytes_of(row.records)) <= 2000
+
+
+@simulated
+async def test_a_fetch_that_waited_when_quotas_came_is_answered() -> None:
+    async with SimBroker() as broker:
+        client, admin = broker.connect(), broker.connect()
+        await create_topic(admin, "t", configs=KEPT)
+        await client.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
+        await trio.testing.wait_all_tasks_blocked()
+        await set_quota(admin, ANYBODY, "consumer_byte_rate", 1)
+        await produce(admin, "t", LARGE)
+        response = await client.receive(FetchResponse, 12)
+        assert response.throttle_time_ms == 0
+        assert response.responses[0].partitions[0].records
+        assert (await client.call(fetch_request("t", 0), 12, FetchResponse)).throttle_time_ms > 0
+
+
+async def create(client: SimClient, version: int, *topics: tuple[str, int]) -> Any:
+    request = CreateTopicsRequest([CreatableTopic(name, count, 1) for name, count in topics], 1000)
+    return await client.call(request, version, CreateTopicsResponse)
+
+
+@simulated
+async def test_changes_of_topics_above_the_rate_are_refused_row_by_row() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await set_quota(client, {"user": None}, "controller_mutation_rate", 1)  # a burst of 11
+        response = await create(client, 6, ("a", 10), ("b", 3), ("c", 1))
+        assert [row.error_code for row in response.topics] == [0, 0, THROTTLED]
+        assert response.topics[2].error_message == "The throttling quota has been exceeded."
+        assert response.throttle_time_ms == 2000
+        began = trio.current_time()
+        more = CreatePartitionsRequest([CreatePartitionsTopic("a", 12, None)], 1000)
+        response = await client.call(more, 3, CreatePartitionsResponse)
+        assert trio.current_time() == pytest.approx(began + 2)
+        assert (response.results[0].error_code, response.throttle_time_ms) == (0, 0)
+        delete = DeleteTopicsRequest(topic_names=["a", "b", "nowhere"], timeout_ms=1000)
+        response = await client.call(delete, 5, DeleteTopicsResponse)
+        codes = {row.name: row.error_code for row in response.responses}
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert codes == {"a": THROTTLED, "b": THROTTLED, "nowhere": unknown}
+        assert response.throttle_time_ms == 2000
+        response = await client.call(delete, 5, DeleteTopicsResponse)
+        codes = {row.name: row.error_code for row in response.responses}
+        assert codes == {"a": 0, "b": THROTTLED, "nowhere": unknown}
+
+
+@simulated
+async def test_older_versions_are_throttled_but_not_refused() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await set_quota(client, {"user": None}, "controller_mutation_rate", 1)
+        response = await create(client, 5, ("a", 14))
+        assert ([row.error_code for row in response.topics], response.throttle_time_ms) == ([0], 3000)
+        delete = DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000)
+        response = await client.call(delete, 4, DeleteTopicsResponse)
+        assert (response.responses[0].error_code, response.throttle_time_ms) == (0, 14_000)
+
+
+@simulated
+async def test_a_topic_that_metadata_would_create_counts() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await set_quota(client, {"user": None}, "controller_mutation_rate", 1)
+        await create(client, 6, ("a", 13))
+        other = broker.connect()
+        request = MetadataRequest([MetadataRequestTopic(name="new")], True)
+        response = await other.call(request, 9, MetadataResponse)
+        assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert response.throttle_time_ms == 0
+        await trio.sleep(2)
+        response = await other.call(request, 9, MetadataResponse)
+        assert response.topics[0].error_code == 0
+        assert (await create(client, 6, ("b", 1))).throttle_time_ms == 1000
+
+
+async def is_served(broker: SimBroker, host: str) -> bool:
+    """Whether a new connection from there is; if not, the broker closes it."""
+    client = broker.connect(host)
+    try:
+        await client.call(ListGroupsRequest(), 1, ListGroupsResponse)
+    except ConnectionEndedError:
+        return False
+    return True
+
+
+@simulated
+async def test_an_address_that_connects_too_often_is_closed_after_a_while() -> None:
+    async with SimBroker() as broker:
+        admin = broker.connect("10.0.0.2")
+        await set_quota(admin, {"ip": "10.0.0.1"}, "connection_creation_rate", 1)  # 10 in the window
+        began = trio.current_time()
+        for _ in range(10):
+            assert await is_served(broker, "10.0.0.1")
+        assert trio.current_time() == began
+        assert not await is_served(broker, "10.0.0.1")
+        assert trio.current_time() == pytest.approx(began + 1), "capped by quota.window.size.seconds"
+        for _ in range(20):
+            assert await is_served(broker, "10.0.0.2")
+        await trio.sleep(20)
+        assert await is_served(broker, "10.0.0.1")
+        await set_quota(admin, {"ip": None}, "connection_creation_rate", 1)
+        assert [await is_served(broker, "10.0.0.3") for _ in range(11)] == [True] * 10 + [False]
+        await set_quota(admin, {"ip": None}, "connection_creation_rate", None)
+        assert all([await is_served(broker, "10.0.0.3") for _ in range(20)])
+
+
+@simulated
+async def test_all_connections_together_are_accepted_no_faster_than_their_rate() -> None:
+    async with SimBroker(config={"max.connection.creation.rate": "1"}) as broker:
+        began = trio.current_time()
+        for number in range(10):
+            assert await is_served(broker, f"10.0.0.{number}")
+        assert trio.current_time() == began
+        assert await is_served(broker, "10.0.1.1")
+        assert trio.current_time() == pytest.approx(began + 1)
