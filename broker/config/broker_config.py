@@ -149,8 +149,12 @@ class BrokerConfig(
         elif (without_effect := key_of(name)) is not None:
             without_effect.parse(text)  # Kafka does not start with an invalid value
         elif not is_known(name):
+            from difflib import get_close_matches
+
             shown = "[hidden]" if is_secret(name) else text
-            raise ConfigError(f"Unknown configuration {name} (value {shown})")
+            close = get_close_matches(name, BrokerConfig.KEYS, 1, 0.8)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            raise ConfigError(f"Unknown configuration {name} (value {shown}){meant}")
 
     def _align_node_ids(self, texts: dict[str, str], origins: dict[str, str]) -> None:
         """If only one of ``node.id`` and ``broker.id`` is set, give the other the same value.

@@ -36,3 +36,7 @@ class SnapshotError(OncelogError):
 
 class WaitTimeoutError(OncelogError, TimeoutError):
     """What was waited for did not happen in time. The message says what happened instead."""
+
+
+for _kind in (OncelogError, *OncelogError.__subclasses__()):
+    _kind.__module__ = "oncelog"  # where a program that sees one in a traceback imports it from

@@ -104,11 +104,15 @@ def checked_options(
 
     Raises InvalidArgumentError for the first one that makes no sense.
     """
-    if not 0 <= port <= PORT_MAX:
-        raise InvalidArgumentError(f"port={port}: expected 0 (a free one) to {PORT_MAX}")
-    if requests_kept < 0:
-        raise InvalidArgumentError(f"requests_kept={requests_kept}: expected 0 (none) or more")
+    if not isinstance(port, int) or not 0 <= port <= PORT_MAX:
+        raise InvalidArgumentError(f"port={port!r}: expected 0 (a free one) to {PORT_MAX}")
+    if not isinstance(seed, int):
+        raise InvalidArgumentError(f"seed={seed!r}: expected a number")
+    if not isinstance(requests_kept, int) or requests_kept < 0:
+        raise InvalidArgumentError(f"requests_kept={requests_kept!r}: expected 0 (none) or more")
     if version is not None:
+        if not isinstance(version, str):
+            raise InvalidArgumentError(f'version={version!r}: expected a text, such as "3.9"')
         try:
             emulated(version)
         except ValueError as error:

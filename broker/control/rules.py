@@ -54,7 +54,7 @@ async def wait_fired(
     try:
         return await broker.faults.wait_fired(rule_id, times, timeout)
     except RuleTimeoutError as error:
-        raise WaitTimeoutError(str(error)) from error
+        raise WaitTimeoutError(str(error)) from None
     except UnknownRuleError as error:
         raise NotFoundError(str(error)) from error
 

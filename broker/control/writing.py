@@ -5,6 +5,7 @@ They go through the handlers of the requests that a client would send, but past 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from oncelog.broker.authorization import Authorization
@@ -24,7 +25,7 @@ from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.control.types import Offsets, TopicInfo
@@ -254,6 +255,8 @@ async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Of
     if not group_id:
         raise InvalidArgumentError("the group id is empty")
     for topic, partitions in offsets.items():
+        if not isinstance(partitions, Mapping):
+            raise InvalidArgumentError(f"offsets={offsets!r}: expected {{topic: {{partition: offset}}}}")
         for partition, offset in partitions.items():
             partitions_of(node, topic, partition)
             if not isinstance(offset, int) or offset < 0:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Description(NamedTuple):
-    """A docstring: its first sentence, and all of it."""
+    """A docstring: its first sentence, in one line, and all of it."""
 
     summary: str
     text: str
@@ -21,7 +21,8 @@ class Description(NamedTuple):
 def description(function: Callable[..., object]) -> Description:
     """Return an operation's description, as Markdown."""
     text = _markdown(inspect.getdoc(function) or "")
-    return Description(re.split(r"(?<=\.)\s", text, maxsplit=1)[0].rstrip("."), text)
+    summary = re.split(r"(?<=\.)\s", text, maxsplit=1)[0].rstrip(".")
+    return Description(" ".join(summary.split()), text)
 
 
 def attribute_docstrings(kind: type) -> dict[str, str]:

@@ -72,10 +72,12 @@ def async_kafka(fixture: str = "kafka") -> Any:
     @pytest.fixture
     def async_kafka(request: pytest.FixtureRequest) -> AsyncBroker:
         """The Kafka broker of another fixture as an oncelog.AsyncBroker, for asyncio and Trio."""
-        from oncelog import AsyncBroker
+        from oncelog import AsyncBroker, Broker
         from oncelog.pytest_plugin.real_cluster import AsyncCluster, Cluster
 
-        broker: Broker = request.getfixturevalue(fixture)
+        broker = request.getfixturevalue(fixture)
+        if not isinstance(broker, Broker):
+            raise _failure(request, f"the fixture {fixture} is no oncelog.Broker, but {broker!r}")
         kind = AsyncCluster if isinstance(broker, Cluster) else AsyncBroker
         shared: AsyncBroker = kind._sharing(broker)
         return shared
@@ -177,9 +179,14 @@ def _carried(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Bro
 
 
 def _add_faults(broker: Broker, faults: Any) -> None:
-    """Add rules, or those of a file."""
+    """Add rules, or those of a file. Raises InvalidArgumentError."""
+    from oncelog import InvalidArgumentError
+
     if isinstance(faults, str | os.PathLike):
-        broker.faults.load(faults)
+        try:
+            broker.faults.load(faults)
+        except OSError as error:
+            raise InvalidArgumentError(f"faults: cannot read {faults}: {error.strerror or error}") from None
     else:
         for rule in [faults] if isinstance(faults, Mapping) else faults:
             broker.faults.add(rule)

@@ -62,7 +62,11 @@ class Settings:
         """Add the settings of a stronger place. Raises SettingError."""
         for name, value in given.items():
             if name not in NAMES:
-                raise SettingError(f"{place}: no setting {name!r}: expected {', '.join(NAMES)}")
+                from difflib import get_close_matches
+
+                close = get_close_matches(name, NAMES, 1)
+                meant = f"did you mean {close[0]}? " if close else ""
+                raise SettingError(f"{place}: no setting {name!r}: {meant}expected {', '.join(NAMES)}")
             if name in JOINED:
                 value = {**self.arguments.get(name, {}), **_as_mapping(name, value, place)}
             self.arguments[name] = value

@@ -42,10 +42,14 @@ def refused(
 def test_an_unknown_key_is_named_with_its_value_and_origin(
     refused: Callable[..., str], tmp_path: pathlib.Path
 ) -> None:
-    assert refused("-c", "num.partition=3") == "Unknown configuration num.partition (value 3) [from -c]"
+    assert refused("-c", "num.partition=3") == (
+        "Unknown configuration num.partition (value 3); did you mean num.partitions? [from -c]"
+    )
     path = tmp_path / "server.properties"
     path.write_text("# mine\n\nnum.partition=3\n")
-    assert refused("--config", str(path)) == f"Unknown configuration num.partition (value 3) [from {path}:3]"
+    assert refused("--config", str(path)) == (
+        f"Unknown configuration num.partition (value 3); did you mean num.partitions? [from {path}:3]"
+    )
     assert (
         refused(ONCELOG_LISTN="here")
         == "unknown environment variable ONCELOG_LISTN; did you mean ONCELOG_LISTEN?"

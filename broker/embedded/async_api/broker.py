@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.control.errors import NotRunningError, OncelogError
+from oncelog.broker.control.errors import InvalidArgumentError, NotRunningError, OncelogError
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
 from oncelog.broker.embedded.async_api.access import AsyncAccess
 from oncelog.broker.embedded.async_api.clock import AsyncClock
@@ -283,6 +283,10 @@ class AsyncBroker(AsyncAccess):
 
         Records that were read from a topic can be written to another one, too.
         """
+        if isinstance(records, str | bytes | Mapping):
+            raise InvalidArgumentError(
+                f"records={records!r}: expected a list of records; produce() writes one"
+            )
         written: list[Record] = await self._call("produce", topic=topic, records=list(records))
         return written
 

@@ -145,6 +145,9 @@ class AsyncFaults:
         if idle:
             raise AssertionError("rules that never fired:\n" + "\n".join(f"  {state}" for state in idle))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._broker!r}>"
+
 
 class AsyncRuleDraft:
     """A rule that says which requests; which of those (all, if nothing is said); and then, with its last word, what
@@ -160,6 +163,9 @@ class AsyncRuleDraft:
         if not self._goes_on:
             text = f"a fault rule that does not say what happens, and so does nothing: {self._words}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._words}, not in force: it lacks what happens, such as drop_response()>"
 
     def _with(self, **words: Any) -> AsyncRuleDraft:
         self._goes_on = True
@@ -198,7 +204,7 @@ class AsyncRuleDraft:
 
         With a filter for rows, only those are refused, where the API has an error for each; the others are handled.
         """
-        return await self._add(error=error if isinstance(error, str) else error.name)
+        return await self._add(error=getattr(error, "name", error))
 
     async def delay(self, ms: float) -> AsyncRule:
         """Handle them later, by so many milliseconds of real time. Requests behind them on the connection wait, too."""

@@ -33,6 +33,9 @@ class AsyncTransactions:
         """Return the transactions that are neither committed nor aborted yet, by transactional id."""
         return [one for one in await self.all() if one.is_open]
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._broker!r}: all(), open(), or ['app'] for one>"
+
 
 class AsyncTransaction:
     """A transactional id and its last transaction, as it is at each call. Its properties raise NotFoundError if the

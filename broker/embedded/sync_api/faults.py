@@ -146,6 +146,9 @@ class Faults:
         if idle:
             raise AssertionError("rules that never fired:\n" + "\n".join(f"  {state}" for state in idle))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._broker!r}>"
+
 
 class RuleDraft:
     """A rule that says which requests; which of those (all, if nothing is said); and then, with its last word, what
@@ -161,6 +164,9 @@ class RuleDraft:
         if not self._goes_on:
             text = f"a fault rule that does not say what happens, and so does nothing: {self._words}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._words}, not in force: it lacks what happens, such as drop_response()>"
 
     def _with(self, **words: Any) -> RuleDraft:
         self._goes_on = True
@@ -199,7 +205,7 @@ class RuleDraft:
 
         With a filter for rows, only those are refused, where the API has an error for each; the others are handled.
         """
-        return self._add(error=error if isinstance(error, str) else error.name)
+        return self._add(error=getattr(error, "name", error))
 
     def delay(self, ms: float) -> Rule:
         """Handle them later, by so many milliseconds of real time. Requests behind them on the connection wait, too."""

@@ -34,6 +34,9 @@ class Transactions:
         """Return the transactions that are neither committed nor aborted yet, by transactional id."""
         return [one for one in self.all() if one.is_open]
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._broker!r}: all(), open(), or ['app'] for one>"
+
 
 class Transaction:
     """A transactional id and its last transaction, as it is at each call. Its properties raise NotFoundError if the
