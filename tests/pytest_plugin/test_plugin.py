@@ -172,7 +172,10 @@ def test_a_wrong_option_ends_the_run_before_the_first_test(
 @pytest.mark.parametrize(
     ("marker", "said"),
     [
-        ("topic=['orders']", "@pytest.mark.kafka: no setting 'topic': expected topics, config, *"),
+        (
+            "topic=['orders']",
+            "@pytest.mark.kafka: no setting 'topic': did you mean topics? expected topics, config, *",
+        ),
         ("['orders']", "@pytest.mark.kafka takes keyword arguments*"),
         ("topics='orders'", "@pytest.mark.kafka: topics='orders': expected a list of names*"),
         ("topics={'orders': 'many'}", "kafka: topic orders: 'many': expected a number of partitions*"),
@@ -191,6 +194,14 @@ def test_a_wrong_marker_is_one_line(pytester: pytest.Pytester, marker: str, said
     result = run(pytester, tests, errors=1)
     result.stdout.fnmatch_lines(["*ERROR at setup of test_it*", said, "*short test summary*"])
     result.stdout.no_fnmatch_line("*During handling*")
+
+
+def test_a_fixture_that_is_no_broker_is_named(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        "from oncelog.pytest_plugin import factories\nmine = factories.async_kafka('tmp_path')"
+    )
+    result = run(pytester, "def test_it(mine): pass", errors=1)
+    result.stdout.fnmatch_lines("mine: the fixture tmp_path is no oncelog.Broker, but *Path(*")
 
 
 def test_a_marker_on_a_shared_broker_is_refused(pytester: pytest.Pytester) -> None:
@@ -350,7 +361,9 @@ def test_faults_of_markers_and_files(pytester: pytest.Pytester) -> None:
     """
     result = run_with_clients(pytester, tests, failed=1, passed=2, errors=3)
     result.stdout.fnmatch_lines("kafka: *nowhere.oncelog*cannot be read*")
-    result.stdout.fnmatch_lines(["kafka: *No such file*nowhere.toml*", "kafka: *Feetch*"])
+    result.stdout.fnmatch_lines(
+        ["kafka: faults: cannot read *nowhere.toml: No such file*", "kafka: *Feetch*"]
+    )
     result.stdout.fnmatch_lines(
         [
             "rules that fired:",
