@@ -27,7 +27,7 @@ def handle(
     found: dict[str, list[CredentialInfo]] = {}
     for (name, mechanism), credential in services.metadata.image.scram_credentials.items():
         found.setdefault(name, []).append(CredentialInfo(mechanism, credential.iterations))
-    times = Counter([user.name for user in request.users] if request.users else found)
+    times = Counter([user.name for user in request.users] if request.users else list(found))
     return DescribeUserScramCredentialsResponse(
         results=[_result(name, number, found.get(name)) for name, number in times.items()]
     )

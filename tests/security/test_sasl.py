@@ -104,6 +104,9 @@ def test_scram(kafka: oncelog.Broker, name: str) -> None:
     assert [(one.mechanism, one.iterations) for one in described.scram_credential_infos] == [
         (mechanism, 4096)
     ]
+    everybody = admin.describe_user_scram_credentials()
+    assert not isinstance(everybody, dict)
+    assert list(everybody.result(10)) == [user]
     settings = client(kafka, name, user, "secret")
     assert "t" in AdminClient(settings).list_topics(timeout=20).topics
     kafka.kill()

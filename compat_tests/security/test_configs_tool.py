@@ -1,0 +1,81 @@
+"""kafka-configs and SCRAM users: it prints the same on both targets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.brokers import TARGETS, Broker, SharedBrokers, check_after
+from compat_tests.real_kafka import run_tool
+
+ALICE = ("--entity-type", "users", "--entity-name", "alice, a=b")
+ALL_USERS = ("--entity-type", "users")
+STEPS: dict[str, tuple[str, ...]] = {
+    "nobody": ("--describe", *ALL_USERS),
+    "a mechanism": (
+        "--alter",
+        *ALICE,
+        "--add-config",
+        "SCRAM-SHA-256=[iterations=8192,password=alice-secret]",
+    ),
+    "another mechanism": ("--alter", *ALICE, "--add-config", "SCRAM-SHA-512=[password=alice-secret]"),
+    "both mechanisms": (
+        "--alter",
+        *ALICE,
+        "--add-config",
+        "SCRAM-SHA-256=[password=x],SCRAM-SHA-512=[password=x]",
+    ),
+    "another": (
+        "--alter",
+        *ALL_USERS,
+        "--entity-name",
+        "bob",
+        "--add-config",
+        "SCRAM-SHA-512=[password=bob-secret]",
+    ),
+    "one": ("--describe", *ALICE),
+    "all": ("--describe", *ALL_USERS),
+    "few iterations": ("--alter", *ALICE, "--add-config", "SCRAM-SHA-256=[iterations=4095,password=x]"),
+    "many iterations": ("--alter", *ALICE, "--add-config", "SCRAM-SHA-256=[iterations=16385,password=x]"),
+    "no password": ("--alter", *ALICE, "--add-config", "SCRAM-SHA-256=[iterations=8192]"),
+    "a mechanism that is none": ("--alter", *ALICE, "--add-config", "SCRAM-SHA-1=[password=x]"),
+    "deleted": ("--alter", *ALICE, "--delete-config", "SCRAM-SHA-256"),
+    "deleted twice": ("--alter", *ALICE, "--delete-config", "SCRAM-SHA-256"),
+    "after the deletion": ("--describe", *ALICE),
+    "unknown": ("--describe", *ALL_USERS, "--entity-name", "nobody"),
+}
+FRAME = re.compile(r"(?m)^\s+(at |\.\.\. ).*\n?")
+
+Shown = dict[str, tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def own_brokers() -> Iterator[SharedBrokers]:
+    shared = SharedBrokers()
+    yield shared
+    shared.close()
+
+
+def run_steps(broker: Broker) -> Shown:
+    """By step the exit code, standard output and standard error, without the frames of stack traces."""
+    shown: Shown = {}
+    for step, arguments in STEPS.items():
+        run = run_tool(
+            "kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, *arguments, check=False
+        )
+        output, errors = (  # users come in the order of a hash table
+            FRAME.sub("", text).replace(broker.bootstrap, "ADDRESS") for text in (run.stdout, run.stderr)
+        )
+        shown[step] = run.returncode, "".join(sorted(output.splitlines(keepends=True))), errors
+    return shown
+
+
+def test_users(own_brokers: SharedBrokers) -> None:
+    kafka, oncelog = (own_brokers[target] for target in reversed(TARGETS))
+    expected = run_steps(kafka)
+    for _ in check_after(oncelog):
+        assert run_steps(oncelog) == expected
+    assert "alice, a=b" in expected["all"][1]
+    assert expected["few iterations"][0] == 1

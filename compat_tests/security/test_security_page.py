@@ -1,0 +1,184 @@
+"""docs/security.md: its set-ups are run, and its clients' settings are those that `test_clients` runs."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from compat_tests.clients import run_kcat
+from compat_tests.control.programs import java_program
+from compat_tests.oncelog_server import ROOT
+from compat_tests.process import Process
+from compat_tests.real_kafka import RealPartMissing, free_ports, require, run_tool
+from compat_tests.security.logged_in_clients import (
+    Case,
+    Program,
+    Said,
+    Way,
+    java_settings,
+    librdkafka_settings,
+    plain_settings,
+    run_kcat_case,
+)
+from compat_tests.security.python_client import aiokafka_settings, kafka_python_settings
+from compat_tests.security.test_clients import PROGRAMS
+
+PAGE = ROOT / "docs" / "security.md"
+TOOLS = {
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+}
+CA = "certs/ca.pem"
+WAYS = {
+    "Clients with a password": Way(
+        "127.0.0.1:9092", "SASL_SSL", CA, "", "SCRAM-SHA-512", "app", "app-secret"
+    ),
+    "Clients with a certificate": Way("127.0.0.1:9093", "SSL", CA, "certs/client.pem"),
+}
+START_TIMEOUT_S = 30
+TIMEOUT_S = 60.0
+
+
+def block(heading: str, first: str) -> list[str]:
+    """The lines of code after the first line that begins with `first`, below a heading."""
+    _, _, after = PAGE.read_text().partition(f"\n## {heading}\n")
+    _, _, after = re.split(r"(?m)^## ", after)[0].partition(f"\n{first}")
+    found: list[str] = []
+    for line in after.splitlines()[1:]:
+        if line.startswith("    "):
+            found.append(line[4:])
+        elif found and line:
+            break
+    assert found, (heading, first)
+    return [line for line in found if line]
+
+
+def commands(tool: str) -> list[list[str]]:
+    """The words of every command of the page that begins with `tool`."""
+    return [shlex.split(line) for line in PAGE.read_text().splitlines() if line.startswith(f"    {tool} ")]
+
+
+def file_of_page(name: str) -> list[str]:
+    """The lines of a file on the page, without its name."""
+    lines = PAGE.read_text().splitlines()
+    start = lines.index(f"    # {name}") + 1
+    end = next(number for number in range(start, len(lines)) if not lines[number].startswith("    "))
+    return [line[4:] for line in lines[start:end]]
+
+
+def run_oncelog(*arguments: str) -> Process:
+    command = [sys.executable, "-m", "oncelog", *arguments]
+    env = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    return Process(command, env, without=("KAFKA_", "ONCELOG_"))
+
+
+@contextlib.contextmanager
+def ready(process: Process) -> Iterator[str]:
+    """The ready line of a broker."""
+    try:
+        line = process.stdout.wait_for("oncelog ready", START_TIMEOUT_S)
+        assert line, process.output()
+        yield line
+    finally:
+        process.end(kill=True)
+
+
+@pytest.mark.parametrize("heading", WAYS)
+def test_the_settings_are_those_that_are_run(heading: str) -> None:
+    way = WAYS[heading]
+    java = dict(line.split("=", 1) for line in block(heading, "Java"))
+    assert java == java_settings(way)
+    assert ast.literal_eval("\n".join(block(heading, "confluent-kafka"))) == librdkafka_settings(way)
+    assert ast.literal_eval("\n".join(block(heading, "kafka-python"))) == kafka_python_settings(way)
+    plain = Way(way.servers, "SASL_PLAINTEXT", "", "", way.mechanism, way.user, way.password)
+    contexts: list[dict[str, Any]] = []
+    shown = eval(
+        "\n".join(block(heading, "aiokafka")), {"create_ssl_context": lambda **files: contexts.append(files)}
+    )
+    expected = {**aiokafka_settings(plain), "security_protocol": way.protocol, "ssl_context": None}
+    assert shown == expected
+    assert contexts == [{"cafile": way.ca, **({"certfile": way.certificate} if way.certificate else {})}]
+
+
+@pytest.mark.parametrize("heading", WAYS)
+def test_the_lines_of_go_and_javascript_stand_in_the_programs(heading: str) -> None:
+    programs = "".join(file.read_text() for file in [*PROGRAMS.glob("go/*.go"), PROGRAMS / "client.mjs"])
+    lines = [
+        line
+        for line in PAGE.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0].splitlines()
+        if line.startswith(("    kgo", "    config.", "    pair", "    made"))
+    ]
+    assert len(lines) >= 3
+    assert [line for line in lines if line.strip() not in programs] == []
+
+
+def test_one_user() -> None:
+    [started] = [words for words in commands("oncelog") if "--user" in words]
+    with ready(run_oncelog(*started[1:], "--memory", "--port", "0")) as line:
+        address = re.search(r"address=(\S+)", line)
+        assert address
+        [words] = [shlex.split(text.partition("| kcat ")[2]) for text in block("One user, at once", "may be")]
+        assert words[:2] == ["-b", "127.0.0.1:9092"]
+        run_kcat(address[1], *words[2:], input=b"hello")
+        settings = words[2 : words.index("-P")]
+        read = run_kcat(address[1], *settings, "-C", "-t", "greetings", "-e", "-q")
+        assert read.stdout == b"hello\n"
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    [words] = commands("oncelog certs")
+    made = subprocess.run(
+        [sys.executable, "-m", "oncelog", *words[1:]],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    return tmp_path
+
+
+def test_a_broker_with_everything(folder: pathlib.Path) -> None:
+    ports = dict(zip(("127.0.0.1:9092", "127.0.0.1:9093"), free_ports(2), strict=True))
+
+    def here(text: str) -> str:
+        for address, port in ports.items():
+            text = text.replace(address, f"127.0.0.1:{port}")
+        return re.sub(r"(^|=)certs/", rf"\1{folder}/certs/", text)
+
+    for name in ("server.properties", "admin.properties"):
+        (folder / name).write_text("".join(here(line) + "\n" for line in file_of_page(name)))
+    with (
+        ready(run_oncelog("--config", str(folder / "server.properties"), "--memory")),
+        contextlib.ExitStack() as stack,
+    ):
+        try:
+            for tool, main_class in TOOLS.items():
+                for words in commands(tool):
+                    arguments = [here(word).replace("admin.p", f"{folder}/admin.p") for word in words[1:]]
+                    listed = run_tool(main_class, *arguments).stdout
+            java = java_program(folder, PROGRAMS / "LoggedInClient.java")
+        except RealPartMissing as missing:
+            require(str(missing))
+        assert "User:CN=app,O=oncelog development" in listed
+        python = [sys.executable, "-m", "compat_tests.security.python_client", "confluent-kafka"]
+        runners = {"java": Program(java, java_settings), "confluent": Program(python, plain_settings)}
+        for runner in runners.values():
+            stack.callback(runner.close)
+        for way in WAYS.values():
+            fields = {**vars(way), "servers": here(way.servers), "ca": here(way.ca)}
+            fields["certificate"] = here(way.certificate)
+            case = Case(Way(**fields), "greetings", "hello", TIMEOUT_S)
+            assert {name: run(case) for name, run in runners.items()} == dict.fromkeys(runners, Said("hello"))
+        assert run_kcat_case(case) == Said("hello")
