@@ -113,9 +113,7 @@ class MutationQuota:
             self._throttle_ms, self._throttled_at_ms = throttle_ms, now_ms
         if self._is_strict:
             if throttle_ms:
-                raise KafkaError(
-                    ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
-                )
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
             self._bucket.record(partitions, self._limit, now_ms)
 
     def throttle_ms(self) -> int:

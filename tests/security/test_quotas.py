@@ -213,7 +213,7 @@ async def test_changes_of_topics_above_the_rate_are_refused_row_by_row() -> None
         await set_quota(client, {"user": None}, "controller_mutation_rate", 1)  # a burst of 11
         response = await create(client, 6, ("a", 10), ("b", 3), ("c", 1))
         assert [row.error_code for row in response.topics] == [0, 0, THROTTLED]
-        assert response.topics[2].error_message == "The throttling quota has been exceeded."
+        assert response.topics[2].error_message is None
         assert response.throttle_time_ms == 2000
         began = trio.current_time()
         more = CreatePartitionsRequest([CreatePartitionsTopic("a", 12, None)], 1000)
