@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
+from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.alter_client_quotas import (
@@ -39,6 +40,9 @@ from tests.harness.requests import bytes_of, create_topic, fetch_request, produc
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import CLIENT_ID, ConnectionEndedError, SimClient
 from tests.harness.simulation import simulated
+
+if TYPE_CHECKING:
+    from oncelog.broker.request import RequestContext
 
 Names = dict[str, str | None]
 ANYBODY: Names = {"client-id": None}
@@ -300,3 +304,58 @@ async def test_all_connections_together_are_accepted_no_faster_than_their_rate()
         assert trio.current_time() == began
         assert await is_served(broker, "10.0.1.1")
         assert trio.current_time() == pytest.approx(began + 1)
+
+
+class Busy(Interceptor):
+    """Every ListGroups takes the loop half a second, or only waits that long."""
+
+    def __init__(self, *, is_busy: bool) -> None:
+        self._is_busy = is_busy
+
+    async def on_request(self, context: RequestContext) -> Any:
+        if context.api.handler.name == "list_groups":
+            if self._is_busy:
+                clock = trio.lowlevel.current_clock()
+                assert isinstance(clock, trio.testing.MockClock)
+                clock.jump(0.5)
+            else:
+                await trio.sleep(0.5)
+
+
+@pytest.mark.parametrize(("percent", "is_busy", "throttle_ms"), [
+    (4.9, True, 204),
+    (5.1, True, 0),
+    (1, True, 1000),
+    (1, False, 0),
+])  # fmt: skip
+def test_the_time_of_the_loop_counts_and_waits_do_not(
+    percent: float, is_busy: bool, throttle_ms: int
+) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            broker.node.dispatcher.install(Busy(is_busy=is_busy))
+            await set_quota(client, ANYBODY, "request_percentage", percent)
+            for expected in (throttle_ms, 1000 if throttle_ms else 0):
+                response = await client.call(ListGroupsRequest(), 1, ListGroupsResponse)
+                assert response.throttle_time_ms == expected
+                if percent > 5:
+                    break
+
+    run()
+
+
+@simulated
+async def test_a_client_that_goes_while_its_request_is_measured_leaves_nothing() -> None:
+    async with SimBroker() as broker:
+        client, admin = broker.connect(), broker.connect()
+        await create_topic(admin, "t", configs=KEPT)
+        await set_quota(admin, ANYBODY, "request_percentage", 50)
+        await client.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
+        await trio.testing.wait_all_tasks_blocked()
+        for connection in broker.server_connections():
+            connection.close("a test")
+        await trio.testing.wait_all_tasks_blocked()
+        await broker.stop()
+        assert not broker.node.cluster.leader_partition("t", 0).log.waiters
