@@ -15,7 +15,7 @@ from oncelog.wire.header import has_tagged_response_header
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.handlers.table import ErrorResponse, Handle, Handler
+    from oncelog.broker.handlers.table import Handle, Handler
     from oncelog.wire.compiler import StepEncoder
     from oncelog.wire.errors import KafkaError
     from oncelog.wire.schema import Message
@@ -36,7 +36,6 @@ class Api:
         "decoders",
         "documentation",
         "encoders",
-        "error_response",
         "flexible",
         "handle",
         "handler",
@@ -62,7 +61,6 @@ class Api:
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in self.response.FIELDS)
         self.has_long_responses = handler.api_key in LONG_RESPONSES
         self.handle: Handle = module.handle
-        self.error_response: ErrorResponse | None = getattr(module, "error_response", None)
         self.documentation: str | None = module.__doc__
         self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
         self.encoders: list[Callable[..., None] | None] = [None] * (handler.max_version + 1)
@@ -129,23 +127,16 @@ class Api:
         _SIZE.pack_into(out, start, len(out) - start - _SIZE.size)
 
     def refuse(self, request: Any, version: int, error: KafkaError) -> Message:
-        """Return a response with nothing but ``error``. Raises CloseConnection if the API has no place for it.
+        """Return a response with nothing but ``error``, as Kafka's ``AbstractRequest.getErrorResponse``.
 
-        The module of the handler may define an ``error_response`` for that (Kafka:
-        ``AbstractRequest.getErrorResponse``); otherwise the error stands at the top.
+        Raises CloseConnection for a Produce that wants no response: so its client notices, as in Kafka.
         """
-        if self.error_response is not None:
-            return self.error_response(request, version, error)
-        response: Any = self.response()
-        fields = {
-            field.name for field in self.response.FIELDS if field.versions[0] <= version <= field.versions[1]
-        }
-        if "error_code" not in fields:
-            raise CloseConnection(f"{self.handler.name} cannot be answered: {error}")
-        response.error_code = error.code
-        if "error_message" in fields:
-            response.error_message = error.message
-        return response  # type: ignore[no-any-return]
+        from oncelog.broker.refusal.error_response import error_response, places_of
+
+        name = self.handler.name
+        if name == "produce" and request.acks == 0:
+            raise CloseConnection(f"{name} without acks cannot be answered: {error}")
+        return error_response(places_of(name, self.request, self.response, version), request, error)  # type: ignore[no-any-return]
 
 
 def _load(name: str) -> Any:

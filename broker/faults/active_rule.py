@@ -14,8 +14,8 @@ from oncelog.broker.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from oncelog.broker.faults.rows import Located, Row
     from oncelog.broker.faults.rule import Rule
+    from oncelog.broker.refusal.rows import Located, Row
 
 
 TIMES_LOGGED, TIMES_PER_LINE = 10, 100

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.faults.fetched import damage_crc, records_of, truncate
 from oncelog.broker.faults.refusal import Refusal, copy_of
-from oncelog.broker.faults.rows import PARTITION, TOPIC, Row
 from oncelog.broker.faults.rule import RECORD_ACTIONS
 from oncelog.broker.faults.words import CLOSE, api_name
 from oncelog.broker.fetch.fetch import file_ranges
+from oncelog.broker.refusal.rows import PARTITION, TOPIC, Row
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.dispatch.dispatcher import Dispatcher
     from oncelog.broker.faults.active_rule import ActiveRule
-    from oncelog.broker.faults.rows import Located
+    from oncelog.broker.refusal.rows import Located
     from oncelog.broker.request import RequestContext
     from oncelog.wire.schema import Uuid
 

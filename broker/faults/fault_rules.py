@@ -15,9 +15,9 @@ from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.exchange import Exchange, is_without_response
 from oncelog.broker.faults.fetched import add_session
-from oncelog.broker.faults.rows import TOPIC, Located, Row, locate
 from oncelog.broker.faults.rule import parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
+from oncelog.broker.refusal.rows import TOPIC, Located, Row, locate
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:

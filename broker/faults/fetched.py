@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.faults.rows import PARTITION, TOPIC, Located, Row
 from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from oncelog.broker.log.results import FileRange
+from oncelog.broker.refusal.rows import PARTITION, TOPIC, Located, Row
 from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD
 from oncelog.wire.messages.fetch import FetchTopic
 from oncelog.wire.schema import ZERO_UUID

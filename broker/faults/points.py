@@ -5,7 +5,7 @@ docs/exactly-once.md says in its table of crashes what a start finds after each;
 
 from __future__ import annotations
 
-from oncelog.broker.faults.rows import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
+from oncelog.broker.refusal.rows import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
 
 BEFORE, AFTER = "before", "after"
 RESPONSE = "response"

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE, event_of
-from oncelog.broker.faults.rows import FACTS
 from oncelog.broker.faults.words import WORDS, RuleError, suggestion
+from oncelog.broker.refusal.rows import FACTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

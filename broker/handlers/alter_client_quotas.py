@@ -44,12 +44,3 @@ def _row(entity: Entity, error: KafkaError | None) -> AlteredEntity:
     if error is None:
         return AlteredEntity(entity=names)
     return AlteredEntity(error.code, error.message, names)
-
-
-def error_response(
-    request: AlterClientQuotasRequest, version: int, error: KafkaError
-) -> AlterClientQuotasResponse:
-    """Return the error for every entity of the request."""
-    return AlterClientQuotasResponse(
-        entries=[AlteredEntity(error.code, error.message, entry.entity) for entry in request.entries]
-    )

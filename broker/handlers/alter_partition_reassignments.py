@@ -55,26 +55,6 @@ def handle(
     return chunked(rows(), count, response)
 
 
-def error_response(
-    request: AlterPartitionReassignmentsRequest, version: int, error: KafkaError
-) -> AlterPartitionReassignmentsResponse:
-    """Return the error at the top and for every partition."""
-    return AlterPartitionReassignmentsResponse(
-        error_code=error.code,
-        error_message=error.message,
-        responses=[
-            ReassignableTopicResponse(
-                topic.name,
-                [
-                    ReassignablePartitionResponse(partition.partition_index, error.code, error.message)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
-
-
 def _check(image: MetadataImage, name: str, wanted: ReassignablePartition, *, may_change_count: bool) -> None:
     """Raises KafkaError, with Kafka's text, unless the partition has the wanted replicas already."""
     topic = image.topics.get(name)

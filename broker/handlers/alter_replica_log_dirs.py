@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
-from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -59,22 +59,6 @@ def handle(
     topics = [topic for directory in request.dirs for topic in directory.topics]
     count = len(request.dirs) + len(topics) + sum(len(topic.partitions) for topic in topics)
     return chunked(rows(), count, response)
-
-
-def error_response(
-    request: AlterReplicaLogDirsRequest, version: int, error: KafkaError
-) -> AlterReplicaLogDirsResponse:
-    """Return the error for every partition."""
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic.name,
-                [AlterReplicaLogDirPartitionResult(index, error.code) for index in topic.partitions],
-            )
-            for directory in request.dirs
-            for topic in directory.topics
-        ]
-    )
 
 
 def _alter(logs: LogManager, cluster: Cluster, name: str, index: int, path: str) -> ErrorCode:

@@ -94,15 +94,3 @@ def _mechanism(change: ScramCredentialUpsertion | ScramCredentialDeletion) -> Sc
     if mechanism is None:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     return mechanism
-
-
-def error_response(
-    request: AlterUserScramCredentialsRequest, version: int, error: KafkaError
-) -> AlterUserScramCredentialsResponse:
-    """Return the error for every user of the request."""
-    users = dict.fromkeys(
-        [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
-    )
-    return AlterUserScramCredentialsResponse(
-        results=[AlterUserScramCredentialsResult(user, error.code, error.message) for user in users]
-    )

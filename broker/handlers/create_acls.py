@@ -42,8 +42,3 @@ def handle(services: Services, request: CreateAclsRequest, context: RequestConte
             for error in results
         ]
     )
-
-
-def error_response(request: CreateAclsRequest, version: int, error: KafkaError) -> CreateAclsResponse:
-    """Return the error for every ACL."""
-    return CreateAclsResponse(results=[AclCreationResult(error.code, error.message)] * len(request.creations))

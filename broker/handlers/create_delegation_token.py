@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import CREATE_TOKENS, USER_RESOURCE
-from oncelog.broker.handlers.delegation_tokens import ANONYMOUS, check_channel, told
+from oncelog.broker.handlers.delegation_tokens import check_channel, told
 from oncelog.broker.security.delegation_tokens import USER_TYPE, Principal
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_delegation_token import (
@@ -58,13 +58,6 @@ def handle(
         token.token_id,
         tokens.hmac(token.token_id),
     )
-
-
-def error_response(
-    request: CreateDelegationTokenRequest, version: int, error: KafkaError
-) -> CreateDelegationTokenResponse:
-    """Return the error, with nobody as owner."""
-    return _refused(error, ANONYMOUS, ANONYMOUS, version, NO_TIME)
 
 
 def _refused(

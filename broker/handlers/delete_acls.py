@@ -62,10 +62,3 @@ def handle(
 
     rows = len(filters) * len(services.metadata.image.acls.by_id)
     return chunked_then(deletion.find(), rows, respond)
-
-
-def error_response(request: DeleteAclsRequest, version: int, error: KafkaError) -> DeleteAclsResponse:
-    """Return the error for every filter."""
-    return DeleteAclsResponse(
-        filter_results=[DeleteAclsFilterResult(error.code, error.message)] * len(request.filters)
-    )

@@ -17,7 +17,6 @@ from oncelog.wire.messages.describe_client_quotas import (
 if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
-    from oncelog.wire.errors import KafkaError
 
 
 def handle(
@@ -33,10 +32,3 @@ def handle(
             for entity, values in found
         ]
     )
-
-
-def error_response(
-    request: DescribeClientQuotasRequest, version: int, error: KafkaError
-) -> DescribeClientQuotasResponse:
-    """Return the error without any entries."""
-    return DescribeClientQuotasResponse(0, error.code, error.message, None)

@@ -26,7 +26,6 @@ from oncelog.wire.messages.describe_delegation_token import (
 if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
-    from oncelog.wire.errors import KafkaError
     from oncelog.wire.stored.metadata import DelegationTokenRecord
 
 
@@ -72,10 +71,3 @@ def _described(token: DelegationTokenRecord, hmac: bytes, version: int) -> Descr
         hmac,
         [DescribedDelegationTokenRenewer(*Principal.parse(renewer)) for renewer in token.renewers],
     )
-
-
-def error_response(
-    request: DescribeDelegationTokenRequest, version: int, error: KafkaError
-) -> DescribeDelegationTokenResponse:
-    """Return the error without tokens."""
-    return DescribeDelegationTokenResponse(error.code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -29,13 +29,6 @@ def handle(
     except OSError:
         result = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, services.logs.data_dir)
     return DescribeLogDirsResponse(0, 0, [result])
-
-
-def error_response(
-    request: DescribeLogDirsRequest, version: int, error: KafkaError
-) -> DescribeLogDirsResponse:
-    """Return the error, for which there is a place from version 3 on."""
-    return DescribeLogDirsResponse(0, error.code)
 
 
 def _describe(services: Services, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -49,13 +49,3 @@ def _result(
             f"Attempt to describe a user credential that does not exist: {name}",
         )
     return DescribeUserScramCredentialsResult(name, credential_infos=credentials)
-
-
-def error_response(
-    request: DescribeUserScramCredentialsRequest, version: int, error: KafkaError
-) -> DescribeUserScramCredentialsResponse:
-    """Return the error at the top and, without names, for every user of the request."""
-    row = DescribeUserScramCredentialsResult("", error.code, error.message)
-    return DescribeUserScramCredentialsResponse(
-        0, error.code, error.message, [row] * len(request.users or ())
-    )

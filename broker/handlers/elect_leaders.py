@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata.image import NO_LEADER
-from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
 
 PREFERRED, UNCLEAN = 0, 1
-ERROR_VERSION = 1
 
 
 def handle(
@@ -57,20 +56,6 @@ def handle(
                 yield
 
     return chunked(rows(), len(wanted) + sum(len(indexes) for _, indexes in wanted), response)
-
-
-def error_response(request: ElectLeadersRequest, version: int, error: KafkaError) -> ElectLeadersResponse:
-    """Return the error at the top, for which there is a place from version 1 on, and for every partition."""
-    return ElectLeadersResponse(
-        0,
-        error.code if version >= ERROR_VERSION else ErrorCode.NONE,
-        [
-            ReplicaElectionResult(
-                topic.topic, [PartitionResult(index, error.code, error.message) for index in topic.partitions]
-            )
-            for topic in request.topic_partitions or ()
-        ],
-    )
 
 
 def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> tuple[ErrorCode, str]:

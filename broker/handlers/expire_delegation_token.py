@@ -34,10 +34,3 @@ def handle(
         bytes(request.hmac), requester, request.expiry_time_period_ms
     )
     return ExpireDelegationTokenResponse(ErrorCode.NONE, expires_ms)
-
-
-def error_response(
-    request: ExpireDelegationTokenRequest, version: int, error: KafkaError
-) -> ExpireDelegationTokenResponse:
-    """Return the error."""
-    return ExpireDelegationTokenResponse(error.code)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
-    from oncelog.wire.errors import KafkaError
 
 
 def handle(
@@ -36,23 +35,6 @@ def handle(
                 topics.append(_moving(topic, indexes))
     return ListPartitionReassignmentsResponse(
         error_message=None, topics=[topic for topic in topics if topic.partitions]
-    )
-
-
-def error_response(
-    request: ListPartitionReassignmentsRequest, version: int, error: KafkaError
-) -> ListPartitionReassignmentsResponse:
-    """Return the error, and the partitions of the request without anything."""
-    return ListPartitionReassignmentsResponse(
-        0,
-        error.code,
-        error.message,
-        [
-            OngoingTopicReassignment(
-                topic.name, [OngoingPartitionReassignment(index) for index in topic.partition_indexes]
-            )
-            for topic in request.topics or ()
-        ],
     )
 
 

@@ -32,10 +32,3 @@ def handle(
     requester = Principal.parse(context.principal)
     expires_ms = services.delegation_tokens.renew(bytes(request.hmac), requester, request.renew_period_ms)
     return RenewDelegationTokenResponse(ErrorCode.NONE, expires_ms)
-
-
-def error_response(
-    request: RenewDelegationTokenRequest, version: int, error: KafkaError
-) -> RenewDelegationTokenResponse:
-    """Return the error."""
-    return RenewDelegationTokenResponse(error.code)

@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
-    from oncelog.wire.errors import KafkaError
     from oncelog.wire.schema import Message
 
 Handle = Callable[["Services", Any, "RequestContext"], "Message | Pending[Any] | None"]
 """Returns the response, a `Pending` one, or None if the request gets none. Raises CloseConnection, and KafkaError for a
 response with this error only."""
-
-ErrorResponse = Callable[[Any, int, "KafkaError"], "Message"]
-"""Returns the response to a request, of a version, that has nothing but the error."""
 
 
 class Handler(NamedTuple):

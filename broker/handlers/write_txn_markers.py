@@ -58,30 +58,6 @@ def handle(
     return filled
 
 
-def error_response(
-    request: WriteTxnMarkersRequest, version: int, error: KafkaError
-) -> WriteTxnMarkersResponse:
-    """Return the error for every partition; of markers of one producer, for those of the last."""
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                marker.producer_id,
-                [
-                    WritableTxnMarkerTopicResult(
-                        topic.name,
-                        [
-                            WritableTxnMarkerPartitionResult(index, error.code)
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in {marker.producer_id: marker for marker in request.markers}.values()
-        ]
-    )
-
-
 def _fill(
     services: Services,
     request: WriteTxnMarkersRequest,

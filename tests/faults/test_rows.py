@@ -8,9 +8,9 @@ import pytest
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.faults.rows import FACTS, depths_of
 from oncelog.broker.faults.words import api_name
 from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.refusal.rows import FACTS, depths_of
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.describe_configs import (

@@ -14,6 +14,7 @@ from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.metadata.configs import dynamic_broker_texts
 from oncelog.broker.metadata.image import BROKER
 from oncelog.broker.metadata.store import MetadataStore
+from oncelog.broker.refusal.error_response import error_response, places_of
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import BrokerEndpoint, ConfigRecord
@@ -79,5 +80,9 @@ class StandInNode:
         try:
             response = handler.handle(self, seen, context)
         except KafkaError as error:
-            response = handler.error_response(seen, version, error)
+            name = messages.rpartition(".")[2]
+            kind = getattr(
+                import_module(messages), type(request).__name__.removesuffix("Request") + "Response"
+            )
+            response = error_response(places_of(name, type(request), kind, version), seen, error)
         return type(response).decode(response.encode(version), version)

@@ -270,14 +270,18 @@ def _add_rows(
         parent.is_all = True
         return
     for element in elements:
-        key = {
-            told: _value(element, field)
-            for field, told in rows.key
-            if field == ELEMENT or hasattr(element, field)
-        }
-        row = Row(element, key, parent.facts | _facts(rows, element, request, topic_name))
+        row = Row(element, key_of(rows, element), parent.facts | _facts(rows, element, request, topic_name))
         _add_rows(row, levels[1:], request, topic_name)
         parent.inner.append(row)
+
+
+def key_of(rows: Rows, element: Any) -> dict[str, Any]:
+    """Return the fields of the response's row that repeat fields of a request's row, with their values."""
+    return {
+        told: _value(element, field)
+        for field, told in rows.key
+        if field == ELEMENT or hasattr(element, field)
+    }
 
 
 def _value(element: Any, field: str) -> Any:

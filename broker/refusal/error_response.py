@@ -1,0 +1,211 @@
+"""The response to a request that fails as a whole (Kafka: ``AbstractRequest.getErrorResponse``), for every API."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.refusal.rows import fields_of, key_of, levels_of
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.header import API_VERSIONS_KEY
+
+if TYPE_CHECKING:
+    from oncelog.wire.errors import KafkaError
+    from oncelog.wire.schema import Struct
+
+ERROR_FIELDS = ("error_code", "partition_error_code")
+
+ROWS_TOO = {
+    "fetch": (7, 12),
+    "metadata": (13, 13),
+    "elect_leaders": (1, 2),
+    "alter_partition_reassignments": (0, 1),
+}
+"""Versions in which an error of the whole request stands in its rows, too."""
+
+UNKNOWN: dict[str, dict[str, Any]] = {
+    "produce": {"base_offset": -1},
+    "fetch": {"high_watermark": -1, "records": b""},
+    "offset_fetch": {"committed_offset": -1},
+    "find_coordinator": {"node_id": -1, "port": -1},
+    "delete_records": {"low_watermark": -1},
+    "init_producer_id": {"producer_epoch": -1},
+    "describe_client_quotas": {"entries": None},
+    "create_delegation_token": {
+        "principal_type": "User",
+        "principal_name": "ANONYMOUS",
+        "issue_timestamp_ms": -1,
+        "expiry_timestamp_ms": -1,
+        "max_timestamp_ms": -1,
+    },
+}
+"""What stands beside an error, where it is not the field's default."""
+WITHOUT_MESSAGE = frozenset(
+    {
+        "consumer_group_describe",
+        "consumer_group_heartbeat",
+        "delete_topics",
+        "describe_groups",
+        "describe_producers",
+    }
+)
+"""The APIs whose responses have a field for an error's message that Kafka leaves at its default."""
+JOIN_GROUP_NULLABLE_VERSION = 7
+"""The first version of JoinGroup in which the protocol's name can be null."""
+TOKEN_REQUESTER_VERSION = 3
+"""The first version of CreateDelegationToken whose response names who has asked (KIP-373)."""
+
+
+class Places:
+    """Where the responses of one version of an API have errors: ``depths``, 0 for the whole response."""
+
+    def __init__(self, name: str, request: Any, response: Any, version: int) -> None:
+        self.name = name
+        self.levels = levels_of(name, request, version)
+        self.version = version
+        self.structs: list[type[Struct] | None] = [response]
+        """The class of the response's rows, by depth; None where the response has no list for them."""
+        struct: type[Struct] = response
+        for rows in self.levels:
+            field = fields_of(struct, version).get(rows.response) if rows.response is not None else None
+            if field is None:
+                self.structs.append(None)
+            else:
+                struct = field.element
+                self.structs.append(struct)
+        self.fields = [
+            next(
+                (name for name in ERROR_FIELDS if struct is not None and name in fields_of(struct, version)),
+                None,
+            )
+            for struct in self.structs
+        ]
+        """The field of the error, by depth."""
+        self.have_message = [
+            struct is not None
+            and name not in WITHOUT_MESSAGE
+            and "error_message" in fields_of(struct, version)
+            for struct in self.structs
+        ]
+        """Whether Kafka puts the error's message beside the error, by depth."""
+
+    def depth(self, at_least: int) -> int | None:
+        """Return the outermost place at or below a depth, else the innermost one above it. None: there is no place."""
+        places = [depth for depth, field in enumerate(self.fields) if field is not None]
+        below = [depth for depth in places if depth >= at_least]
+        return below[0] if below else places[-1] if places else None
+
+    def rows_depth(self) -> int:
+        """Return how deep the rows stand that have an error of the whole request; 0: none do."""
+        place = self.depth(0)
+        first, last = ROWS_TOO.get(self.name, (0, -1))
+        if not place and first <= self.version <= last:
+            place = self.depth(1)
+        return place or 0
+
+    def new_row(self, key: dict[str, Any], depth: int) -> Any:
+        """Return a row of the response with the fields of ``key``, as far as it has them."""
+        struct: Any = self.structs[depth]
+        row = struct()
+        for name, value in key.items():
+            if hasattr(row, name):
+                setattr(row, name, "" if value is None else value)
+        return row
+
+    def set_error(self, row: Any, depth: int, error: KafkaError) -> None:
+        """Put an error into a row of the response, or for depth 0 into the response itself."""
+        field = self.fields[depth]
+        assert field is not None
+        setattr(row, field, int(error.code))
+        if self.have_message[depth]:
+            row.error_message = _message(error)
+        for name, value in UNKNOWN.get(self.name, {}).items():
+            if hasattr(row, name):
+                setattr(row, name, value)
+
+
+@lru_cache(maxsize=256)
+def places_of(name: str, request: Any, response: Any, version: int) -> Places:
+    """Return the places of an API's version, whose messages are of these classes."""
+    return Places(name, request, response, version)
+
+
+def error_response(places: Places, request: Any, error: KafkaError) -> Any:
+    """Return a response with nothing but ``error``; one without it, if this version has no place for errors.
+
+    ``request`` is None where it could not be decoded (ApiVersions of an unknown version).
+    """
+    kind: Any = places.structs[0]
+    response = kind()
+    if places.fields[0] is not None:
+        places.set_error(response, 0, error)
+    depth = places.rows_depth()
+    if depth:
+        _add_rows(places, response, request, 0, depth, error)
+    complete(places, response, request, error.code)
+    _add_what_no_row_says(places, response, request, error)
+    return response
+
+
+def _message(error: KafkaError) -> str | None:
+    """Return the message that clients may read: Kafka keeps that of a defect to itself (``ApiError.fromThrowable``)."""
+    return None if error.code is ErrorCode.UNKNOWN_SERVER_ERROR else error.message
+
+
+def _add_rows(places: Places, response: Any, asked: Any, depth: int, place: int, error: KafkaError) -> None:
+    """Add the rows at ``place`` and those around them. ``depth`` is that of ``asked``, whose rows are added."""
+    rows = places.levels[depth]
+    elements = getattr(asked, rows.request) or ()
+    if places.name == "write_txn_markers" and depth == 0:  # Kafka has one row per producer, the last
+        elements = {marker.producer_id: marker for marker in elements}.values()
+    added = None if rows.response is None else getattr(response, rows.response)
+    for element in elements:
+        if added is None:  # its inner rows stand where its own would
+            _add_rows(places, response, element, depth + 1, place, error)
+            continue
+        row = places.new_row(key_of(rows, element), depth + 1)
+        if depth + 1 == place:
+            places.set_error(row, place, error)
+        else:
+            _add_rows(places, row, element, depth + 1, place, error)
+        added.append(row)
+
+
+def complete(places: Places, response: Any, request: Any, code: ErrorCode) -> None:
+    """Set what Kafka says beside the error of a whole response, or of some of its rows."""
+    name, version = places.name, places.version
+    if name == "fetch":
+        response.session_id = response.session_id or request.session_id
+    elif name == "join_group" and version >= JOIN_GROUP_NULLABLE_VERSION:
+        response.protocol_name = None
+    elif name == "create_delegation_token" and version >= TOKEN_REQUESTER_VERSION:
+        response.token_requester_principal_type = response.principal_type
+        response.token_requester_principal_name = response.principal_name
+    elif name == "api_versions" and code is ErrorCode.UNSUPPORTED_VERSION:
+        # With it, the client learns which version to ask with (KIP-511).
+        from oncelog.wire.messages.api_versions import ApiVersion
+
+        api = HANDLERS[API_VERSIONS_KEY]
+        response.api_keys = [ApiVersion(api.api_key, api.min_version, api.max_version)]
+
+
+def _add_what_no_row_says(places: Places, response: Any, request: Any, error: KafkaError) -> None:
+    """Add what Kafka makes of a request, beyond the rows of `ROWS`."""
+    name = places.name
+    kind: Any = places.structs[0]
+    if name == "alter_user_scram_credentials":
+        # A user may have deletions and upsertions: Kafka has one row for all.
+        users = {one.name for one in (*request.deletions, *request.upsertions)}
+        row_kind: Any = fields_of(kind, 0)["results"].element
+        response.results = [row_kind(user, error.code, _message(error)) for user in sorted(users)]
+    elif name == "describe_user_scram_credentials":
+        row_kind = fields_of(kind, 0)["results"].element
+        response.results = [row_kind("", error.code, _message(error)) for _ in request.users or ()]
+    elif name == "list_partition_reassignments":
+        topic_kind: Any = fields_of(kind, 0)["topics"].element
+        partition_kind: Any = fields_of(topic_kind, 0)["partitions"].element
+        response.topics = [
+            topic_kind(topic.name, [partition_kind(index) for index in topic.partition_indexes])
+            for topic in request.topics or ()
+        ]
