@@ -12,7 +12,7 @@ TOO_OLD     = oncelog needs Python 3.11 or newer, and $(PYTHON) is \
 	$(or $(shell { $(PYTHON) --version; } 2>/dev/null),not there); make PYTHON=... takes another
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs lock clean
+.PHONY: help serve test fuzz-login test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -65,6 +65,9 @@ test: $(VENV)/.synced  ## every check and test, with stock clients and a real Ka
 
 test-spark: lint-spark  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)
 	$(SPARK)/bin/pytest spark_it $(BESIDE) $(ARGS)
+
+fuzz-login: $(VENV)/.synced  ## a million random log-ins (ARGS="COUNT SEED")
+	$(BIN)/python -m tests.security.login_fuzz $(or $(ARGS),1000000)
 
 test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
 	$(BIN)/pytest tests -m "not slow" -n auto $(ARGS)

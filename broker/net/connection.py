@@ -78,6 +78,7 @@ class Connection:
         "is_cut_off",
         "is_token_authenticated",
         "listener_name",
+        "must_log_in_since",
         "muted_until",
         "pending",
         "produce_fronts",
@@ -113,6 +114,8 @@ class Connection:
         """Takes frames in place of the dispatcher: a log-in, or a session that ends."""
         self.frame_bytes_max: int | None = None
         """A smaller limit than the server's, before the log-in."""
+        self.must_log_in_since: float | None = None
+        """Since when (real time, seconds) its log-in has not been complete: what it sends does not keep it open."""
         self.is_cut_off = False
         """Whether a fault keeps what the peer sends from the handlers, as if the peer had stopped."""
         self.is_token_authenticated = False
@@ -192,6 +195,8 @@ class Connection:
         """Since when neither side has sent or read anything (real time, seconds); None while a response is awaited."""
         if self.writer.blocked_since is not None:
             return self.writer.blocked_since
+        if self.must_log_in_since is not None:
+            return self.must_log_in_since
         return None if self._is_waiting else self.heard_at
 
     def _log_close(self, reason: str) -> None:

@@ -8,6 +8,7 @@ import hmac
 import secrets
 import socket
 import struct
+from functools import lru_cache
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -105,6 +106,11 @@ class SaslClient:
             assert first.is_server(self.authenticate(final))
 
 
+@lru_cache
+def _salted(hash_name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+    return hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)
+
+
 class ScramClient:
     """The client's side of SCRAM."""
 
@@ -122,9 +128,7 @@ class ScramClient:
     def final(self, answer: bytes) -> bytes:
         """The second message, after the server's."""
         fields = dict(field.split("=", 1) for field in answer.decode().split(","))
-        salted = hashlib.pbkdf2_hmac(
-            self._hash, self._password, base64.b64decode(fields["s"]), int(fields["i"])
-        )
+        salted = _salted(self._hash, self._password, base64.b64decode(fields["s"]), int(fields["i"]))
         without_proof = f"c=biws,r={fields['r']}"
         messages = f"{self._bare},{answer.decode()},{without_proof}".encode()
         client_key = hmac.digest(salted, b"Client Key", self._hash)

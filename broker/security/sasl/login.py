@@ -6,12 +6,13 @@ gone, or looks at each frame whether the session has ended (KIP-368). Source: ``
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.request import AuthenticationFailed, CloseConnection
+from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.sasl.authenticator import (
-    SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     State,
 )
@@ -43,12 +44,14 @@ class SaslLogin:
         self._clock = listener.services.clock
         self._ends_at: float | None = None
         """When the session ends (broker time, seconds)."""
-        self._logged_in_at = 0.0
+        self._renewed_at = -math.inf
+        """When the latest renewal began (broker time, seconds)."""
 
     def begin(self) -> None:
         """Take the connection's frames until it has logged in."""
         self._connection.gate = self._handle
         self._connection.frame_bytes_max = self._listener.receive_bytes_max
+        self._connection.must_log_in_since = real_time.monotonic()
 
     def _handle(self, frame: memoryview) -> Pending[Any] | None:
         connection = self._connection
@@ -71,28 +74,19 @@ class SaslLogin:
         connection.is_token_authenticated = self._authenticator.is_token_authenticated
         connection.frame_bytes_max = None
         connection.gate = self._watch
-        self._logged_in_at = now
+        connection.must_log_in_since = None
         self._ends_at = None if lifetime_ms is None else now + lifetime_ms / 1000
 
     def _watch(self, frame: memoryview) -> Pending[Any] | None:
         """Pass requests of a session on. One after its end closes the connection; a SaslHandshake renews it."""
         api_key = _key_at(frame, 0)[0]
         connection = self._connection
-        if (
-            api_key == SASL_HANDSHAKE
-            and self._clock.monotonic() - self._logged_in_at >= REAUTH_INTERVAL_MIN_S
-        ):
+        now = self._clock.monotonic()
+        if api_key == SASL_HANDSHAKE and now - self._renewed_at >= REAUTH_INTERVAL_MIN_S:
+            self._renewed_at = now
             self._authenticator.reauthenticate()
             self.begin()
             return self._handle(frame)
-        if (
-            self._ends_at is not None
-            and self._clock.monotonic() > self._ends_at
-            and api_key
-            not in (
-                SASL_HANDSHAKE,
-                SASL_AUTHENTICATE,
-            )
-        ):
+        if self._ends_at is not None and now > self._ends_at:
             raise CloseConnection("the session has expired (connections.max.reauth.ms, or the token's end)")
         return connection.dispatch_now(frame)
