@@ -38,8 +38,8 @@ ISSUER, STRANGER = Issuer(), Issuer()
 TIMES = {"iat": NOW_MS // 1000, "exp": NOW_MS // 1000 + 60}
 OAUTH = {user: ISSUER.token({"sub": user, **TIMES}) for user in ("alice", "carol")}
 FORGED = (
-    unsecured({"sub": "alice", **TIMES}),
-    STRANGER.token({"sub": "alice", **TIMES}),
+    unsecured({"sub": "nobody", **TIMES}),
+    STRANGER.token({"sub": "stranger", **TIMES}),
     ISSUER.token({"sub": "alice", "iat": 1, "exp": 5}),
     "a.b.c",
 )
