@@ -41,7 +41,10 @@ def access_of(
         there = ", ".join(options.users) or "none"
         raise InvalidArgumentError(f"user {user!r}: the broker was started with other users= ({there})")
     if protocol.startswith("SASL") and user is None:
-        raise InvalidArgumentError("user= is missing: clients of this broker log in")
+        there = ", ".join(options.users) or "none"
+        raise InvalidArgumentError(
+            f"user= is missing: clients of this broker log in (its users= are {there})"
+        )
     if user is not None and not protocol.startswith("SASL"):
         raise InvalidArgumentError(f"user {user!r}: the listener {listener.bind.listener} asks for no log-in")
     if certificate is not None and not protocol.endswith("SSL"):

@@ -66,6 +66,7 @@ def test_the_examples_of_curl(serve: Serve) -> None:
         )
         assert run.returncode == 0, f"{line}\n{run.stdout}{run.stderr}"
         printed.append(run.stdout)
-    assert '"fired":1' in printed[2]
-    assert '"value":"second"' in printed[3]
-    assert '"what":"segments deleted"' in printed[4]
+    assert '"value":"tea"' in printed[1]
+    assert '"fired":1' in printed[3]
+    assert '"value":"second"' in printed[4]
+    assert '"what":"segments deleted"' in printed[5]

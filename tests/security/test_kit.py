@@ -109,7 +109,7 @@ def test_an_acl_that_makes_no_sense_is_named(make: Any, said: str) -> None:
 def test_client_settings_that_make_no_sense_are_named() -> None:
     with oncelog.Broker(users=USERS) as kafka:
         for arguments, said in (
-            ({}, "user= is missing"),
+            ({}, "clients of this broker log in (its users= are app)"),
             ({"user": "nobody"}, "other users= (app)"),
             ({"user": "app", "certificate": "app"}, "tls=True"),
             ({"user": "app", "client": "curl"}, "expected one of confluent-kafka"),

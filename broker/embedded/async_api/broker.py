@@ -46,8 +46,8 @@ class AsyncBroker(AsyncAccess):
 
     topics: created at the start: names, or ``{"orders": 3}`` with the number of partitions, or ``{"orders":
         {"partitions": 3, "config": {"cleanup.policy": "compact"}}}``.
-    config: Kafka's broker configuration. `KIT_CONFIG` of `oncelog.broker.control.options` has the defaults that are not
-        Kafka's.
+    config: Kafka's broker configuration. Defaults that are not Kafka's: ``group.initial.rebalance.delay.ms`` is 0, and
+        ``offsets.topic.num.partitions`` and ``transaction.state.log.num.partitions`` are 1.
     data_dir: where to keep the data. Without it, it is kept in memory and ends with the broker.
     port: 0 takes a free one, which stays the broker's until `close`.
     from_snapshot: the path of a file that `snapshot` wrote, or what `snapshot_bytes` returned: the broker starts with
