@@ -121,16 +121,21 @@ def test_the_lines_of_go_and_javascript_stand_in_the_programs(heading: str) -> N
     assert [line for line in lines if line.strip() not in programs] == []
 
 
-def test_one_user() -> None:
-    [started] = [words for words in commands("oncelog") if "--user" in words]
-    with ready(run_oncelog(*started[1:], "--memory", "--port", "0")) as line:
-        address = re.search(r"address=(\S+)", line)
-        assert address
-        [words] = [shlex.split(text.partition("| kcat ")[2]) for text in block("One user, at once", "may be")]
+@pytest.mark.parametrize(
+    ("heading", "first"),
+    [("One user, at once", "may be"), ("OAUTHBEARER with tokens that nobody signed", "believes")],
+)
+def test_a_broker_of_one_command(heading: str, first: str) -> None:
+    started = shlex.split(PAGE.read_text().partition(f"\n## {heading}\n\n")[2].splitlines()[0])
+    port = free_ports(1)[0]
+    arguments = [word.replace("127.0.0.1:9092", f"127.0.0.1:{port}") for word in started[1:]]
+    arguments += [] if "--listen" in arguments else ["--port", str(port)]
+    with ready(run_oncelog(*arguments, "--memory")):
+        words = shlex.split(block(heading, first)[0].partition("| kcat ")[2])
         assert words[:2] == ["-b", "127.0.0.1:9092"]
-        run_kcat(address[1], *words[2:], input=b"hello")
+        run_kcat(f"127.0.0.1:{port}", *words[2:], input=b"hello")
         settings = words[2 : words.index("-P")]
-        read = run_kcat(address[1], *settings, "-C", "-t", "greetings", "-e", "-q")
+        read = run_kcat(f"127.0.0.1:{port}", *settings, "-C", "-t", "greetings", "-e", "-q")
         assert read.stdout == b"hello\n"
 
 
