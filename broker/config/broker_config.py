@@ -172,8 +172,15 @@ class BrokerConfig(
         key = BrokerConfig.KEYS.get(name)
         if key is not None:
             return key.in_effect
-        from oncelog.broker.config.definitions_known import AUTHORIZER_KEYS
+        from oncelog.broker.config.definitions_known import AUTHORIZER_KEYS, LISTENER_PREFIX
 
+        if name.startswith(LISTENER_PREFIX):
+            # A listener's own KEY, or MECHANISM.KEY.
+            base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+            if base.partition(".")[2] == "sasl.jaas.config":
+                return True
+            keys = (BrokerConfig.KEYS.get(one) for one in (base, base.partition(".")[2]))
+            return any(key.in_effect for key in keys if key is not None)
         return name in AUTHORIZER_KEYS and bool(self.authorizer_class_name)
 
     def _with_origin(self, name: str, message: str) -> str:

@@ -137,7 +137,7 @@ def test_no_contradiction_is_reported_for_a_malformed_value() -> None:
         ("sasl.oauthbearer.assertion.file", "anything"),
         ("zookeeper.connect", "anything"),
         ("zookeeper.ssl.keystore.location", "anything"),
-        ("listener.name.internal.ssl.keystore.location", "anything"),
+        ("listener.name.internal.ssl.provider", "anything"),
         ("share.coordinator.threads", "3"),
         ("controller.quorum.voters", "anything"),
         ("leader.replication.throttled.rate", "5"),
@@ -185,3 +185,13 @@ def test_connection_limits_by_address() -> None:
 def test_it_is_immutable() -> None:
     with pytest.raises(AttributeError, match="immutable"):
         BrokerConfig().node_id = 5
+
+
+def test_keys_of_one_listener_have_an_effect_if_the_brokers_have() -> None:
+    texts = {
+        "listener.name.a.ssl.keystore.location": "x",
+        "listener.name.a.plain.sasl.jaas.config": "x",
+        "listener.name.a.scram-sha-256.connections.max.reauth.ms": "5",
+        "listener.name.a.sasl.enabled.mechanisms": "PLAIN",
+    }
+    assert BrokerConfig(texts).without_effect == ()
