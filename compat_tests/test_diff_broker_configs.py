@@ -93,16 +93,6 @@ READ_ONLY_HERE = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
     "ssl.engine.factory.class",
-    "ssl.key.password",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
 )
 # The rows that differ, with the fields that differ: exactly these must.
 DIFFERENT: dict[str, tuple[str, ...]] = {
