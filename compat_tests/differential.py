@@ -21,12 +21,15 @@ Scenario = Callable[["Session"], None]
 
 class Session:
     """One target of a scenario. `call` uses one connection, from the address `source` if that is given, and opens it
-    again after the broker closed it.
+    again after the broker closed it. It logs in by PLAIN as `user`, a name and a password, if that is given.
     """
 
-    def __init__(self, bootstrap: str, source: str | None = None) -> None:
+    def __init__(
+        self, bootstrap: str, source: str | None = None, user: tuple[str, str] | None = None
+    ) -> None:
         self.bootstrap = bootstrap
         self.source = source
+        self.user = user
         self.exact_error_messages = False
         """Whether error messages must be equal; otherwise oncelog needs one wherever Kafka has one."""
         self.observations: list[tuple[str, Any]] = []
@@ -38,6 +41,8 @@ class Session:
     def connection(self) -> Connection:
         if self._connection is None:
             self._connection = Connection(self.bootstrap, source=self.source)
+            if self.user is not None:
+                self._connection.log_in(*self.user)
         return self._connection
 
     def close(self) -> None:

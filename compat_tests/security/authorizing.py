@@ -1,7 +1,8 @@
 """Both targets with Kafka's StandardAuthorizer, and ACLs that are changed while they run.
 
 There is one principal, User:ANONYMOUS, and two hosts: from `ADMIN` it may do everything, which the directories were
-formatted with (a Kafka needs it for itself); what it may do from `CLIENT` a test says.
+formatted with (a Kafka needs it for itself); what it may do from `CLIENT` a test says. Delegation tokens want a log-in:
+by PLAIN, User:ANONYMOUS and the super user User:root can.
 """
 
 import base64
@@ -24,7 +25,7 @@ ANONYMOUS = "User:ANONYMOUS"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 ANY, ALL, ALLOW, LITERAL = 1, 2, 3, 3
-TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = 2, 3, 4, 5, 6, 7
 CLUSTER_NAME = "kafka-cluster"
 
 Acl = tuple[int, str, int]
@@ -53,6 +54,21 @@ PROPERTIES = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
 }
+PASSWORDS = {"ANONYMOUS": "anonymous-secret", "root": "root-secret"}
+
+
+def log_in_properties(address: str) -> dict[str, str]:
+    """Of a listener with PLAIN at the address, and of delegation tokens."""
+    users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
+    return {
+        "listeners": f"SASL_PLAINTEXT://{address}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        ),
+        "delegation.token.secret.key": "the-key",
+    }
 
 
 def format_directory(data_dir: pathlib.Path, acls: Iterable[AccessControlEntryRecord]) -> None:

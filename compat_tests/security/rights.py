@@ -1,7 +1,7 @@
 """What every API asks of the authorizer, and what it answers whom is denied: the words for a row of that table.
 
-The rows are in `rights_topics.py` and `rights_admin.py`. `test_rights.py` tests them one by one against both targets,
-`rights_page.py` makes the page of the docs.
+The rows are in `rights_topics.py`, `rights_admin.py` and `rights_tokens.py`. `test_rights.py` tests them one by one
+against both targets, `rights_page.py` makes the page of the docs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 
 from compat_tests.batches import TRANSACTIONAL, batch
 from compat_tests.definitions import Fields
-from compat_tests.security.authorizing import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID
+from compat_tests.security.authorizing import (
+    CLUSTER,
+    DELEGATION_TOKEN,
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    USER,
+)
 
 OPERATIONS = {
     "READ": 3,
@@ -24,13 +31,23 @@ OPERATIONS = {
     "DESCRIBE_CONFIGS": 10,
     "ALTER_CONFIGS": 11,
     "IDEMPOTENT_WRITE": 12,
+    "CREATE_TOKENS": 13,
+    "DESCRIBE_TOKENS": 14,
 }
-RESOURCES = {"topic": TOPIC, "group": GROUP, "cluster": CLUSTER, "transactional id": TRANSACTIONAL_ID}
+RESOURCES = {
+    "topic": TOPIC,
+    "group": GROUP,
+    "cluster": CLUSTER,
+    "transactional id": TRANSACTIONAL_ID,
+    "delegation token": DELEGATION_TOKEN,
+    "user": USER,
+}
 LEFT_OUT, ZERO = "left out", "0"
 """In place of an error: the row is left out; the bit field of operations is 0."""
 TOPIC_FAILED, GROUP_FAILED = "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"
 CLUSTER_FAILED, ID_FAILED = "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-ERRORS = {TOPIC_FAILED: 29, GROUP_FAILED: 30, CLUSTER_FAILED: 31, ID_FAILED: 53}
+TOKEN_FAILED = "DELEGATION_TOKEN_AUTHORIZATION_FAILED"
+ERRORS = {TOPIC_FAILED: 29, GROUP_FAILED: 30, CLUSTER_FAILED: 31, ID_FAILED: 53, TOKEN_FAILED: 65}
 
 
 TOPIC_KEYS = ("name", "topic", "topic_name", "resource_name")
@@ -50,6 +67,11 @@ class Names(NamedTuple):
     group: str
     id: str
     topic_id: bytes = bytes(16)
+    owner: str = ""
+    """Another user, without the "User:"."""
+    token_id: str = ""
+    hmac: bytes = b""
+    """A delegation token of `owner`; only for a case that is `logged_in`."""
 
 
 class Right(NamedTuple):
@@ -75,6 +97,8 @@ class Case(NamedTuple):
     """Those in which the request has the fields of `values`; a denial is compared in all that are served."""
     also: tuple[Right, ...] = ()
     """Rights that change the answer to who lacks another."""
+    logged_in: bool = False
+    """Whether the client has logged in. Without a log-in the APIs of delegation tokens do not ask for rights."""
 
 
 def topic_right(operation: str, denied: str = TOPIC_FAILED, note: str = "") -> tuple[Right]:

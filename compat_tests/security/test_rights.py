@@ -14,7 +14,7 @@ from compat_tests.batches import now_ms
 from compat_tests.brokers import Broker
 from compat_tests.definitions import Fields, api_key
 from compat_tests.differential import Session, differences
-from compat_tests.security.authorizing import CLIENT, CLUSTER_NAME, Acl, Acls
+from compat_tests.security.authorizing import CLIENT, CLUSTER_NAME, PASSWORDS, Acl, Acls
 from compat_tests.security.rights import (
     ERRORS,
     LEFT_OUT,
@@ -33,6 +33,7 @@ from oncelog.broker.handlers.table import HANDLERS
 IDS = [f"{case.api} v{case.version} {case.note}".strip() for case in ALL_CASES]
 STILL = (14, 15, 16, 51)
 """Errors of a coordinator that is not there yet."""
+OWNER_MISMATCH = 63
 ROOT = pathlib.Path(__file__).parents[2]
 _numbers = itertools.count()
 
@@ -72,6 +73,20 @@ def prepare(admin: Session, names: Names) -> Names:
     return names._replace(topic_id=topic_id)
 
 
+def prepare_token(address: str, names: Names) -> Names:
+    """Make a delegation token for the owner. Returns the names with it, once the broker knows it."""
+    root = Session(address, user=("root", PASSWORDS["root"]))
+    owner = {"owner_principal_type": "User", "owner_principal_name": names.owner, "max_lifetime_ms": -1}
+    created = root.call_unobserved("CreateDelegationToken", 3, {**owner, "renewers": []})
+    assert created["error_code"] == 0, created
+    asked: Fields = {"owners": [{"principal_type": "User", "principal_name": names.owner}]}
+    deadline = now_ms() + 20_000
+    while not root.call_unobserved("DescribeDelegationToken", 3, asked)["tokens"]:
+        assert now_ms() < deadline
+    root.end()
+    return names._replace(token_id=created["token_id"], hmac=created["hmac"])
+
+
 def acls_of(right: Right, names: Names) -> list[Acl]:
     """The ACLs that give the right on everything that the case is about."""
     about = {
@@ -79,6 +94,8 @@ def acls_of(right: Right, names: Names) -> list[Acl]:
         "group": (names.group, names.missing),
         "cluster": (CLUSTER_NAME,),
         "transactional id": (names.id,),
+        "delegation token": (names.token_id,),
+        "user": (f"User:{names.owner}",),
     }
     kind, operation = RESOURCES[right.resource], OPERATIONS[right.operation]
     return [(kind, name, operation) for name in about[right.resource]]
@@ -100,11 +117,14 @@ def versions_of(case: Case) -> list[int]:
 
 
 def run(
-    case: Case, names: Names, admin: Session, acls: Acls, bootstrap: str
+    case: Case, names: Names, admin: Session, acls: Acls, bootstrap: str, log_in_address: str
 ) -> tuple[list[tuple[str, Any]], dict[frozenset[tuple[str, str]], Any]]:
     """The observations, and the responses by the rights that the client had."""
     names = prepare(admin, names)
     client = Session(bootstrap, CLIENT)
+    if case.logged_in:
+        names = prepare_token(log_in_address, names)
+        client = Session(log_in_address, CLIENT, ("ANONYMOUS", PASSWORDS["ANONYMOUS"]))
     found: dict[frozenset[tuple[str, str]], Any] = {}
     try:
         for granted in subsets(case):
@@ -123,15 +143,25 @@ def run(
 
 
 @pytest.mark.parametrize("case", ALL_CASES, ids=IDS)
-def test_rights(case: Case, authorizing: dict[str, Broker], admins: dict[str, tuple[Session, Acls]]) -> None:
+def test_rights(
+    case: Case,
+    authorizing: dict[str, Broker],
+    log_in_addresses: dict[str, str],
+    admins: dict[str, tuple[Session, Acls]],
+) -> None:
     number = next(_numbers)
     names = Names(f"topic-{number}", f"missing-{number}", f"group-{number}", f"id-{number}")
+    names = names._replace(owner=f"owner-{number}")
     observed, found = {}, {}
     for name, broker in authorizing.items():
-        observed[name], found[name] = run(case, names, *admins[name], broker.bootstrap)
+        observed[name], found[name] = run(
+            case, names, *admins[name], broker.bootstrap, log_in_addresses[name]
+        )
     different = list(differences(observed["kafka"], observed["oncelog"]))
     assert not different, "kafka != oncelog\n" + "\n".join(different[:40])
     for responses in found.values():
+        if not case.rights:
+            assert codes_of(responses[frozenset()]) == [OWNER_MISMATCH]
         asked = str(case.values(names))
         if names.topic in asked and names.missing in asked:
             nothing = responses[frozenset()]
@@ -170,7 +200,9 @@ def test_every_api_that_is_served_is_in_the_table() -> None:
     """But for those that need no right."""
     asked = {api_key(case.api) for case in ALL_CASES}
     needs_none = {api_key(name) for name in ("ApiVersions", "SaslHandshake", "SaslAuthenticate")}
-    assert asked | needs_none == HANDLERS.keys(), "add its row to rights_topics.py or rights_admin.py"
+    assert asked | needs_none == HANDLERS.keys(), (
+        "add its row to rights_topics.py, rights_admin.py or rights_tokens.py"
+    )
 
 
 def test_the_page_is_up_to_date() -> None:
