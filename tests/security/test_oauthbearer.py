@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from oncelog.broker.security.sasl.oauthbearer import (
 )
 from oncelog.broker.security.sasl.signed_tokens import SignedTokens, TokenRules, parse_keys
 from oncelog.broker.security.sasl.unsecured_tokens import UnsecuredTokens
-from tests.security.tokens import Issuer, key_set, unsecured
+from tests.security.tokens import Issuer, key_set, serve_keys, unsecured
 
 NOW_S = 1_700_000_000
 
@@ -335,43 +333,8 @@ def test_keys_in_a_file_are_read_again_when_it_changes(tmp_path: Path) -> None:
         assert logs_in(kafka, OTHER.token(claims_now(kafka)))
 
 
-class Served:
-    """What the server of keys serves."""
-
-    def __init__(self) -> None:
-        self.content = key_set(ISSUER)
-        self.url = ""
-        self.read = threading.Semaphore(0)
-
-
-@contextmanager
-def serve_keys() -> Iterator[Served]:
-    served = Served()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(served.content)))
-            self.end_headers()
-            self.wfile.write(served.content)
-            served.read.release()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        served.url = f"http://127.0.0.1:{server.server_port}/keys"
-        try:
-            yield served
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def test_an_unknown_key_is_fetched() -> None:
-    with serve_keys() as served, oncelog.Broker(config=signed(served.url)) as kafka:
+    with serve_keys(key_set(ISSUER)) as served, oncelog.Broker(config=signed(served.url)) as kafka:
         assert served.read.acquire(timeout=20)
         assert logs_in(kafka, ISSUER.token(claims_now(kafka)))
         served.content = key_set(ISSUER, OTHER)
@@ -380,7 +343,7 @@ def test_an_unknown_key_is_fetched() -> None:
 
 
 def test_keys_are_fetched_from_time_to_time() -> None:
-    with serve_keys() as served:
+    with serve_keys(key_set(ISSUER)) as served:
         config = signed(served.url, **{"sasl.oauthbearer.jwks.endpoint.refresh.ms": "10"})
         with oncelog.Broker(config=config):
             for _ in range(3):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import jwt
@@ -35,10 +39,48 @@ class Issuer:
         return {**key, "kid": self.key_id, "alg": "ES256", "use": "sig"}
 
     def token(self, claims: dict[str, Any], **header: Any) -> str:
-        """Return a token with these claims."""
-        return jwt.encode(claims, self._key, "ES256", headers={"kid": self.key_id, **header})
+        """Return a token with these claims, and in its header the key id unless `header` changes it (None: none)."""
+        fields = {"kid": self.key_id, **header}
+        shown = {name: value for name, value in fields.items() if value is not None}
+        return jwt.encode(claims, self._key, "ES256", headers=shown)
 
 
 def key_set(*issuers: Issuer) -> bytes:
     """Return the JWKS document with the keys of the issuers."""
     return json.dumps({"keys": [issuer.public_key for issuer in issuers]}).encode()
+
+
+class Served:
+    """What the server of keys serves. ``read`` is released by every request for it."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.url = ""
+        self.read = threading.Semaphore(0)
+
+
+@contextmanager
+def serve_keys(content: bytes) -> Iterator[Served]:
+    """Serve a JWKS document at ``url``, until the end of the context."""
+    served = Served(content)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(served.content)))
+            self.end_headers()
+            self.wfile.write(served.content)
+            served.read.release()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        served.url = f"http://127.0.0.1:{server.server_port}/keys"
+        try:
+            yield served
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,216 @@
+"""OAUTHBEARER with signed tokens, their keys in a file and at a URL: both targets take and refuse the same tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from compat_tests.brokers import TARGETS, UNDISTURBED, UNDISTURBED_KAFKA, Broker, check_after
+from compat_tests.oncelog_server import Oncelog
+from compat_tests.real_kafka import (
+    BROKER_JVM_OPTIONS,
+    RealKafka,
+    RealPartMissing,
+    free_ports,
+    quick_start,
+    require,
+)
+from oncelog.wire.messages.metadata import MetadataRequest
+from tests.harness.sasl_client import Closed, LogInFailed, SaslClient
+from tests.security.tokens import Issuer, Served, key_set, serve_keys, unsecured
+
+pytestmark = pytest.mark.slow
+PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+AUDIENCE, NAME, SKEW_S = "brokers", "https://issuer.example", 10
+IN, REFUSED, ENDED = "in", '{"status":"invalid_token"}', "in, but the session has ended"
+ISSUER, STRANGER, OTHER_KEY, NEXT = Issuer(), Issuer(), Issuer("key-2"), Issuer("key-3")
+"""Of `STRANGER` the key has the issuer's key id, of `NEXT` it is published later."""
+WAIT_S = 20
+
+
+def claims(**changed: Any) -> dict[str, Any]:
+    """The claims of a token that is taken, with some changed, or left out by None."""
+    now = int(time.time())
+    said = {"sub": "app", "aud": AUDIENCE, "iss": NAME, "iat": now - 100, "exp": now + 60, **changed}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def in_seconds(seconds: int) -> int:
+    return int(time.time()) + seconds
+
+
+def signed_with_the_public_key() -> str:
+    """A token with a MAC whose key is what everybody may read."""
+    head = unsecured(claims(), {"alg": "HS256", "kid": ISSUER.key_id}).rpartition(".")[0]
+    mac = hmac.digest(json.dumps(ISSUER.public_key).encode(), head.encode(), hashlib.sha256)
+    return unsecured(claims(), {"alg": "HS256", "kid": ISSUER.key_id}, mac.hex())
+
+
+def changed_after_signing(changed: int) -> str:
+    """A token with another part, 0 or 1, than the one that was signed."""
+    parts = ISSUER.token(claims()).split(".")
+    others = unsecured(claims(sub="admin"), {"alg": "RS256", "kid": ISSUER.key_id}).split(".")
+    parts[changed] = others[changed]
+    return ".".join(parts)
+
+
+CASES: dict[str, tuple[Callable[[], str], str]] = {
+    "right": (lambda: ISSUER.token(claims()), IN),
+    "no key id": (lambda: ISSUER.token(claims(), kid=None), IN),
+    "no key id, second key": (lambda: OTHER_KEY.token(claims(), kid=None), REFUSED),
+    "several audiences": (lambda: ISSUER.token(claims(aud=["others", AUDIENCE])), IN),
+    "scopes": (lambda: ISSUER.token(claims(scope=["a", "b"])), IN),
+    "expired within the skew": (lambda: ISSUER.token(claims(exp=in_seconds(-3))), ENDED),
+    "not yet valid within the skew": (lambda: ISSUER.token(claims(nbf=in_seconds(3))), IN),
+    "issued in the future": (lambda: ISSUER.token(claims(iat=in_seconds(30))), IN),
+    "expired": (lambda: ISSUER.token(claims(exp=in_seconds(-30))), REFUSED),
+    "not yet valid": (lambda: ISSUER.token(claims(nbf=in_seconds(30))), REFUSED),
+    "ends before it was issued": (lambda: ISSUER.token(claims(iat=in_seconds(90))), REFUSED),
+    "another audience": (lambda: ISSUER.token(claims(aud="others")), REFUSED),
+    "no audience": (lambda: ISSUER.token(claims(aud=None)), REFUSED),
+    "another issuer": (lambda: ISSUER.token(claims(iss="https://other.example")), REFUSED),
+    "no issuer": (lambda: ISSUER.token(claims(iss=None)), REFUSED),
+    "no subject": (lambda: ISSUER.token(claims(sub=None)), REFUSED),
+    "empty subject": (lambda: ISSUER.token(claims(sub=" ")), REFUSED),
+    "no end": (lambda: ISSUER.token(claims(exp=None)), REFUSED),
+    "no time of issue": (lambda: ISSUER.token(claims(iat=None)), REFUSED),
+    "a scope twice": (lambda: ISSUER.token(claims(scope=["a", "a"])), REFUSED),
+    "an empty scope": (lambda: ISSUER.token(claims(scope=["a", ""])), REFUSED),
+    "wrong signature": (lambda: STRANGER.token(claims()), REFUSED),
+    "changed after signing": (lambda: changed_after_signing(1), REFUSED),
+    "algorithm none": (lambda: unsecured(claims()), REFUSED),
+    "algorithm none with a signature": (lambda: unsecured(claims(), signature="eA"), REFUSED),
+    "signed with the public key": (signed_with_the_public_key, REFUSED),
+    "another algorithm": (lambda: changed_after_signing(0), REFUSED),
+    "unknown key": (lambda: Issuer("nowhere").token(claims()), REFUSED),
+    "no token": (lambda: "x.y.z", REFUSED),
+    "one part": (lambda: "x", REFUSED),
+}
+
+
+class Target:
+    """A broker with a listener for keys in a file, and one for keys at a URL."""
+
+    def __init__(self, name: str, file: pathlib.Path, served: Served) -> None:
+        self.file, self.served = file, served
+        ports = free_ports(2)
+        self.addresses = {
+            where: f"127.0.0.1:{port}" for where, port in zip(("file", "url"), ports, strict=True)
+        }
+        urls = {"file": file.as_uri(), "url": served.url}
+        properties = {
+            **UNDISTURBED,
+            "listeners": ",".join(f"{where.upper()}://{at}" for where, at in self.addresses.items()),
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FILE:SASL_PLAINTEXT,URL:SASL_PLAINTEXT"
+            ),
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "connection.failed.authentication.delay.ms": "10",
+        }
+        for where, url in urls.items():
+            prefix = f"listener.name.{where}.oauthbearer.sasl"
+            properties |= {
+                f"{prefix}.jaas.config": f"{PACKAGE}.OAuthBearerLoginModule required;",
+                f"{prefix}.server.callback.handler.class": f"{PACKAGE}.OAuthBearerValidatorCallbackHandler",
+                f"{prefix}.oauthbearer.jwks.endpoint.url": url,
+                f"{prefix}.oauthbearer.expected.audience": AUDIENCE,
+                f"{prefix}.oauthbearer.expected.issuer": NAME,
+                f"{prefix}.oauthbearer.clock.skew.seconds": str(SKEW_S),
+            }
+        allowed = ",".join(urls.values())
+        self.broker: Broker
+        if name == "oncelog":
+            self.broker = Oncelog({**properties, "oncelog.sasl.oauthbearer.allowed.urls": allowed})
+        else:
+            jvm_property = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={allowed}"
+            self.broker = RealKafka(
+                {**UNDISTURBED_KAFKA, **properties},
+                jvm_options=(*BROKER_JVM_OPTIONS, *quick_start(), jvm_property),
+            )
+
+    def outcome(self, where: str, token: str) -> str:
+        """How a log-in ends, and what becomes of the first request after it."""
+        with SaslClient(self.addresses[where]) as client:
+            try:
+                client.log_in("OAUTHBEARER", "app", token)
+            except LogInFailed as failed:
+                return str(failed.message)
+            try:
+                served = client.call(MetadataRequest([]), 12).error_code == 0
+            except Closed:
+                assert client.lifetime_ms == 0
+                return ENDED
+        assert served
+        assert 0 < client.lifetime_ms <= 60_000
+        return IN
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Target]]:
+    running: dict[str, Target] = {}
+    folder = tmp_path_factory.mktemp("keys")
+    with contextlib.ExitStack() as stack:
+
+        def of(name: str) -> Target:
+            if name not in running:
+                keys = key_set(ISSUER, OTHER_KEY)
+                file = folder / f"{name}.json"
+                file.write_bytes(keys)
+                served = stack.enter_context(serve_keys(keys))
+                try:
+                    running[name] = one = Target(name, file, served)
+                    stack.enter_context(one.broker)
+                except RealPartMissing as missing:
+                    require(str(missing))
+                stack.enter_context(contextlib.contextmanager(check_after)(one.broker))
+            return running[name]
+
+        yield of
+
+
+@pytest.fixture
+def one(targets: Callable[[str], Target], target: str) -> Target:
+    return targets(target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("where", ["file", "url"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_token(one: Target, where: str, case: str) -> None:
+    make, expected = CASES[case]
+    assert one.outcome(where, make()) == expected
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_new_key_in_the_file(one: Target) -> None:
+    assert one.outcome("file", NEXT.token(claims())) == REFUSED
+    one.file.write_bytes(key_set(ISSUER, NEXT))
+    assert one.outcome("file", NEXT.token(claims())) == IN
+    assert one.outcome("file", OTHER_KEY.token(claims())) == REFUSED
+    assert one.outcome("file", ISSUER.token(claims())) == IN
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_new_key_at_the_url(one: Target) -> None:
+    """The first token that names it is refused, and has the keys fetched: in a moment, not after the hour of
+    ``sasl.oauthbearer.jwks.endpoint.refresh.ms``.
+    """
+    while one.served.read.acquire(blocking=False):
+        pass
+    one.served.content = key_set(ISSUER, NEXT)
+    assert one.outcome("url", NEXT.token(claims())) == REFUSED
+    assert one.served.read.acquire(timeout=WAIT_S)
+    end = time.monotonic() + WAIT_S
+    while (said := one.outcome("url", NEXT.token(claims()))) != IN:
+        assert said == REFUSED
+        assert time.monotonic() < end
+    assert one.outcome("url", OTHER_KEY.token(claims())) == REFUSED
+    assert one.outcome("url", ISSUER.token(claims())) == IN
