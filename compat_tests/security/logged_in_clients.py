@@ -21,7 +21,10 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Way:
-    """How a client gets in: where, and what it shows. Files are paths; "" is none."""
+    """How a client gets in: where, and what it shows. Files are paths; "" is none.
+
+    With `is_token` the user is the id of a delegation token, and the password its HMAC in base64.
+    """
 
     servers: str
     protocol: str
@@ -30,6 +33,7 @@ class Way:
     mechanism: str = ""
     user: str = ""
     password: str = ""
+    is_token: bool = False
 
     @property
     def is_tls(self) -> bool:
@@ -61,10 +65,11 @@ def java_settings(way: Way) -> dict[str, str]:
         settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": way.certificate}
     if way.mechanism:
         kind = "plain.Plain" if way.mechanism == "PLAIN" else "scram.Scram"
+        token = ' tokenauth="true"' if way.is_token else ""
         settings["sasl.mechanism"] = way.mechanism
         settings["sasl.jaas.config"] = (
             f"org.apache.kafka.common.security.{kind}LoginModule required "
-            f'username="{way.user}" password="{way.password}";'
+            f'username="{way.user}" password="{way.password}"{token};'
         )
     return settings
 
@@ -180,6 +185,7 @@ def plain_settings(way: Way) -> dict[str, str]:
         "Mechanism": way.mechanism,
         "User": way.user,
         "Password": way.password,
+        **({"Token": "true"} if way.is_token else {}),
     }
 
 

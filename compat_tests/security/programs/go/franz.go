@@ -19,6 +19,10 @@ func franzOptions(given settings) ([]kgo.Opt, error) {
 		}
 		options = append(options, kgo.DialTLSConfig(config))
 	}
+	if given.Token != "" {
+		token := scram.Auth{User: given.User, Pass: given.Password, IsToken: true}
+		return append(options, kgo.SASL(token.AsSha256Mechanism())), nil
+	}
 	switch given.Mechanism {
 	case "PLAIN":
 		options = append(options, kgo.SASL(plain.Auth{User: given.User, Pass: given.Password}.AsMechanism()))
