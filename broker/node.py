@@ -212,6 +212,7 @@ class Node:
             random=self.random,
             delegation_tokens=self._delegation_tokens,
             users=self._users,
+            login_observers=[],
             note_bug=self.note_bug,
         )
         self.dispatcher = Dispatcher(self.services)

@@ -1,7 +1,8 @@
 """`Journal`: the latest requests of clients with their responses, and who waits for one.
 
 It stands outermost in the dispatcher: it sees a request as it was sent, and a response as it left. It keeps a request's
-bytes, which the dispatcher copied for it, and decodes them only for who asks.
+bytes, which the dispatcher copied for it, and decodes them only for who asks. It is told of log-ins, which the
+dispatcher does not see (`Services.login_observers`). It shows no secret.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.control.changes import Changes
-from oncelog.broker.control.messages import errors_and_rows, name_topics, without_views
+from oncelog.broker.control.messages import errors_and_rows, hide_secrets, name_topics, without_views
+from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.request import CloseConnection, RequestContext
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, read_request_header
 from oncelog.wire.stored.metadata import RemoveTopicRecord
 
@@ -21,14 +25,18 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.types import Outcome, Request
     from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.net.connection import Connection
     from oncelog.broker.node import Node
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message, Uuid
 
 BYTES_KEPT: Final = 32 * 1024 * 1024
 """How many bytes of requests the journal keeps in all."""
 RESPONSE_ROWS_KEPT: Final = 1000
 """A response with more rows than this is not kept, but for its errors."""
+
+CLAIM_CHARS_KEPT: Final = 200
+"""How much is kept of a name or mechanism that a client claims before its log-in."""
 
 TOLD_BY_LOGS: Final = frozenset((PRODUCE_KEY, FETCH_KEY))
 """Requests that come by the thousand, and change nothing that a log does not tell its waiters."""
@@ -45,9 +53,12 @@ class Entry:
         "facts",
         "frame",
         "listener",
+        "login",
+        "mechanism",
         "number",
         "outcome",
         "peer",
+        "principal",
         "response",
         "timestamp",
         "version",
@@ -61,9 +72,13 @@ class Entry:
         self.client_id = context.client_id or ""
         self.correlation_id = context.correlation_id
         self.peer = connection.transport.peer
+        self.principal = connection.principal
+        self.mechanism: str | None = None
         self.listener = connection.listener_name
         self.timestamp = timestamp
         self.frame = context.frame if context.request is not None else None
+        self.login: Message | None = None
+        """The request, if it is one of a log-in; it has no frame then."""
         self.outcome: Outcome = "pending"
         self.errors: tuple[str, ...] = ()
         self.response: Any = None
@@ -78,7 +93,7 @@ class Entry:
     def body(self) -> Any:
         """Return the request, decoded anew; None if its bytes are not there."""
         if self.frame is None:
-            return None
+            return self.login
         header = read_request_header(self.frame, self.api.flexible[self.version])
         return self.api.decoder(self.version)(self.frame, header.header_size)[0]
 
@@ -94,6 +109,7 @@ class Journal(Interceptor):
         """Bytes of those entries, by API key."""
         self._bytes_left = BYTES_KEPT
         self._number = 0
+        self._login_apis: dict[int, Api] = {}
         self._open: dict[RequestContext, Entry] = {}
         """The requests that are not done."""
         self._node: Node | None = None
@@ -113,6 +129,7 @@ class Journal(Interceptor):
         node.metadata.subscribe(self._on_record)
         if self._kept:
             node.dispatcher.install(self)
+            node.services.login_observers.append(self.on_login)
         self.changes.note()
 
     def detach(self) -> None:
@@ -150,7 +167,39 @@ class Journal(Interceptor):
         assert self._node is not None
         self._number += 1
         entry = self._open[context] = Entry(self._number, context, self._node.clock.now_ms())
-        key = context.api.handler.api_key
+        self._keep(entry)
+        # Whom it wakes runs after the handler: a JoinGroup changes its group long before its response.
+        if context.api.handler.api_key not in TOLD_BY_LOGS:
+            self.changes.note()
+
+    def on_login(self, connection: Connection, exchange: LoginExchange) -> None:
+        """A connection that logs in has sent a request, and gets its response."""
+        assert self._node is not None
+        api = self._login_apis.get(exchange.api_key)
+        if api is None:
+            api = self._login_apis[exchange.api_key] = Api(HANDLERS[exchange.api_key])
+        context = RequestContext(
+            api, exchange.version, exchange.correlation_id, exchange.client_id, connection, exchange.request
+        )
+        self._number += 1
+        entry = Entry(self._number, context, self._node.clock.now_ms())
+        entry.mechanism = exchange.mechanism[:CLAIM_CHARS_KEPT]
+        if exchange.user:
+            entry.principal = f"User:{exchange.user[:CLAIM_CHARS_KEPT]}"
+        entry.login, entry.response = exchange.request, exchange.response
+        hide_secrets(entry.login)
+        if entry.response is None:
+            entry.outcome = "closed" if exchange.is_refused else "responded"
+            entry.errors = (ErrorCode.SASL_AUTHENTICATION_FAILED.name,) if exchange.is_refused else ()
+        else:
+            entry.outcome = "responded"
+            hide_secrets(entry.response)
+            entry.errors, _ = errors_and_rows(entry.response)
+        self._keep(entry)
+        self._tell(entry)
+
+    def _keep(self, entry: Entry) -> None:
+        key = entry.api.handler.api_key
         entries = self._entries.get(key)
         if entries is None:
             entries = self._entries[key] = deque()
@@ -163,9 +212,6 @@ class Journal(Interceptor):
         self._bytes_left -= size
         while self._bytes_left < 0 and len(entries) > 1:
             self._drop_oldest(max(self._bytes, key=self._bytes.__getitem__))
-        # Whom it wakes runs after the handler: a JoinGroup changes its group long before its response.
-        if key not in TOLD_BY_LOGS:
-            self.changes.note()
 
     def _drop_oldest(self, key: int) -> None:
         size = self._entries[key].popleft().size
@@ -190,9 +236,13 @@ class Journal(Interceptor):
             entry.outcome = "no response"
         else:
             entry.outcome = "dropped"
+        self._tell(entry)
+
+    def _tell(self, entry: Entry) -> None:
+        """The request is done."""
         for listener in tuple(self.listeners):
             listener.on_entry(entry)
-        if context.api.handler.api_key not in TOLD_BY_LOGS:
+        if entry.api.handler.api_key not in TOLD_BY_LOGS:
             self.changes.note()
 
     # -- what it knows
@@ -244,9 +294,11 @@ class Journal(Interceptor):
         body = entry.body()
         if body is not None:
             name_topics(body, self.topic_name)
+            hide_secrets(body)
         response = without_views(entry.response)
         if response is not None:
             name_topics(response, self.topic_name)
+            hide_secrets(response)
         return Request(
             number=entry.number,
             api=api_name(entry.api.handler.name),
@@ -263,6 +315,8 @@ class Journal(Interceptor):
             errors=entry.errors,
             body=without_views(body),
             response=response,
+            principal=entry.principal,
+            mechanism=entry.mechanism,
         )
 
 

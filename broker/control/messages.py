@@ -1,10 +1,13 @@
-"""Decoded messages as the journal needs them: the errors in them, copies, the names of topics that they know by id."""
+"""Decoded messages as the journal needs them: the errors in them, copies, the names of topics that they know by id, and
+no secrets.
+"""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from oncelog.broker.config.definitions import is_secret
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.schema import ZERO_UUID, Struct
 
@@ -15,6 +18,10 @@ if TYPE_CHECKING:
 
 TOPIC_NAMES = ("name", "topic", "topic_name")
 """What the field for a topic's name is called, beside ``topic_id``."""
+SECRETS: Final = frozenset(("auth_bytes", "hmac", "salted_password"))
+"""Fields with secrets: tokens of a log-in, of a delegation token, of SCRAM. Bytes in every message that has them."""
+HIDDEN: Final = "[hidden]"
+"""What stands in the place of a secret, as in Kafka's ``Password``."""
 
 
 class _Plan(NamedTuple):
@@ -77,6 +84,40 @@ def without_views(value: Any) -> Any:
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
     return value
+
+
+def hide_secrets(message: Any) -> None:
+    """Put `HIDDEN` in place of the secrets in a message, and of the values of secret configuration keys."""
+    fields = message.FIELDS
+    for field in fields:
+        value = getattr(message, field.name)
+        if field.name in SECRETS and value:
+            setattr(message, field.name, HIDDEN.encode())
+        elif isinstance(value, Struct):
+            hide_secrets(value)
+        elif isinstance(value, list) and value and isinstance(value[0], Struct):
+            if not _has_secrets(type(value[0])):
+                continue
+            for element in value:
+                hide_secrets(element)
+    struct: type[Struct] = type(message)
+    if _is_config(struct) and message.value and is_secret(message.name):
+        message.value = HIDDEN
+
+
+@cache
+def _has_secrets(struct: type[Struct]) -> bool:
+    """Whether `hide_secrets` may find something in a struct."""
+    return _is_config(struct) or any(
+        field.name in SECRETS or (isinstance(field.element, type) and _has_secrets(field.element))
+        for field in struct.FIELDS
+    )
+
+
+@cache
+def _is_config(struct: type[Struct]) -> bool:
+    kinds = {field.name: field.kind for field in struct.FIELDS}
+    return kinds.get("name") == kinds.get("value") == "string"
 
 
 def name_topics(message: Any, topic_name: Callable[[Uuid], str | None]) -> None:

@@ -18,6 +18,9 @@ BYTES_SHOWN = 120
 NAMES_SHOWN = 3
 """How many topics, groups and transactional ids a request's ``repr`` shows."""
 
+ANONYMOUS = "User:ANONYMOUS"
+"""Who has not logged in."""
+
 IsolationLevel: TypeAlias = Literal["read_committed", "read_uncommitted"]
 """As consumers have it (``isolation.level``)."""
 TimestampType: TypeAlias = Literal["CreateTime", "LogAppendTime"]
@@ -327,7 +330,12 @@ class Request:
     body: Any
     """The decoded request, with Kafka's fields in snake case: ``request.body.topic_data[0].name``."""
     response: Any
-    """The decoded response, without the records of a Fetch. None if there is none, or if it has very many rows."""
+    """The decoded response, without the records of a Fetch. None if there is none, or if it has very many rows.
+    Secrets in it and in ``body`` are hidden: tokens of log-ins, ``hmac``, ``salted_password``, passwords in configs."""
+    principal: str = ANONYMOUS
+    """Who sent it, as ACLs name them. Of a log-in: who the client claims to be, as far as it has said."""
+    mechanism: str | None = None
+    """Of a log-in (SaslHandshake, SaslAuthenticate): the SASL mechanism. None for all other requests."""
 
     @property
     def is_done(self) -> bool:
@@ -361,6 +369,10 @@ class Request:
             if values:
                 more = f", ... ({len(values)})" if len(values) > NAMES_SHOWN else ""
                 shown.append(f"{name}={', '.join(map(repr, values[:NAMES_SHOWN]))}{more}")
+        if self.principal != ANONYMOUS:
+            shown.append(f"principal={self.principal!r}")
+        if self.mechanism is not None:
+            shown.append(f"mechanism={self.mechanism!r}")
         if self.api == "EndTxn" and self.body is not None:
             shown.append("commit" if self.body.committed else "abort")
         shown.append(", ".join(self.errors) or self.outcome)

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from oncelog.broker.faults.rule import ACTIONS, COUNTS
-from oncelog.broker.faults.words import EVERY_API, WORDS, api_names
+from oncelog.broker.faults.words import EVERY_API, LOGIN_APIS, WORDS, api_names
 from oncelog.wire.errors import ErrorCode
 
 
@@ -30,7 +30,7 @@ def rules_schema() -> dict[str, Any]:
 
 def rule_schema() -> dict[str, Any]:
     """Return the schema of one rule."""
-    api: dict[str, Any] = {"enum": sorted(api_names())}
+    api: dict[str, Any] = {"enum": sorted(set(api_names()) - set(LOGIN_APIS))}
     values: dict[str, Any] = {
         "on": {"oneOf": [{"const": EVERY_API}, api, {"type": "array", "items": api, "minItems": 1}]},
         "error": {"enum": sorted(name for name in ErrorCode.__members__ if name != "NONE")},

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 CLOSE, HANG = "close", "hang"
 EVERY_API = "*"
+LOGIN_APIS = ("SaslHandshake", "SaslAuthenticate")
+"""Requests that a connection takes while it logs in, and that no rule sees."""
 
 NAME_LENGTH_MAX = 100
 """Characters of a wrong name for which a similar one is looked for."""
@@ -193,6 +195,12 @@ def _on(value: Any) -> tuple[str, ...]:
     for name in names:
         if name not in known:
             raise RuleError(f"unknown API {name!r}{suggestion(name, known)}", "on")
+        if name in LOGIN_APIS:
+            raise RuleError(
+                f"{name} is a part of the log-in, which no rule sees: a wrong password fails it, and "
+                "refuse_connections keeps clients out",
+                "on",
+            )
     return tuple(known[name] for name in names)
 
 
@@ -216,7 +224,9 @@ _CONNECTION: Schema = {"enum": [CLOSE, HANG, True]}
 _MS: Schema = {"type": "number", "minimum": 0}
 
 WORDS: dict[str, Word] = {
-    "on": Word("on", _on, {}, 'Kafka\'s name of an API, or a list of names, or "*" for every API.'),
+    "on": Word(
+        "on", _on, {}, 'Kafka\'s name of an API, or a list, or "*" for every API but those of the log-in.'
+    ),
     "topic": Word("filter", _text("topic"), _names_or(_TEXT), "Requests with a row for this topic."),
     "partition": Word("filter", _partition, _names_or(_NUMBER), "Requests with a row for this partition."),
     "group": Word("filter", _text("group"), _names_or(_TEXT), "Requests that name this group."),

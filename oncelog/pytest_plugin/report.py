@@ -109,10 +109,14 @@ def _requests(broker: Broker) -> Iterable[str]:
 
 def _request(request: Request) -> str:
     """Return what a request says, without what differs each time."""
+    from oncelog.broker.control.types import ANONYMOUS
+
     named = (
         ("topic", request.topics),
         ("group", request.groups),
         ("transactional_id", request.transactional_ids),
+        ("principal", () if request.principal == ANONYMOUS else (request.principal,)),
+        ("mechanism", () if request.mechanism is None else (request.mechanism,)),
     )
     words = [f"{request.api} v{request.version} of {request.client_id or request.peer}"]
     words += [f"{name}={','.join(values)}" for name, values in named if values]

@@ -41,6 +41,22 @@ class State(Enum):
     FAILED = auto()
 
 
+class LoginExchange(NamedTuple):
+    """A SaslHandshake or SaslAuthenticate with its response, for observers. It holds secrets."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    mechanism: str
+    user: str
+    """Whom the client claims to be; empty if it has not said so yet."""
+    request: Message
+    response: Message | None
+    """None for a token without a header (SaslHandshake v0), which has no correlation id either."""
+    is_refused: bool
+
+
 class Step(NamedTuple):
     """What to do after a frame: send bytes (a whole frame), hand the frame to the dispatcher (ApiVersions), or close
     the connection with a reason, after sending.
@@ -49,6 +65,8 @@ class Step(NamedTuple):
     send: bytes = b""
     dispatch: bool = False
     failed: str | None = None
+    exchange: LoginExchange | None = None
+    """What the frame was, if it was a request of a log-in."""
 
 
 class SaslServerAuthenticator:
@@ -72,6 +90,8 @@ class SaslServerAuthenticator:
         self._server: SaslServer | None = None
         self._mechanism = ""
         self._has_headers = False
+        self._client_id: str | None = None
+        """Of the SaslHandshake."""
         self._previous: tuple[str, str] | None = None
         """Mechanism and user of the log-in that is being renewed."""
         self._bad_mechanism = ""
@@ -129,13 +149,25 @@ class SaslServerAuthenticator:
         header = read_request_header(frame, False)
         request = SaslHandshakeRequest.decode(bytes(frame[header.header_size :]), version)
         self._has_headers = version >= 1
-        if request.mechanism not in self._mechanisms:
-            response = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, self._mechanisms)
-            return Step(
-                _frame(correlation_id, response, version),
-                failed=f"Unsupported SASL mechanism {request.mechanism[:40]}",
-            )
-        send = _frame(correlation_id, SaslHandshakeResponse(0, self._mechanisms), version)
+        self._client_id = header.client_id
+        is_refused = request.mechanism not in self._mechanisms
+        error = ErrorCode.UNSUPPORTED_SASL_MECHANISM if is_refused else ErrorCode.NONE
+        response = SaslHandshakeResponse(error, self._mechanisms)
+        send = _frame(correlation_id, response, version)
+        exchange = LoginExchange(
+            SASL_HANDSHAKE,
+            version,
+            correlation_id,
+            header.client_id,
+            request.mechanism,
+            "",
+            request,
+            response,
+            is_refused,
+        )
+        if is_refused:
+            reason = f"Unsupported SASL mechanism {request.mechanism[:40]}"
+            return Step(send, failed=reason, exchange=exchange)
         if self._previous is not None and self._previous[0] != request.mechanism:
             self._bad_mechanism = (
                 f"SASL mechanism '{request.mechanism}' requested by client is not supported for re-authentication of "
@@ -146,17 +178,23 @@ class SaslServerAuthenticator:
             self._mechanism = request.mechanism
             self._server = self._new_server(request.mechanism)
             self.state = State.AUTHENTICATE
-        return Step(send)
+        return Step(send, exchange=exchange)
 
     # -- tokens
 
     def _authenticate(self, frame: memoryview) -> Step:
+        server = self._server
+        assert server is not None
         if not self._has_headers:
+            send, failed = b"", None
             try:
-                answer = self._evaluate(bytes(frame))
+                answer = self._evaluate(server, bytes(frame))
+                send = _SIZE.pack(len(answer)) + answer
             except SaslError as error:
-                return Step(failed=f"{self._mechanism}: {error}")
-            return Step(_SIZE.pack(len(answer)) + answer)
+                failed = f"{self._mechanism}: {error}"
+            bare = SaslAuthenticateRequest(bytes(frame))
+            exchange = self._token(server, 0, 0, self._client_id, bare, None, is_refused=failed is not None)
+            return Step(send, failed=failed, exchange=exchange)
         api_key, version, correlation_id = _prefix_at(frame, 0)
         if api_key != SASL_AUTHENTICATE:
             return Step(failed=f"API key {api_key} during SASL authentication")
@@ -168,7 +206,7 @@ class SaslServerAuthenticator:
         response = SaslAuthenticateResponse()
         failed = None
         try:
-            response.auth_bytes = self._evaluate(bytes(request.auth_bytes))
+            response.auth_bytes = self._evaluate(server, bytes(request.auth_bytes))
             response.session_lifetime_ms = self.lifetime_ms or 0
         except SaslError as error:
             response.error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -179,12 +217,43 @@ class SaslServerAuthenticator:
                 f"{self._mechanism}"
             )
             failed = f"{self._mechanism}: {error}"
-        return Step(_frame(correlation_id, response, version, tagged=is_flexible), failed=failed)
+        send = _frame(correlation_id, response, version, tagged=is_flexible)
+        exchange = self._token(
+            server,
+            version,
+            correlation_id,
+            header.client_id,
+            request,
+            response,
+            is_refused=failed is not None,
+        )
+        return Step(send, failed=failed, exchange=exchange)
 
-    def _evaluate(self, token: bytes) -> bytes:
+    def _token(
+        self,
+        server: SaslServer,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        request: SaslAuthenticateRequest,
+        response: SaslAuthenticateResponse | None,
+        *,
+        is_refused: bool,
+    ) -> LoginExchange:
+        return LoginExchange(
+            SASL_AUTHENTICATE,
+            version,
+            correlation_id,
+            client_id,
+            self._mechanism,
+            server.authorization_id or server.claimed_name,
+            request,
+            response,
+            is_refused,
+        )
+
+    def _evaluate(self, server: SaslServer, token: bytes) -> bytes:
         """Return the mechanism's answer; with its last one the log-in is complete. Raises SaslError."""
-        server = self._server
-        assert server is not None
         answer = server.evaluate(token)
         if server.is_complete:
             if self._previous is not None and self._previous[1] != server.authorization_id:

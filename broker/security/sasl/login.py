@@ -59,6 +59,9 @@ class SaslLogin:
         if step.dispatch:
             return connection.dispatch_now(frame)
         connection.writer.out += step.send
+        if step.exchange is not None:
+            for observe in self._listener.services.login_observers:
+                observe(connection, step.exchange)
         if step.failed is not None:
             config = self._listener.services.config.current
             delay_ms = config.connection_failed_authentication_delay_ms

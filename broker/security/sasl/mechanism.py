@@ -20,6 +20,8 @@ class SaslServer(Protocol):
     """Whether the client has proved who it is."""
     authorization_id: str
     """The user's name, once complete."""
+    claimed_name: str
+    """The name that the client gave, proved or not; empty until it gives one."""
     expires_at_ms: int | None
     """When the credentials end (wall time), if they do."""
     is_token_authenticated: bool

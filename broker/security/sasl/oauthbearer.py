@@ -57,6 +57,7 @@ class OAuthBearerServer:
         self._refused: TokenRefused | None = None
         self.is_complete = False
         self.authorization_id = ""
+        self.claimed_name = ""
         self.expires_at_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
@@ -72,6 +73,7 @@ class OAuthBearerServer:
         except TokenRefused as error:
             self._refused = error
             return error.json.encode()
+        self.claimed_name = said.principal
         if authorization_id not in ("", said.principal):
             raise SaslAuthenticationError(
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "

@@ -23,6 +23,7 @@ class PlainServer:
         self._password_of = password_of
         self.is_complete = False
         self.authorization_id = ""
+        self.claimed_name = ""
 
     def evaluate(self, token: bytes) -> bytes:
         """See `SaslServer`."""
@@ -30,6 +31,7 @@ class PlainServer:
         if len(parts) != 3:
             raise SaslAuthenticationError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, name, password = parts
+        self.claimed_name = name
         if not name:
             raise SaslAuthenticationError("Authentication failed: username not specified")
         if not password:

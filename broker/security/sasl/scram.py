@@ -107,6 +107,7 @@ class ScramServer:
         self._has_failed = False
         self.is_complete = False
         self.authorization_id = ""
+        self.claimed_name = ""
         self.expires_at_ms: int | None = None
         self.is_token_authenticated = False
 
@@ -128,7 +129,7 @@ class ScramServer:
         if found is None:
             raise SaslError("Invalid SCRAM client first message format")
         authorization_id, bare, name, client_nonce, extensions = found.groups()
-        name = _user_name(name)
+        name = self.claimed_name = _user_name(name)
         self._find_credential(name, _extensions(extensions))
         if authorization_id and authorization_id != name:
             raise SaslAuthenticationError(
