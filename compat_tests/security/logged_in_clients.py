@@ -8,6 +8,7 @@ import json
 import pathlib
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 from compat_tests.clients import run_kcat
 
 KCAT_LIST_S = 4
+OAUTHBEARER = "OAUTHBEARER"
+OAUTH_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -34,6 +37,8 @@ class Way:
     user: str = ""
     password: str = ""
     is_token: bool = False
+    token_file: str = ""
+    """The file with the token of OAUTHBEARER; without one, the client makes a token for `user` that nobody signs."""
 
     @property
     def is_tls(self) -> bool:
@@ -57,13 +62,26 @@ class Said(NamedTuple):
     text: str = ""
 
 
+def read_token(path: str) -> str:
+    return pathlib.Path(path).read_text()
+
+
 def java_settings(way: Way) -> dict[str, str]:
     settings = {"bootstrap.servers": way.servers, "security.protocol": way.protocol}
     if way.is_tls:
         settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": way.ca}
     if way.certificate:
         settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": way.certificate}
-    if way.mechanism:
+    if way.mechanism == OAUTHBEARER:
+        claim = "" if way.token_file else f' unsecuredLoginStringClaim_sub="{way.user}"'
+        settings["sasl.mechanism"] = OAUTHBEARER
+        settings["sasl.jaas.config"] = f"{OAUTH_PACKAGE}.OAuthBearerLoginModule required{claim};"
+        if way.token_file:
+            settings |= {
+                "sasl.login.callback.handler.class": f"{OAUTH_PACKAGE}.OAuthBearerLoginCallbackHandler",
+                "sasl.oauthbearer.token.endpoint.url": pathlib.Path(way.token_file).as_uri(),
+            }
+    elif way.mechanism:
         kind = "plain.Plain" if way.mechanism == "PLAIN" else "scram.Scram"
         token = ' tokenauth="true"' if way.is_token else ""
         settings["sasl.mechanism"] = way.mechanism
@@ -75,12 +93,23 @@ def java_settings(way: Way) -> dict[str, str]:
 
 
 def librdkafka_settings(way: Way) -> dict[str, Any]:
-    settings = {"bootstrap.servers": way.servers, "security.protocol": way.protocol}
+    settings: dict[str, Any] = {"bootstrap.servers": way.servers, "security.protocol": way.protocol}
     if way.is_tls:
         settings["ssl.ca.location"] = way.ca
     if way.certificate:
         settings |= {"ssl.certificate.location": way.certificate, "ssl.key.location": way.certificate}
-    if way.mechanism:
+    if way.mechanism == OAUTHBEARER and way.token_file:
+        settings |= {
+            "sasl.mechanism": OAUTHBEARER,
+            "oauth_cb": lambda _: (read_token(way.token_file), time.time() + 60),
+        }
+    elif way.mechanism == OAUTHBEARER:
+        settings |= {
+            "sasl.mechanism": OAUTHBEARER,
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": f"principal={way.user}",
+        }
+    elif way.mechanism:
         settings |= {
             "sasl.mechanism": way.mechanism,
             "sasl.username": way.user,
@@ -186,6 +215,7 @@ def plain_settings(way: Way) -> dict[str, str]:
         "User": way.user,
         "Password": way.password,
         **({"Token": "true"} if way.is_token else {}),
+        "Token_file": way.token_file,
     }
 
 

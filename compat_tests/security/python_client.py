@@ -12,7 +12,38 @@ import threading
 import time
 from typing import Any
 
-from compat_tests.security.logged_in_clients import Case, Said, Way, librdkafka_settings
+import aiokafka.abc
+import kafka.net.sasl.oauth
+
+from compat_tests.security.logged_in_clients import (
+    OAUTHBEARER,
+    Case,
+    Said,
+    Way,
+    librdkafka_settings,
+    read_token,
+)
+
+
+class KafkaTokenFile(kafka.net.sasl.oauth.AbstractTokenProvider):  # type: ignore[misc,unused-ignore]
+    """A file with a token, for kafka-python."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def token(self) -> str:
+        return read_token(self.path)
+
+
+class AioTokenFile(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc,unused-ignore]
+    """A file with a token, for aiokafka."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    async def token(self) -> str:
+        return read_token(self.path)
 
 
 def kafka_python_settings(way: Way) -> dict[str, Any]:
@@ -23,6 +54,9 @@ def kafka_python_settings(way: Way) -> dict[str, Any]:
         settings["ssl_certfile"] = way.certificate
     if way.mechanism:
         settings["sasl_mechanism"] = way.mechanism
+    if way.mechanism == OAUTHBEARER:
+        settings["sasl_oauth_token_provider"] = KafkaTokenFile(way.token_file)
+    elif way.mechanism:
         settings |= {"sasl_plain_username": way.user, "sasl_plain_password": way.password}
     return settings
 
@@ -35,6 +69,9 @@ def aiokafka_settings(way: Way) -> dict[str, Any]:
         settings["ssl_context"] = create_ssl_context(cafile=way.ca, certfile=way.certificate or None)
     if way.mechanism:
         settings["sasl_mechanism"] = way.mechanism
+    if way.mechanism == OAUTHBEARER:
+        settings["sasl_oauth_token_provider"] = AioTokenFile(way.token_file)
+    elif way.mechanism:
         settings |= {"sasl_plain_username": way.user, "sasl_plain_password": way.password}
     return settings
 

@@ -1,6 +1,7 @@
 """Both targets with a listener for each way in, certificates of one authority, users, and ACLs by prefix."""
 
 import pathlib
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -20,9 +21,11 @@ from confluent_kafka.admin import (
 
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka, free_ports
+from compat_tests.real_kafka import BROKER_JVM_OPTIONS, RealKafka, free_ports, quick_start
 from compat_tests.security.authorizing import AUTHORIZER
+from compat_tests.security.logged_in_clients import OAUTH_PACKAGE
 from tests.security.certificates import Authority
+from tests.security.tokens import Issuer, key_set, unsecured
 
 LISTENERS = {
     "PLAINTEXT": "PLAINTEXT",
@@ -34,11 +37,14 @@ LISTENERS = {
 """Name and protocol. SSL requires a certificate; ASKING asks for one."""
 USERS = {"app": "app-secret", "guest": "guest-secret"}
 CERTIFIED = "CN=app,O=Tests"
+AUDIENCE = "brokers"
 TIMEOUT_S = 30
 
 
 def write_certificates(folder: pathlib.Path) -> None:
-    """Write ca.pem, and for the server and clients their keys and certificates."""
+    """Write ca.pem, and for the server and clients their keys and certificates; keys.json of an issuer, and tokens:
+    one of the issuer's, one of a stranger with the same key id, one that nobody signed.
+    """
     authority, strangers = Authority(), Authority("strangers")
     (folder / "ca.pem").write_bytes(authority.pem)
     (folder / "strange-ca.pem").write_bytes(strangers.pem)
@@ -48,8 +54,24 @@ def write_certificates(folder: pathlib.Path) -> None:
         "expired": authority.identity("app", days=-1),
         "stranger": strangers.identity("app"),
     }
+    issuer = Issuer()
+    (folder / "keys.json").write_bytes(key_set(issuer))
+    now = int(time.time())
+    claims = {"sub": "app", "aud": AUDIENCE, "iat": now, "exp": now + 3600}
+    tokens = {
+        "signed": issuer.token(claims),
+        "strange": Issuer().token(claims),
+        "unsecured": unsecured(claims),
+    }
+    for name, token in tokens.items():
+        (folder / f"{name}.jwt").write_text(token)
     for name, identity in identities.items():
         (folder / f"{name}.pem").write_bytes(identity.key + identity.chain)
+
+
+def allow_urls(*urls: str) -> str:
+    """The JVM option that lets Kafka's classes read keys or tokens there."""
+    return f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={','.join(urls)}"
 
 
 class Secured:
@@ -62,6 +84,11 @@ class Secured:
         self._addresses = {name: f"127.0.0.1:{port}" for name, port in zip(more, ports, strict=True)}
         passwords = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
         jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {passwords};"
+        oauth, keys = (
+            f"{OAUTH_PACKAGE}.OAuthBearerLoginModule required",
+            (certificates / "keys.json").as_uri(),
+        )
+        signed = "listener.name.sasl_ssl.oauthbearer.sasl"
         protocols = {**LISTENERS, **({"CONTROLLER": "PLAINTEXT"} if target == "kafka" else {})}
         properties = {
             **UNDISTURBED,
@@ -73,7 +100,12 @@ class Secured:
             "ssl.truststore.location": str(certificates / "ca.pem"),
             "listener.name.ssl.ssl.client.auth": "required",
             "listener.name.asking.ssl.client.auth": "requested",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+            "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": f'{oauth} unsecuredLoginStringClaim_sub="x";',
+            f"{signed}.jaas.config": f"{oauth};",
+            f"{signed}.server.callback.handler.class": f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler",
+            f"{signed}.oauthbearer.jwks.endpoint.url": keys,
+            f"{signed}.oauthbearer.expected.audience": AUDIENCE,
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
             "listener.name.sasl_ssl.plain.sasl.jaas.config": jaas,
             "authorizer.class.name": AUTHORIZER,
@@ -87,7 +119,12 @@ class Secured:
                 for mechanism in ("scram-sha-256", "scram-sha-512"):
                     properties[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = scram
         self.broker: Broker = (
-            Oncelog(properties) if target == "oncelog" else RealKafka({**UNDISTURBED_KAFKA, **properties})
+            Oncelog({**properties, "oncelog.sasl.oauthbearer.allowed.urls": keys})
+            if target == "oncelog"
+            else RealKafka(
+                {**UNDISTURBED_KAFKA, **properties},
+                jvm_options=(*BROKER_JVM_OPTIONS, *quick_start(), allow_urls(keys)),
+            )
         )
 
     def address(self, listener: str) -> str:

@@ -23,12 +23,13 @@ from compat_tests.real_kafka import (
     quick_start,
     require,
 )
+from compat_tests.security.logged_in_clients import OAUTH_PACKAGE
+from compat_tests.security.secured import allow_urls
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.harness.sasl_client import Closed, LogInFailed, SaslClient
 from tests.security.tokens import Issuer, Served, key_set, serve_keys, unsecured
 
 pytestmark = pytest.mark.slow
-PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 AUDIENCE, NAME, SKEW_S = "brokers", "https://issuer.example", 10
 IN, REFUSED, ENDED = "in", '{"status":"invalid_token"}', "in, but the session has ended"
 ISSUER, STRANGER, OTHER_KEY, NEXT = Issuer(), Issuer(), Issuer("key-2"), Issuer("key-3")
@@ -118,22 +119,21 @@ class Target:
         for where, url in urls.items():
             prefix = f"listener.name.{where}.oauthbearer.sasl"
             properties |= {
-                f"{prefix}.jaas.config": f"{PACKAGE}.OAuthBearerLoginModule required;",
-                f"{prefix}.server.callback.handler.class": f"{PACKAGE}.OAuthBearerValidatorCallbackHandler",
+                f"{prefix}.jaas.config": f"{OAUTH_PACKAGE}.OAuthBearerLoginModule required;",
+                f"{prefix}.server.callback.handler.class": f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler",
                 f"{prefix}.oauthbearer.jwks.endpoint.url": url,
                 f"{prefix}.oauthbearer.expected.audience": AUDIENCE,
                 f"{prefix}.oauthbearer.expected.issuer": NAME,
                 f"{prefix}.oauthbearer.clock.skew.seconds": str(SKEW_S),
             }
-        allowed = ",".join(urls.values())
         self.broker: Broker
         if name == "oncelog":
-            self.broker = Oncelog({**properties, "oncelog.sasl.oauthbearer.allowed.urls": allowed})
+            allowed = {"oncelog.sasl.oauthbearer.allowed.urls": ",".join(urls.values())}
+            self.broker = Oncelog({**properties, **allowed})
         else:
-            jvm_property = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={allowed}"
             self.broker = RealKafka(
                 {**UNDISTURBED_KAFKA, **properties},
-                jvm_options=(*BROKER_JVM_OPTIONS, *quick_start(), jvm_property),
+                jvm_options=(*BROKER_JVM_OPTIONS, *quick_start(), allow_urls(*urls.values())),
             )
 
     def outcome(self, where: str, token: str) -> str:

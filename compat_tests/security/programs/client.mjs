@@ -11,7 +11,10 @@ function config(given) {
       made.ssl.key = made.ssl.cert = readFileSync(given.Certificate);
     }
   }
-  if (given.Mechanism) {
+  if (given.Mechanism === "OAUTHBEARER") {
+    const oauthBearerProvider = async () => ({ value: readFileSync(given.Token_file, "utf8") });
+    made.sasl = { mechanism: "oauthbearer", oauthBearerProvider };
+  } else if (given.Mechanism) {
     made.sasl = { mechanism: given.Mechanism.toLowerCase(), username: given.User, password: given.Password };
   }
   return made;

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -30,6 +32,11 @@ func franzOptions(given settings) ([]kgo.Opt, error) {
 		options = append(options, kgo.SASL(scram.Auth{User: given.User, Pass: given.Password}.AsSha256Mechanism()))
 	case "SCRAM-SHA-512":
 		options = append(options, kgo.SASL(scram.Auth{User: given.User, Pass: given.Password}.AsSha512Mechanism()))
+	case "OAUTHBEARER":
+		options = append(options, kgo.SASL(oauth.Oauth(func(context.Context) (oauth.Auth, error) {
+			token, err := os.ReadFile(given.Token_file)
+			return oauth.Auth{Token: string(token)}, err
+		})))
 	}
 	return options, nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 type settings struct {
-	Servers, Protocol, Mechanism, User, Password, Token, Ca, Certificate string
+	Servers, Protocol, Mechanism, User, Password, Token, Token_file, Ca, Certificate string
 }
 
 type asked struct {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha512"
 	"errors"
 	"hash"
+	"os"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -34,6 +35,14 @@ func (client *scramClient) Done() bool {
 	return client.conversation.Done()
 }
 
+// The file with a token.
+type tokenFile string
+
+func (file tokenFile) Token() (*sarama.AccessToken, error) {
+	token, err := os.ReadFile(string(file))
+	return &sarama.AccessToken{Token: string(token)}, err
+}
+
 func saramaConfig(given settings) (*sarama.Config, error) {
 	config := sarama.NewConfig()
 	config.Version = sarama.V2_8_0_0
@@ -54,6 +63,8 @@ func saramaConfig(given settings) (*sarama.Config, error) {
 		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: sha256.New} }
 	case "SCRAM-SHA-512":
 		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: sha512.New} }
+	case "OAUTHBEARER":
+		config.Net.SASL.TokenProvider = tokenFile(given.Token_file)
 	}
 	return config, nil
 }
