@@ -20,7 +20,7 @@ from tests.harness.archives import ROOT, UV, build, install, run
 RECIPES = {**recipes(PAGE), **recipes(README)}
 QUIX = "Quix Streams"
 CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "FastStream", QUIX)
-PACKAGES = ("confluent-kafka", "kafka-python", "aiokafka", "faststream[kafka,confluent]")
+PACKAGES = ("confluent-kafka", "kafka-python", "aiokafka", "faststream[kafka,confluent]", "cryptography")
 PYTEST = ("pytest", "pytest-xdist", "pytest-asyncio", "pytest-trio")
 TIMEOUT_S = 120
 WORKERS = 4

@@ -48,7 +48,8 @@ class Access:
         return client_settings(client, access)
 
     def certificate(self, name: str, *, expired: bool = False, of_a_stranger: bool = False) -> Certificate:
-        """Return a certificate for a client, ``CN=name``, and its key.
+        """Return a certificate for a client and its key. Its subject, and the client's principal in ACLs, is
+        ``CN=name,O=oncelog development``.
 
         expired: it has been valid, until a day ago. of_a_stranger: an authority has signed it that the broker does not
         trust. Raises InvalidArgumentError without ``tls``.
