@@ -15,6 +15,7 @@ from bench import (
     embedded,
     groups,
     lifecycle,
+    logins,
     rebalance,
     reconcile,
     report,
@@ -29,6 +30,7 @@ from compat_tests.real_kafka import RealPartMissing, java, kafka_libs
 
 EXPERIMENTS = (
     *throughput.EXPERIMENTS,
+    *logins.EXPERIMENTS,
     *lifecycle.EXPERIMENTS,
     *disturbed.EXPERIMENTS,
     *scale.EXPERIMENTS,

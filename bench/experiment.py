@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
+from bench.listeners import PLAINTEXT, TlsListeners
 from bench.measure import cpu_s, own_cpu_s
 from bench.servers import Kind, Server, format_kafka, make
 
@@ -18,11 +19,15 @@ REMOVALS, REMOVAL_PAUSE_S = 5, 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A bound for a row: `of` is "ratio" (oncelog / Kafka) or "ours" (oncelog's value in the row's unit)."""
+    """A bound for a row: `of` is "ratio" (oncelog / Kafka) or "ours" (oncelog's value in the row's unit).
+
+    With `beside` the bound `at_least` is added to the ratio of the row of that name.
+    """
 
     of: str
     at_least: float | None = None
     at_most: float | None = None
+    beside: str | None = None
 
     def text(self) -> str:
         bound = f">= {self.at_least:g}" if self.at_least is not None else f"<= {self.at_most:g}"
@@ -40,6 +45,10 @@ def ratio_at_least(value: float) -> Target:
 
 def ratio_at_most(value: float) -> Target:
     return Target("ratio", at_most=value)
+
+
+def ratio_beside(row: str, more: float) -> Target:
+    return Target("ratio", at_least=more, beside=row)
 
 
 def ours_at_least(value: float) -> Target:
@@ -89,6 +98,7 @@ class Harness:
         self.server_cores: dict[str, dict[Kind, list[float]]] = {}
         self.notes: list[str] = []
         self._warm: dict[Kind, Server] = {}
+        self._tls: dict[Kind, TlsListeners] = {}
         self._names = 0
 
     @contextlib.contextmanager
@@ -125,9 +135,19 @@ class Harness:
     def warm_server(self, kind: Kind) -> Server:
         if kind not in self._warm:
             # Kept before it starts, so that a server whose start fails half way is stopped, too.
-            self._warm[kind] = make(kind, self.root / self.name(kind))
+            self._tls[kind] = TlsListeners(self.root / self.name("certificates"))
+            self._warm[kind] = make(kind, self.root / self.name(kind), self._tls[kind].properties())
             self._warm[kind].start()
         return self._warm[kind]
+
+    def tls_listeners(self, kind: Kind) -> TlsListeners:
+        """Those of the warm server, which must have been started."""
+        return self._tls[kind]
+
+    def client(self, kind: Kind, listener: str) -> dict[str, str]:
+        """librdkafka's settings for a listener of the warm server."""
+        self.warm_server(kind)
+        return {} if listener == PLAINTEXT else self._tls[kind].client(listener)
 
     def stop_warm_servers(self) -> None:
         """Stop all of them; raises the first error only after all were stopped."""

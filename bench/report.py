@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bench import librdkafka
-from bench.experiment import Experiment, Harness, Row
+from bench.experiment import Experiment, Harness, Row, Target, ratio_at_least
 from bench.measure import median
 from bench.servers import COMPARED, Kind
 from compat_tests.real_kafka import kafka_version
@@ -47,6 +47,8 @@ def summary(harness: Harness, row: Row) -> dict[str, Any]:
     if best and ceiling_client and row.unit.endswith("/s"):
         best *= (ceiling_client + stub) / ceiling_client
     target = row.target
+    if target is not None and target.beside is not None:
+        target = _beside(harness, target)
     judged = None if target is None else (ratio if target.of == "ratio" else ours)
     possible = best if target is not None and target.of == "ratio" else None
     return {
@@ -65,6 +67,15 @@ def summary(harness: Harness, row: Row) -> dict[str, Any]:
         "stub_cores": stub if Kind.CEILING in server else None,
         "samples": {str(kind): values for kind, values in samples.items()},
     }
+
+
+def _beside(harness: Harness, target: Target) -> Target | None:
+    """The target with the other row's ratio in it; None if that row was not measured."""
+    other = harness.samples.get(target.beside or "", {})
+    ours, kafka = (median(other[kind]) if other.get(kind) else None for kind in COMPARED)
+    if not ours or not kafka or target.at_least is None:
+        return None
+    return ratio_at_least(round(ours / kafka + target.at_least, 2))
 
 
 def print_table(summaries: Iterable[dict[str, Any]], notes: Iterable[str]) -> None:

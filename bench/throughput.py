@@ -3,7 +3,17 @@
 from collections.abc import Callable, Mapping
 
 from bench import binding, librdkafka, raw, topics
-from bench.experiment import Experiment, Harness, Row, Used, ratio_at_least, ratio_at_most
+from bench.experiment import (
+    Experiment,
+    Harness,
+    Row,
+    Target,
+    Used,
+    ratio_at_least,
+    ratio_at_most,
+    ratio_beside,
+)
+from bench.listeners import PLAINTEXT, SSL
 from bench.measure import percentile
 from bench.servers import Kind, Server
 
@@ -19,6 +29,10 @@ BINDING_PRODUCER = {"queue.buffering.max.messages": "1000000", "linger.ms": "20"
 
 READ_RECORDS_MIN = 600_000  # smaller topics are read several times
 PRODUCERS = 2
+LISTENERS = (PLAINTEXT, SSL)
+OVER_TLS = ", over TLS"
+TLS_LOSS = 0.1
+"""By how much the ratio to Kafka may be smaller over TLS."""
 LATENCY_RECORDS = 1500
 LATENCY_PACE_S = 0.002
 
@@ -45,16 +59,42 @@ def _check_end(server: Server, topic: str, expected: int) -> None:
         raise RuntimeError(f"{topic}: {expected} records were sent, its end offset is {found}")
 
 
+def _rows(names_and_ratios: Mapping[str, float], listener: str) -> tuple[Row, ...]:
+    """Rows of rates, then those of the server's CPU. Over TLS a rate is compared with the plaintext row's."""
+
+    def target(name: str, ratio: float) -> Target:
+        return ratio_at_least(ratio) if listener == PLAINTEXT else ratio_beside(_plaintext(name), -TLS_LOSS)
+
+    cpu_target = None if listener == PLAINTEXT else ratio_at_most(1)
+    rows = [Row(name, "records/s", target(name, ratio)) for name, ratio in names_and_ratios.items()]
+    return (*rows, *(Row(_cpu(row.name), "s/GB", cpu_target, is_cost=True) for row in rows))
+
+
+def _over(listener: str, label: str) -> str:
+    return label if listener == PLAINTEXT else label + OVER_TLS
+
+
+def _plaintext(row: str) -> str:
+    return row.replace(OVER_TLS, "")
+
+
 def _stream(
-    label: str, size: int, full_count: int, produce_ratio: float, conf: Mapping[str, str]
+    label: str,
+    size: int,
+    full_count: int,
+    produce_ratio: float,
+    conf: Mapping[str, str],
+    listener: str = PLAINTEXT,
 ) -> Experiment:
     """Produce with acks=1 and acks=all to separate topics, and consume the first."""
+    label = _over(listener, label)
     produced = {acks: f"produce {label}, acks={acks}" for acks in ("1", "all")}
     consumed = f"consume {label}"
     value = (TEXT * (size // len(TEXT) + 1))[:size]
 
     def run(harness: Harness, kind: Kind) -> None:
         server, count = harness.warm_server(kind), harness.count(full_count)
+        to = harness.client(kind, listener)
         reads = max(1, READ_RECORDS_MIN // full_count)
         for acks, row in produced.items():
             topic = harness.name("stream")
@@ -62,11 +102,13 @@ def _stream(
 
             def produce(topic: str = topic, acks: str = acks) -> float:
                 payloads = librdkafka.Payloads(value)
-                return librdkafka.produce(server.bootstrap, topic, payloads, count, {**conf, "acks": acks})
+                settings = {**conf, **to, "acks": acks}
+                return librdkafka.produce(server.bootstrap, topic, payloads, count, settings)
 
             def consume(topic: str = topic) -> float:
+                settings = {**CONSUMER, **to}
                 return sum(
-                    librdkafka.consume(server.bootstrap, topic, count + 1, CONSUMER) for _ in range(reads)
+                    librdkafka.consume(server.bootstrap, topic, count + 1, settings) for _ in range(reads)
                 )
 
             _measure(harness, server, kind, row, count, size, produce)
@@ -75,15 +117,15 @@ def _stream(
                 _measure(harness, server, kind, consumed, reads * count, size, consume)
             topics.delete(server, topic)
 
-    rows = [Row(row, "records/s", ratio_at_least(produce_ratio)) for row in produced.values()]
-    rows.append(Row(consumed, "records/s", ratio_at_least(1)))
-    rows += [Row(_cpu(row.name), "s/GB", is_cost=True) for row in rows]
-    return Experiment(label, tuple(rows), run, warm=True, ceiling=True)
+    rows = _rows({**dict.fromkeys(produced.values(), produce_ratio), consumed: 1}, listener)
+    return Experiment(label, rows, run, warm=True, ceiling=listener == PLAINTEXT)
 
 
-def _together(label: str, size: int, full_count: int, conf: Mapping[str, str]) -> Experiment:
+def _together(
+    label: str, size: int, full_count: int, conf: Mapping[str, str], listener: str = PLAINTEXT
+) -> Experiment:
     """Produce with enough producers to keep the machine busy."""
-    label = f"{label}, {PRODUCERS} producers"
+    label = _over(listener, f"{label}, {PRODUCERS} producers")
     produced = {acks: f"produce {label}, acks={acks}" for acks in ("1", "all")}
     value = (TEXT * (size // len(TEXT) + 1))[:size]
 
@@ -95,8 +137,9 @@ def _together(label: str, size: int, full_count: int, conf: Mapping[str, str]) -
 
             def produce(topic: str = topic, acks: str = acks) -> float:
                 payloads = librdkafka.Payloads(value)
+                settings = {**conf, **harness.client(kind, listener), "acks": acks}
                 return librdkafka.produce_together(
-                    server.bootstrap, topic, payloads, count, {**conf, "acks": acks}, PRODUCERS
+                    server.bootstrap, topic, payloads, count, settings, PRODUCERS
                 )
 
             _measure(harness, server, kind, row, count, size, produce)
@@ -105,9 +148,8 @@ def _together(label: str, size: int, full_count: int, conf: Mapping[str, str]) -
                 raise RuntimeError(f"{topic}: {count} records were sent, its end offsets are {ends}")
             topics.delete(server, topic)
 
-    rows = [Row(row, "records/s", ratio_at_least(1.25)) for row in produced.values()]
-    rows += [Row(_cpu(row.name), "s/GB", is_cost=True) for row in rows]
-    return Experiment(label, tuple(rows), run, warm=True, ceiling=True)
+    rows = _rows(dict.fromkeys(produced.values(), 1.25), listener)
+    return Experiment(label, rows, run, warm=True, ceiling=listener == PLAINTEXT)
 
 
 def _binding(size: int, full_count: int) -> Experiment:
@@ -154,12 +196,12 @@ def _latency(name: str, label: str, measure: Callable[[str, str, int, float], li
 
 
 EXPERIMENTS = (
-    _stream("100 B", 100, 3_000_000, 1.25, {}),
-    _stream("1 kB", 1000, 600_000, 1.25, {}),
-    _stream("100 B lz4", 100, 3_000_000, 1.25, LZ4),
-    _stream("100 B, one per request", 100, 60_000, 3.5, UNBATCHED),
-    _together("100 B", 100, 4_000_000, {}),
-    _together("100 B lz4", 100, 4_000_000, LZ4),
+    *(_stream("100 B", 100, 3_000_000, 1.25, {}, listener) for listener in LISTENERS),
+    *(_stream("1 kB", 1000, 600_000, 1.25, {}, listener) for listener in LISTENERS),
+    *(_stream("100 B lz4", 100, 3_000_000, 1.25, LZ4, listener) for listener in LISTENERS),
+    *(_stream("100 B, one per request", 100, 60_000, 3.5, UNBATCHED, listener) for listener in LISTENERS),
+    *(_together("100 B", 100, 4_000_000, {}, listener) for listener in LISTENERS),
+    *(_together("100 B lz4", 100, 4_000_000, LZ4, listener) for listener in LISTENERS),
     _binding(100, 1_500_000),
     _binding(1000, 300_000),
     _latency("latency", "produce-to-consume latency", binding.latencies),

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import secrets
 import socket
+import ssl
 import struct
 from functools import lru_cache
 from types import TracebackType
@@ -35,11 +36,14 @@ class LogInFailed(Exception):  # noqa: N818 - what a test looks for
 
 
 class SaslClient:
-    """A connection to ``bootstrap`` (``HOST:PORT``)."""
+    """A connection to ``bootstrap`` (``HOST:PORT``), over TLS if there is a context for it."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, tls: ssl.SSLContext | None = None) -> None:
         host, _, port = bootstrap.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        if tls is not None:
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self._frames = FrameReader()
         self.lifetime_ms = 0
         """What the broker has said of the session's length."""
