@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Iterator
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 import oncelog
 from oncelog.wire.framing import encode_frame
@@ -48,6 +51,23 @@ def test_a_session_ends(kafka: oncelog.Broker, mechanism: str) -> None:
         assert is_served(client)
         kafka.clock.advance(seconds=2)
         assert not is_served(client)
+
+
+def test_a_client_that_cannot_renew_its_session_is_disconnected(
+    kafka: oncelog.Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "aiokafka.conn")
+
+    async def main() -> None:
+        async with AIOKafkaProducer(**kafka.client_config("aiokafka", user="app")) as producer:
+            for _ in range(3):
+                await producer.send_and_wait("t", b"value")
+            assert "0 bytes read" not in caplog.text
+            kafka.clock.advance(seconds=61)
+            await producer.send_and_wait("t", b"value")
+
+    asyncio.run(main())
+    assert caplog.text.count("0 bytes read on a total of 4 expected bytes") == 1
 
 
 def test_a_session_is_renewed_even_after_its_end(kafka: oncelog.Broker) -> None:

@@ -1,0 +1,119 @@
+"""Stock clients whose sessions end (``connections.max.reauth.ms``): some renew their log-ins and go on, others are
+disconnected and come again, on both targets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import pathlib
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import aiokafka
+import pytest
+from aiokafka.conn import CloseReason  # type: ignore[import-untyped,unused-ignore]
+from confluent_kafka import Producer
+from kafka import KafkaProducer  # type: ignore[import-untyped,unused-ignore]
+
+from compat_tests.brokers import TARGETS
+from compat_tests.real_kafka import run_tool
+from compat_tests.security.logged_in_clients import Way, java_settings, librdkafka_settings
+from compat_tests.security.python_client import aiokafka_settings, kafka_python_settings
+from compat_tests.security.sasl import PASSWORD, SESSION_MS, USER, SaslTarget
+
+pytestmark = pytest.mark.slow
+SENDS, PAUSE_S = 50, 0.1
+"""A client sends for some sessions, in real time: Kafka's clock cannot be moved."""
+RENEWED_MIN = int(SENDS * PAUSE_S * 1000 / SESSION_MS) - 1
+TIMEOUT_S = 30
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def way(request: pytest.FixtureRequest) -> Iterator[Way]:
+    """Where sessions are short, and how a client logs in."""
+    with SaslTarget(request.param).running() as target:
+        yield Way(target.short_sessions, "SASL_PLAINTEXT", mechanism="PLAIN", user=USER, password=PASSWORD)
+
+
+def test_java_renews_its_sessions(way: Way, tmp_path: pathlib.Path) -> None:
+    settings = tmp_path / "client.properties"
+    settings.write_text("".join(f"{key}={value}\n" for key, value in java_settings(way).items()))
+    run = run_tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--bootstrap-server", way.servers, "--command-config", str(settings), "--print-metrics"),
+        *(
+            "--topic",
+            "java",
+            "--num-records",
+            str(SENDS),
+            "--record-size",
+            "10",
+            "--throughput",
+            str(1 / PAUSE_S),
+        ),
+    )
+
+    def metric(name: str) -> float:
+        [found] = re.findall(rf"(?m)^producer-metrics:{name}:\S+ +: ([\d.]+)$", run.stdout)
+        return float(found)
+
+    assert f"{SENDS} records sent" in run.stdout
+    assert metric("successful-reauthentication-total") >= RENEWED_MIN
+    assert metric("failed-reauthentication-total") == 0
+    assert metric("connection-close-total") == 0
+
+
+def test_librdkafka_renews_its_sessions(way: Way) -> None:
+    told: list[str] = []
+    errors: list[str] = []
+    producer = Producer(
+        {
+            **librdkafka_settings(way),
+            "statistics.interval.ms": 500,
+            "stats_cb": told.append,
+            "error_cb": lambda error: errors.append(str(error)),
+        }
+    )
+    for _ in range(SENDS):
+        producer.produce("librdkafka", b"value")
+        assert producer.flush(TIMEOUT_S) == 0
+        time.sleep(PAUSE_S)
+    brokers = json.loads(told[-1])["brokers"].values()
+    connected = [broker for broker in brokers if broker["connects"]]
+    assert {(broker["connects"], broker["disconnects"]) for broker in connected} == {(1, 0)}
+    assert errors == []
+
+
+def test_kafka_python_renews_its_sessions(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafka.net.connection")
+    producer = KafkaProducer(**kafka_python_settings(way))
+    try:
+        for _ in range(SENDS):
+            producer.send("kafka-python", b"value").get(TIMEOUT_S)
+            time.sleep(PAUSE_S)
+    finally:
+        producer.close()
+    log_ins = Counter(re.findall(r"host=\[(\S+)\].* Authenticated as app", caplog.text))
+    """By connection: one to bootstrap from, and the producer's."""
+    assert len(log_ins) <= 2
+    assert max(log_ins.values()) > RENEWED_MIN
+
+
+def test_aiokafka_is_disconnected_and_comes_again(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+    """It does not know how to renew a session."""
+    caplog.set_level(logging.DEBUG, "aiokafka.conn")
+
+    async def send() -> None:
+        async with aiokafka.AIOKafkaProducer(**aiokafka_settings(way)) as producer:
+            for _ in range(SENDS):
+                await producer.send_and_wait("aiokafka", b"value")
+                await asyncio.sleep(PAUSE_S)
+
+    asyncio.run(send())
+    broken = f"({CloseReason.CONNECTION_BROKEN}, 0 bytes read"
+    closed = [record.getMessage() for record in caplog.records if "Closing connection" in record.msg]
+    assert len([message for message in closed if broken in message]) >= RENEWED_MIN
