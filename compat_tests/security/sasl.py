@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -50,17 +51,19 @@ def _listener(name: str) -> dict[str, str]:
 
 
 class SaslTarget:
-    """A broker of a target, and the addresses of its listeners with SASL."""
+    """A broker of a target, and the addresses of its listeners with SASL. A given ``data_dir`` is kept."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, data_dir: pathlib.Path | None = None) -> None:
         self.name = name
+        self._data_dir = data_dir
         sasl, session = free_ports(2)
         self.bootstrap = f"127.0.0.1:{sasl}"
         self.short_sessions = f"127.0.0.1:{session}"
         """Where a session ends after `SESSION_MS`."""
         self.properties = {
             **UNDISTURBED,
-            **(UNDISTURBED_KAFKA if name == "kafka" else {}),
+            # A Kafka on oncelog's directory starts once oncelog's session is over: it must not last minutes.
+            **(UNDISTURBED_KAFKA if name == "kafka" and data_dir is None else {}),
             "listeners": f"SASL_PLAINTEXT://{self.bootstrap},SESSION://{self.short_sessions}",
             "listener.security.protocol.map": (
                 "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SESSION:SASL_PLAINTEXT"
@@ -77,11 +80,12 @@ class SaslTarget:
         self.broker: Broker
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[SaslTarget]:
-        """Run it, with a SCRAM user."""
+    def running(self, *, with_user: bool = True) -> Iterator[SaslTarget]:
+        """Run it; make a SCRAM user, unless the data directory has it."""
         try:
-            with make_broker(self.name, self.properties) as self.broker:
-                self._add_user()
+            with make_broker(self.name, self.properties, self._data_dir) as self.broker:
+                if with_user:
+                    self._add_user()
                 for _ in check_after(self.broker):
                     yield self
         except RealPartMissing as missing:
