@@ -39,6 +39,7 @@ KEPT = {
     "format_version": "a field of a snapshot's manifest, as is the next",
     "oncelog_version": "",
     "external_attr": "zipfile reads it",
+    "atexit": "weakref reads it",
     "MEMBER_TRANSITIONS": "what Kafka allows: tests hold every step against it",
     "GROUP_TRANSITIONS": "the same",
     "uint32": "one of the types that a declaration may have",

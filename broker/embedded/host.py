@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
+import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -86,6 +88,7 @@ class Calls:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._process = os.getpid()
+        self._unclosed: weakref.finalize[..., Calls] | None = None
 
     def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
         """Return the operation's result; the calling thread waits. Raises what the operation raises."""
@@ -163,8 +166,18 @@ class Calls:
             cancel()
             raise
 
+    def warn_unless_closed(self, broker: str) -> None:
+        """Give a ResourceWarning about ``broker`` if this is forgotten before `close`, but not at the end of the
+        interpreter. The host closes itself then.
+        """
+        if self._unclosed is None:
+            self._unclosed = weakref.finalize(self, _warn, broker, self._process)
+            self._unclosed.atexit = False
+
     def close(self) -> None:
         """Close the host. A child made by fork must not: the thread or process is its parent's."""
+        if self._unclosed is not None:
+            self._unclosed.detach()
         if os.getpid() == self._process:
             self._host.close()
 
@@ -174,3 +187,12 @@ class Calls:
                 f"this broker belongs to process {self._process}, which forked this one ({os.getpid()}): "
                 "connect to its bootstrap_servers, or start a broker of your own here"
             )
+
+
+def _warn(broker: str, process: int) -> None:
+    if os.getpid() == process:
+        warnings.warn(
+            f"{broker} was started and never closed: use it in a with statement, or call close()",
+            ResourceWarning,
+            stacklevel=2,
+        )

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -116,8 +117,9 @@ def test_a_forgotten_broker_ends(broker: Start) -> None:
     before = state_of_the_process()
     kafka = broker()
     kafka.start()
-    del kafka
-    gc.collect()
+    with warnings.catch_warnings(record=True, action="always"):
+        del kafka
+        gc.collect()
     assert state_of_the_process() == before
 
 

@@ -42,8 +42,9 @@ class Broker(Access):
         with Broker(topics={"orders": 3}) as kafka:
             client = SomeKafkaClient(kafka.bootstrap_servers)
 
-    It starts with the block, or with `start`, and is gone with the end of the block, or with `close`. Arguments that
-    make no sense raise InvalidArgumentError at once.
+    It starts with the block, or with `start`, and is gone with the end of the block, or with `close`. One that is
+    forgotten without that ends, too, with a ResourceWarning. Arguments that make no sense raise InvalidArgumentError at
+    once.
 
     topics: created at the start: names, or ``{"orders": 3}`` with the number of partitions, or ``{"orders":
         {"partitions": 3, "config": {"cleanup.policy": "compact"}}}``.
@@ -139,6 +140,7 @@ class Broker(Access):
                 self._calls.close()
                 self._calls = None
             raise
+        self._calls.warn_unless_closed(repr(self))
 
     def stop(self) -> None:
         """Stop the broker cleanly, as SIGTERM does; `start` starts it again. Nothing happens if it does not run."""
