@@ -12,7 +12,7 @@ TOO_OLD     = oncelog needs Python 3.11 or newer, and $(PYTHON) is \
 	$(or $(shell { $(PYTHON) --version; } 2>/dev/null),not there); make PYTHON=... takes another
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test fuzz-login test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs lock clean
+.PHONY: help serve test fuzz-login fuzz-login-tls test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -68,6 +68,9 @@ test-spark: lint-spark  ## Spark's connector, the pipeline and its sink (Java 17
 
 fuzz-login: $(VENV)/.synced  ## a million random log-ins (ARGS="COUNT SEED")
 	$(BIN)/python -m tests.security.login_fuzz $(or $(ARGS),1000000)
+
+fuzz-login-tls: $(VENV)/.synced  ## ten thousand random log-ins to a broker over TLS (ARGS="COUNT SEED")
+	$(BIN)/python -m tests.security.login_fuzz_tls $(or $(ARGS),10000)
 
 test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
 	$(BIN)/pytest tests -m "not slow" -n auto $(ARGS)

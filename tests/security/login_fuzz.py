@@ -65,8 +65,10 @@ class _Keys:
 class Login:
     """One sequence."""
 
+    usual_mechanisms: tuple[str, ...] = MECHANISMS
+
     def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
+        self.chance = chance
         self._authenticator = SaslServerAuthenticator(
             MECHANISMS, self._new_server, lambda _: 0, lambda: NOW_MS
         )
@@ -77,8 +79,8 @@ class Login:
             *((token.rpartition(".")[0].encode(), user) for user, token in OAUTH.items()),
         ]
         """What proves who somebody is."""
-        self._answer = b""
-        self._mechanism, self._version = "", 1
+        self.answer = b""
+        self.mechanism, self._version = "", 1
         self.completed = 0
 
     def _new_server(self, mechanism: str) -> SaslServer:
@@ -96,19 +98,19 @@ class Login:
             return TokenCredential(_CREDENTIALS[mechanism, TOKEN_ID], "owner", NOW_MS + 1)
 
         return ScramServer(
-            SCRAM_MECHANISMS[mechanism], credential_of, token_of, lambda: f"{self._chance.getrandbits(64)}"
+            SCRAM_MECHANISMS[mechanism], credential_of, token_of, lambda: f"{self.chance.getrandbits(64)}"
         )
 
     def run(self) -> None:
         """Raises AssertionError if somebody gets in without proof, and whatever the authenticator raises."""
         authenticator = self._authenticator
-        for _ in range(self._chance.randint(1, FRAMES_MAX)):
+        for _ in range(self.chance.randint(1, FRAMES_MAX)):
             if authenticator.state is State.COMPLETE:
                 authenticator.reauthenticate()
             before = authenticator.principal_name
-            frame = self._frame()
+            frame = self.frame()
             step = authenticator.handle(memoryview(frame))
-            self._answer = step.send
+            self.answer = step.send
             if step.failed is not None:
                 assert authenticator.state is State.FAILED
                 assert authenticator.principal_name == before
@@ -119,26 +121,37 @@ class Login:
     def _check(self, frame: bytes, before: str) -> None:
         self.completed += 1
         name = self._authenticator.principal_name
-        proven = {user for proof, user in self._evidence if proof in frame}
-        assert name in proven, (name, frame)
+        assert name in self.proven(frame), (name, frame)
         assert before in ("", name), (before, name)
+
+    @property
+    def expects_token(self) -> bool:
+        """Whether a client would send a token now."""
+        return self._authenticator.state is State.AUTHENTICATE
+
+    @property
+    def principal_name(self) -> str:
+        """Who has logged in; empty for nobody."""
+        return self._authenticator.principal_name
+
+    def proven(self, frame: bytes) -> set[str]:
+        """Who can send this frame only with a password or a token."""
+        return {user for proof, user in self._evidence if proof in frame}
 
     # -- frames
 
-    def _frame(self) -> bytes:
+    def frame(self) -> bytes:
         # Mostly what a client would send next.
-        frame = self._next_frame() if self._chance.random() < 0.85 else self._any_frame()
-        if self._chance.random() < 0.12:
+        frame = self._next_frame() if self.chance.random() < 0.85 else self._any_frame()
+        if self.chance.random() < 0.12:
             frame = self._damaged(frame)
         return frame
 
     def _next_frame(self) -> bytes:
-        if self._authenticator.state is State.AUTHENTICATE:
-            return self._token_frame(self._token())
-        return self._handshake()
+        return self._token_frame(self._token()) if self.expects_token else self._handshake()
 
     def _any_frame(self) -> bytes:
-        chance = self._chance
+        chance = self.chance
         kind = chance.randrange(6)
         if kind == 0:
             return frame_of(ApiVersionsRequest("fuzz", "1"), chance.randint(3, 4))
@@ -151,18 +164,18 @@ class Login:
         return self._token_frame(self._token())
 
     def _handshake(self) -> bytes:
-        usual = [self._mechanism] if self._authenticator.principal_name else list(MECHANISMS)
-        self._mechanism = self._chance.choice((*usual * 5, *MECHANISMS, "GSSAPI", ""))
-        self._version = self._chance.randint(0, 1)
-        return frame_of(SaslHandshakeRequest(self._mechanism), self._version)
+        usual: tuple[str, ...] = (self.mechanism,) if self.principal_name else self.usual_mechanisms
+        self.mechanism = self.chance.choice((*usual * 5, *MECHANISMS, "GSSAPI", ""))
+        self._version = self.chance.randint(0, 1)
+        return frame_of(SaslHandshakeRequest(self.mechanism), self._version)
 
     def _token_frame(self, token: bytes) -> bytes:
-        if (self._version == 0) != (self._chance.random() < 0.05):
+        if (self._version == 0) != (self.chance.random() < 0.05):
             return token
-        return frame_of(SaslAuthenticateRequest(token), self._chance.randint(0, 2))
+        return frame_of(SaslAuthenticateRequest(token), self.chance.randint(0, 2))
 
     def _damaged(self, frame: bytes) -> bytes:
-        chance = self._chance
+        chance = self.chance
         position = chance.randrange(len(frame) + 1)
         match chance.randrange(4):
             case 0:
@@ -175,12 +188,12 @@ class Login:
                 return frame + frame[position:]
 
     def _token(self) -> bytes:
-        chance = self._chance
+        chance = self.chance
         user = chance.choice([*USERS, "carol", TOKEN_ID, "owner"])
         password = chance.choice([*USERS.values(), TOKEN_PASSWORD, "", "x"])
         kind = chance.randrange(8)
         if chance.random() < 0.8:
-            kind = {"PLAIN": chance.choice((0, 0, 2)), "OAUTHBEARER": 3}.get(self._mechanism, 5)
+            kind = {"PLAIN": chance.choice((0, 0, 2)), "OAUTHBEARER": 3}.get(self.mechanism, 5)
         if kind <= 1:
             return f"{chance.choice(['', user, 'alice'])}\0{user}\0{USERS.get(user, password)}".encode()
         if kind == 2:
@@ -190,12 +203,12 @@ class Login:
             return f"n,{chance.choice(['', 'a=alice'])},\1auth=Bearer {token}\1\1".encode()
         if kind == 4:
             return chance.choice((b"\1", b"", b"n,,", b"\0\0", b"=" * 50))
-        if self._scram is not None and b"r=" in self._answer and chance.random() < 0.9:
+        if self._scram is not None and b"r=" in self.answer and chance.random() < 0.9:
             return self._scram_final()
         return self._scram_first(user, password)
 
     def _scram_first(self, user: str, password: str) -> bytes:
-        chance = self._chance
+        chance = self.chance
         known = {**USERS, TOKEN_ID: TOKEN_PASSWORD}
         if chance.random() < 0.7:
             password = known.get(user, password)
@@ -203,8 +216,8 @@ class Login:
         owner = "owner" if user == TOKEN_ID else user
         is_right = known.get(user) == password
         mechanism = chance.choice(list(SCRAM_MECHANISMS))
-        if self._mechanism in SCRAM_MECHANISMS and chance.random() < 0.9:
-            mechanism = self._mechanism
+        if self.mechanism in SCRAM_MECHANISMS and chance.random() < 0.9:
+            mechanism = self.mechanism
         client = ScramClient(mechanism, user, password, extensions)
         self._scram = (client, owner if is_right else "")
         return client.first()
@@ -212,15 +225,15 @@ class Login:
     def _scram_final(self) -> bytes:
         assert self._scram is not None
         client, user = self._scram
-        start = self._answer.find(b"r=")
+        start = self.answer.find(b"r=")
         try:
-            final = client.final(self._answer[start:].split(b"\0")[0])
+            final = client.final(self.answer[start:].split(b"\0")[0])
         except (KeyError, ValueError):
             return b"c=biws,r=x,p=AAAA"
         if user:
             self._evidence.append((final, user))
-        if self._chance.random() < 0.2:
-            return final.replace(b"p=", b"p=" + self._chance.choice((b"A", b"AAAA")))
+        if self.chance.random() < 0.2:
+            return final.replace(b"p=", b"p=" + self.chance.choice((b"A", b"AAAA")))
         return final
 
 

@@ -1,11 +1,16 @@
-"""Random log-ins: nobody gets in without proof. `make fuzz-login` runs a million."""
+"""Random log-ins: nobody gets in without proof. `make fuzz-login` and `make fuzz-login-tls` run more."""
 
 from __future__ import annotations
 
-from tests.security.login_fuzz import fuzz
+from tests.security import login_fuzz, login_fuzz_tls
 
 SEQUENCES = 10_000
+TLS_SEQUENCES = 300
 
 
 def test_random_log_ins() -> None:
-    assert fuzz(SEQUENCES, 1) > SEQUENCES / 20
+    assert login_fuzz.fuzz(SEQUENCES, 1) > SEQUENCES / 20
+
+
+def test_random_log_ins_over_tls() -> None:
+    assert login_fuzz_tls.fuzz(TLS_SEQUENCES, 1) > TLS_SEQUENCES / 50
