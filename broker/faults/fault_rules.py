@@ -17,7 +17,7 @@ from oncelog.broker.faults.exchange import Exchange, is_without_response
 from oncelog.broker.faults.fetched import add_session
 from oncelog.broker.faults.rule import parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
-from oncelog.broker.refusal.rows import TOPIC, Located, Row, locate
+from oncelog.broker.refusal.rows import PARTITION, TOPIC, Located, Row, locate
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ class FaultRules(Interceptor):
     def add(self, data: Mapping[str, Any] | Rule, *, topics_must_exist: bool = False) -> int:
         """Add a rule; return its id. Raises RuleError, before anything has changed.
 
-        ``topics_must_exist``: a topic of the rule that the node does not have is an error, too, unless the rule says
-        ``topic_exists: false``.
+        ``topics_must_exist``: a topic of the rule that the node does not have is an error, too, and so is a partition
+        that none of its topics has, unless the rule says ``topic_exists: false``.
         """
         rule = data if isinstance(data, tuple) else parse_rule(data)
         if topics_must_exist:
@@ -121,6 +121,15 @@ class FaultRules(Interceptor):
                     f"topic {name!r} does not exist{suggestion(name, known)}; if it is created later, say "
                     '"topic_exists": false',
                     TOPIC,
+                )
+        counts = {name: len(known[name].partitions) for name in rule.filters.get(TOPIC, ())}
+        for partition in rule.filters.get(PARTITION, ()):
+            if counts and partition >= max(counts.values()):
+                there = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
+                raise RuleError(
+                    f"partition {partition} does not exist (partitions are counted from 0: {there}); if it is "
+                    'created later, say "topic_exists": false',
+                    PARTITION,
                 )
 
     @property

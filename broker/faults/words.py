@@ -244,7 +244,10 @@ WORDS: dict[str, Word] = {
         "filter", _text("listener"), _names_or(_TEXT), "Requests that come in by this listener."
     ),
     "topic_exists": Word(
-        "option", _boolean("topic_exists"), {"type": "boolean"}, "false: the topic is created only later."
+        "option",
+        _boolean("topic_exists"),
+        {"type": "boolean"},
+        "false: the topic, or the partition, is created only later.",
     ),
     "nth": Word("count", _count("nth"), _FROM_ONE, "Only the n-th request that matches."),
     "first": Word("count", _count("first"), _FROM_ONE, "The first n requests that match."),

@@ -228,5 +228,30 @@ async def test_a_topic_that_does_not_exist_is_refused_unless_the_rule_says_so() 
         it.rules.add({"on": "CreateTopics", "topic": "new", "hold": True}, topics_must_exist=True)
 
 
+@simulated
+async def test_a_partition_that_does_not_exist_is_refused_unless_the_rule_says_so() -> None:
+    async with ruled() as it:
+        client = it.broker.connect()
+        await create_topic(client, "one")
+        await create_topic(client, "three", partitions=3)
+        rule = {"on": "Produce", "topic": "one", "partition": 1, "hold": True}
+        with pytest.raises(RuleError) as caught:
+            it.rules.add(rule, topics_must_exist=True)
+        assert caught.value.word == "partition"
+        assert str(caught.value) == (
+            "partition 1 does not exist (partitions are counted from 0: 'one' has 1); if it is created later, say "
+            '"topic_exists": false'
+        )
+        with pytest.raises(RuleError, match=r"partition 3 does not exist .*'one' has 1, 'three' has 3"):
+            it.rules.add(rule | {"topic": ["one", "three"], "partition": [0, 3]}, topics_must_exist=True)
+        assert it.rules.states == []
+        it.rules.add(rule | {"topic_exists": False}, topics_must_exist=True)
+        it.rules.add(rule | {"topic": ["one", "three"], "partition": 2}, topics_must_exist=True)
+        it.rules.add({"on": "Produce", "partition": 7, "hold": True}, topics_must_exist=True)
+        it.rules.add(
+            {"on": "Metadata", "topic": "new", "error": "LEADER_NOT_AVAILABLE"}, topics_must_exist=True
+        )
+
+
 def test_every_word_is_described() -> None:
     assert all(word.text.endswith(".") for word in WORDS.values())
