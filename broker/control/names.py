@@ -22,7 +22,7 @@ T = TypeVar("T", bound=str)
 def not_found(kind: str, name: object, known: Collection[str]) -> NotFoundError:
     """Return the error for a ``name`` that is none of the ``known`` things of that ``kind``, such as "topic"."""
     there = f"there is: {_listed(known)}" if known else f"there is no {kind} at all"
-    return NotFoundError(f"there is no {kind} {name!r}{_meant(str(name), known)} ({there})")
+    return NotFoundError(f"there is no {kind} {name!r}{meant(str(name), known)} ({there})")
 
 
 def no_partition(topic: str, partition: int, count: int) -> NotFoundError:
@@ -36,7 +36,7 @@ def check_word(argument: str, word: object, known: Collection[T]) -> T:
     for one in known:
         if word == one:
             return one
-    raise InvalidArgumentError(f"{argument}={word!r}{_meant(str(word), known)} (expected: {_listed(known)})")
+    raise InvalidArgumentError(f"{argument}={word!r}{meant(str(word), known)} (expected: {_listed(known)})")
 
 
 def _listed(known: Collection[str]) -> str:
@@ -44,7 +44,8 @@ def _listed(known: Collection[str]) -> str:
     return ", ".join(sorted(known)[:NAMES_SHOWN]) + more
 
 
-def _meant(name: str, known: Collection[str]) -> str:
+def meant(name: str, known: Collection[str]) -> str:
+    """Return the end of a message about an unknown name: ``; did you mean ...?``, empty if no known one is similar."""
     from difflib import get_close_matches
 
     # Of names that differ only in case, difflib finds none.

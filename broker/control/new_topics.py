@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.control.names import meant
 from oncelog.broker.metadata.topics import create
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -30,4 +32,13 @@ def create_topics(node: Node, topics: Mapping[str, TopicOptions], *, validate_on
     for result in create(node.metadata, node.config, wanted, validate_only=validate_only):
         if result.error_code:
             reason = result.error_message or ErrorCode(result.error_code).name
+            reason += similar_keys(topics[result.name].config)
             raise InvalidArgumentError(f"topic {result.name}: {reason}")
+
+
+def similar_keys(config: Mapping[str, str]) -> str:
+    """Return the end of a message about a topic's configuration: the keys that the first unknown one may mean. Empty
+    without an unknown one, or if none is similar.
+    """
+    unknown = next((name for name in config if name not in TopicConfig.KEYS), None)
+    return "" if unknown is None else meant(unknown, TopicConfig.KEYS)

@@ -13,6 +13,7 @@ from oncelog.broker.control import views
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
 from oncelog.broker.control.names import not_found
 from oncelog.broker.control.new_records import NewRecord, assign_partitions, checked_record
+from oncelog.broker.control.new_topics import similar_keys
 from oncelog.broker.control.options import config_texts
 from oncelog.broker.control.records import partitions_of, topic_of
 from oncelog.broker.control.types import Record
@@ -218,11 +219,12 @@ async def create_topic(
     """Create a topic; without ``partitions``, with ``num.partitions`` of the broker. Raises KafkaError."""
     from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
-    configs = [CreatableTopicConfig(key, value) for key, value in config_texts(config or {}).items()]
+    texts = config_texts(config or {})
+    configs = [CreatableTopicConfig(key, value) for key, value in texts.items()]
     topic = CreatableTopic(name, UNSET if partitions is None else partitions, UNSET, [], configs)
     request = CreateTopicsRequest([topic], 30_000)
     [row] = (await _ask(broker.node, "create_topics", request, CREATE_TOPICS_VERSION)).topics
-    _check(row.error_code, row.error_message)
+    _check(row.error_code, (row.error_message or "") + similar_keys(texts))
     return await views.topic(broker.node, name)
 
 

@@ -12,6 +12,8 @@ import trio.testing
 from oncelog.broker.control import views
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
 from oncelog.broker.control.new_records import murmur2
+from oncelog.broker.control.new_topics import create_topics
+from oncelog.broker.control.options import TopicOptions
 from oncelog.broker.control.records import read_records
 from oncelog.broker.control.waiting import requests
 from oncelog.broker.control.writing import (
@@ -133,6 +135,26 @@ async def test_what_the_broker_refuses() -> None:
             await produce(broker, topic="c", records=[b"a"])
         with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
             await produce(broker, topic="no such", records=[b"a"])
+
+
+@simulated
+async def test_an_unknown_key_of_a_topic_is_told_with_the_similar_ones() -> None:
+    async with journaled() as broker:
+        for key, said in (
+            ("retention.msec", r"did you mean retention\.ms.*\?"),
+            ("log.segment.bytes", r"did you mean .*segment\.bytes.*\?"),
+            ("Cleanup.Policy", r"did you mean cleanup\.policy\?"),
+            ("nothing", "Unknown topic config name: nothing$"),
+        ):
+            with pytest.raises(KafkaError, match=said) as caught:
+                await create_topic(broker, name="t", config={"cleanup.policy": "compact", key: "1"})
+            assert caught.value.code is ErrorCode.INVALID_CONFIG
+            assert f"Unknown topic config name: {key}" in str(caught.value)
+            with pytest.raises(InvalidArgumentError, match=said):
+                create_topics(broker.node, {"t": TopicOptions(1, {key: "1"})})
+        with pytest.raises(KafkaError) as caught:
+            await create_topic(broker, name="t", config={"retention.ms": "x"})
+        assert "did you mean" not in str(caught.value)
 
 
 @simulated
