@@ -37,6 +37,7 @@ TOOLS = {
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
 }
+TOKENS = "kafka-delegation-tokens.sh", "org.apache.kafka.tools.DelegationTokenCommand"
 CA = "certs/ca.pem"
 WAYS = {
     "Clients with a password": Way(
@@ -187,3 +188,46 @@ def test_a_broker_with_everything(folder: pathlib.Path) -> None:
             case = Case(Way(**fields), "greetings", "hello", TIMEOUT_S)
             assert {name: run(case) for name, run in runners.items()} == dict.fromkeys(runners, Said("hello"))
         assert run_kcat_case(case) == Said("hello")
+
+
+def test_delegation_tokens(tmp_path: pathlib.Path) -> None:
+    """The tool's commands in the page's order; Java logs in by the token before its end, and not after."""
+    heading = "Delegation tokens"
+    started = shlex.split(PAGE.read_text().partition(f"\n## {heading}\n\n")[2].splitlines()[0])
+    port = free_ports(1)[0]
+    filled = {"127.0.0.1:9092": f"127.0.0.1:{port}", "app.properties": f"{tmp_path}/app.properties"}
+
+    def fill(text: str) -> str:
+        for name, value in filled.items():
+            text = text.replace(name, value)
+        return text
+
+    (tmp_path / "app.properties").write_text("\n".join(file_of_page("app.properties")))
+    with (
+        ready(run_oncelog(*started[1:], "--port", str(port), "--memory")),
+        contextlib.ExitStack() as stack,
+    ):
+        tool, main_class = TOKENS
+        create, *changes, expire = commands(tool)
+        try:
+            made = run_tool(main_class, *map(fill, create[1:])).stdout
+            program = java_program(tmp_path, PROGRAMS / "LoggedInClient.java")
+        except RealPartMissing as missing:
+            require(str(missing))
+        filled["TOKENID"], filled["HMAC"] = made.splitlines()[-1].split()[:2]
+        settings = dict(fill(line).split("=", 1) for line in block(heading, "Java"))
+        java = Program(program, lambda way: settings)
+        stack.callback(java.close)
+        case = Case(Way("", ""), "greetings", "hello", TIMEOUT_S)
+        for words in changes:
+            listed = run_tool(main_class, *map(fill, words[1:])).stdout
+        assert filled["TOKENID"] in listed
+        assert java(case) == Said("hello")
+        run_tool(main_class, *map(fill, expire[1:]))
+        assert java(case).error == "SaslAuthenticationException"
+
+
+def test_the_lines_for_tokens_in_go_stand_in_the_program() -> None:
+    shown = block("Delegation tokens", "franz-go")
+    assert len(shown) == 2
+    assert all(line in (PROGRAMS / "go" / "franz.go").read_text() for line in shown)
