@@ -177,7 +177,7 @@ async def wait_for_group(
         if value is not None
     ]
     if not wanted:
-        raise InvalidArgumentError("nothing to wait for: give state=, members=, lag= or committed=")
+        raise InvalidArgumentError("nothing to wait for: give state, members, lag or committed")
     for name, number in (("members", members), ("lag", lag)):
         if number is not None and (not isinstance(number, int) or number < 0):
             raise InvalidArgumentError(f"{name}={number!r}: expected a number from 0 on")

@@ -107,7 +107,7 @@ def _create_on_demand(node: Node, topic: str) -> None:
         return
     if not node.config.current.auto_create_topics_enable:
         error = not_found("topic", topic, node.metadata.image.topics)
-        raise NotFoundError(f"{error}; create_topic creates it, and so does auto.create.topics.enable=true")
+        raise NotFoundError(f"{error}; create_topic() creates it, and so does auto.create.topics.enable=true")
     failed = auto_create(node.metadata, node.config, [topic])[topic]
     if failed is not None:
         raise failed

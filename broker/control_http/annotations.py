@@ -56,11 +56,13 @@ _EXPECTED_BYTES = 'text, or {"base64": "..."}'
 # -- arguments
 
 
-def from_json(annotation: Any, value: Any, name: str) -> Any:
-    """Return a JSON value as the annotation wants it. Raises InvalidArgumentError, which names the argument."""
+def from_json(annotation: Any, value: Any, name: str, words: str | None = None) -> Any:
+    """Return a JSON value as the annotation wants it. Raises InvalidArgumentError, which names the argument, and says
+    what it may be, by default what the annotation says.
+    """
     found = _fit(annotation, value)
     if found is MISFIT:
-        raise InvalidArgumentError(f"{name}={_shown(value)}: expected {expected(annotation)}")
+        raise InvalidArgumentError(f"{name}={_shown(value)}: expected {words or expected(annotation)}")
     return found
 
 

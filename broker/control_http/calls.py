@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.control_http.annotations import from_json, from_query
+from oncelog.broker.control_http.annotations import expected, from_json, from_query
 from oncelog.broker.control_http.hints import type_hints
 
 if TYPE_CHECKING:
@@ -79,9 +79,11 @@ def arguments_of(
         for name, given in texts.items():
             found[name] = from_query(_parameter(parameters, name, in_path).annotation, given, name)
     elif route.whole_body is not None:
+        annotation = parameters[route.whole_body].annotation
+        words = route.body_words or expected(annotation)
         if body is None:
-            raise InvalidArgumentError(f"the body must be the {route.whole_body}, as JSON")
-        found[route.whole_body] = from_json(parameters[route.whole_body].annotation, body, route.whole_body)
+            raise InvalidArgumentError(f"the body must be the {route.whole_body}, as JSON: {words}")
+        found[route.whole_body] = from_json(annotation, body, "the body", words)
     elif body is not None:
         if not isinstance(body, dict):
             raise InvalidArgumentError("the body must be a JSON object of arguments")

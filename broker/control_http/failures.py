@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from oncelog.broker.control import errors
+from oncelog.broker.control_http.routes import ROUTES
 from oncelog.wire.errors import KafkaError
 
 BAD_REQUEST: Final = 400
@@ -39,12 +41,21 @@ def status_of(error: BaseException) -> int:
     return next(found, BAD_REQUEST if isinstance(error, errors.OncelogError) else INTERNAL)
 
 
+_CALL = re.compile(r"\b([a-z_]+)\(\)")
+_ROUTE_OF_CALL = {route.operation: f"{route.method} {route.path}" for route in ROUTES}
+
+
+def _with_routes(message: str) -> str:
+    """Return a message with a route in place of each operation that it tells Python programs to call."""
+    return _CALL.sub(lambda call: _ROUTE_OF_CALL.get(call[1], call[0]), message)
+
+
 def error_json(error: BaseException) -> dict[str, Any]:
     """Return the JSON of an error."""
     kind = error.kind if isinstance(error, HttpError) else type(error).__name__
     if status_of(error) == INTERNAL:
         return {"error": "InternalError", "message": f"a defect of oncelog, see its log: {error!r}"}
-    found: dict[str, Any] = {"error": kind, "message": str(error)}
+    found: dict[str, Any] = {"error": kind, "message": _with_routes(str(error))}
     if isinstance(error, KafkaError):
         found["code"], found["name"] = int(error.code), error.code.name
     return found

@@ -28,6 +28,8 @@ class Route:
     operation: str
     whole_body: str | None = None
     """The argument that the whole JSON body is; None if the body is an object of arguments."""
+    body_words: str | None = None
+    """What that argument may be, in an error's words, where its annotation would say it badly."""
     body_schema: Callable[[], dict[str, Any]] | None = None
     """The JSON Schema of that argument, where its annotation says less."""
     result_name: str | None = None
@@ -70,19 +72,37 @@ ROUTES = (
     Route("GET", "/log_lines", "log_lines"),
     # What is in it
     Route("GET", "/topics", "topics"),
-    Route("POST", "/topics", "create_topics", whole_body="topics"),
+    Route(
+        "POST",
+        "/topics",
+        "create_topics",
+        whole_body="topics",
+        body_words='a list of names, or an object such as {"orders": 3} or {"orders": {"partitions": 3, "config": {}}}',
+    ),
     Route("GET", "/topics/{name}", "topic"),
     Route("POST", "/topics/{name}", "create_topic"),
     Route("DELETE", "/topics/{name}", "delete_topic"),
     Route("GET", "/topics/{topic}/records", "records"),
     Route(
-        "POST", "/topics/{topic}/records", "produce", whole_body="records", arguments=own_arguments.produce
+        "POST",
+        "/topics/{topic}/records",
+        "produce",
+        whole_body="records",
+        body_words='a record such as {"key": "k", "value": "v"} (its fields: value, key, headers, timestamp, '
+        'partition), or a list of records and of mere values; bytes are text, or {"base64": "..."}',
+        arguments=own_arguments.produce,
     ),
     Route("DELETE", "/topics/{topic}/records", "delete_records"),
     Route("POST", "/topics/{topic}/wait", "wait_for_records"),
     Route("GET", "/groups", "groups"),
     Route("GET", "/groups/{group_id}", "group"),
-    Route("POST", "/groups/{group_id}/offsets", "commit_offsets", whole_body="offsets"),
+    Route(
+        "POST",
+        "/groups/{group_id}/offsets",
+        "commit_offsets",
+        whole_body="offsets",
+        body_words='an object such as {"orders": {"0": 5}}: offsets by topic and partition',
+    ),
     Route("POST", "/groups/{group_id}/wait", "wait_for_group"),
     Route("POST", "/groups/{group_id}/members/{member}/expire", "expire_member"),
     Route("GET", "/transactions", "transactions"),
@@ -101,7 +121,15 @@ ROUTES = (
     Route("POST", "/clock/resume", "clock_resume"),
     # What goes wrong on purpose
     Route("GET", "/faults", "rules"),
-    Route("POST", "/faults", "add_rule", whole_body="rule", body_schema=rule_schema, result_name="id"),
+    Route(
+        "POST",
+        "/faults",
+        "add_rule",
+        whole_body="rule",
+        body_words='a rule, an object such as {"on": "Produce", "nth": 2, "drop_response": "close"}',
+        body_schema=rule_schema,
+        result_name="id",
+    ),
     Route("POST", "/faults/load", "load_rules", result_name="ids"),
     Route("POST", "/faults/{rule_id}/wait", "wait_fired"),
     Route("POST", "/faults/{rule_id}/release", "release"),

@@ -351,7 +351,7 @@ async def test_a_transaction() -> None:
         (wait_for, {"api": "Fetch", "times": 0}, "times=0: expected a number from 1 on"),
         (wait_for_records, {"topic": "t", "isolation": "commited"}, "did you mean read_committed"),
         (wait_for_records, {"topic": "t", "count": -1}, "count=-1: expected a number of records"),
-        (wait_for_group, {"group_id": "g"}, "nothing to wait for: give state=, members=, lag= or committed="),
+        (wait_for_group, {"group_id": "g"}, "nothing to wait for: give state, members, lag or committed"),
         (wait_for_group, {"group_id": "g", "members": -1}, "members=-1: expected a number from 0 on"),
         (wait_for_group, {"group_id": "g", "lag": 0.5}, "lag=0.5: expected a number from 0 on"),
         (wait_for_group, {"group_id": "g", "state": "stable"}, "state='stable'; did you mean Stable"),

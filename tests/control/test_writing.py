@@ -179,8 +179,8 @@ async def test_a_topic_that_does_not_exist() -> None:
         with pytest.raises(NotFoundError) as caught:
             await produce(broker, topic="order", records=[b"a"])
         assert str(caught.value) == (
-            "there is no topic 'order'; did you mean orders? (there is: orders); create_topic creates it, and so does "
-            "auto.create.topics.enable=true"
+            "there is no topic 'order'; did you mean orders? (there is: orders); create_topic() creates it, "
+            "and so does auto.create.topics.enable=true"
         )
 
 

@@ -175,9 +175,28 @@ def test_records_are_written_and_deleted() -> None:
             assert (await ask(app, "POST", "/groups/g/offsets", {"orders": {"1": 2}})).status == 204
             assert (await ask(app, "GET", "/groups/g")).json["committed"] == {"orders": {"1": 2}}
             wrong = await ask(app, "POST", path, [{"valeu": "v"}])
-            assert "an object with value, key, headers" in wrong.json["message"]
+            assert wrong.json["message"] == (
+                'the body=[{\'valeu\': \'v\'}]: expected a record such as {"key": "k", "value": "v"} (its fields: '
+                "value, key, headers, timestamp, partition), or a list of records and of mere values; bytes are "
+                'text, or {"base64": "..."}'
+            )
             assert (await ask(app, "DELETE", "/topics/orders")).status == 204
             assert (await ask(app, "POST", "/topics/orders", {"partitions": 5})).json["name"] == "orders"
+
+    trio.run(main)
+
+
+def test_errors_name_routes() -> None:
+    async def main() -> None:
+        async with controlled(config={"auto.create.topics.enable": False}) as (_, app):
+            lost = await ask(app, "POST", "/topics/orders/records", ["v"])
+            assert "POST /topics/{name} creates it" in lost.json["message"]
+            await ask(app, "POST", "/broker/stop")
+            stopped = await ask(app, "GET", "/topics")
+            assert stopped.json["message"] == "the broker is stopped: POST /broker/start starts it again"
+            assert (await ask(app, "POST", "/broker/start")).status < 300
+            other = await ask(app, "POST", "/topics/orders", {"partitions": "nothing()"})
+            assert "'nothing()'" in other.json["message"]
 
     trio.run(main)
 
@@ -189,7 +208,9 @@ def test_topics_and_a_snapshot() -> None:
             assert (await ask(app, "POST", "/topics", ["c"])).status == 204
             assert (await ask(app, "GET", "/topics")).json == ["a", "b", "c"]
             missing = await ask(app, "POST", "/topics")
-            assert missing.json["message"] == "the body must be the topics, as JSON"
+            assert missing.json["message"].startswith(
+                "the body must be the topics, as JSON: a list of names, or"
+            )
             taken = await ask(app, "POST", "/snapshot")
             assert taken.headers["content-type"] == "application/octet-stream"
         async with controlled(from_snapshot=taken.body) as (_, app):
