@@ -303,7 +303,7 @@ def test_a_client_is_turned_away(target: str, client: str, case: str, said: Said
     if (target, client, case) == ("oncelog", "franz-go", "no TLS on a port with it"):
         expected = r"connection reset"  # docs/differences.md
     elif (client, case) == ("aiokafka", "OAUTHBEARER, token of a stranger"):
-        # It takes the refusal for success. Kafka answers its next request with an error, oncelog not.
+        # It takes the refusal for success. Kafka answers its next request with an error (docs/differences.md).
         expected = {"oncelog": GENERIC[0], "kafka": "Did we not perform bootstrap"}[target]
     assert not said.value
     assert re.search(expected, f"{said.error}: {said.text}", re.DOTALL), said

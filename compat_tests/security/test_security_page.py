@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import ast
+import asyncio
 import contextlib
 import pathlib
 import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from compat_tests.oncelog_server import ROOT
 from compat_tests.process import Process
 from compat_tests.real_kafka import RealPartMissing, free_ports, require, run_tool
 from compat_tests.security.logged_in_clients import (
+    OAUTHBEARER,
     Case,
     Program,
     Said,
@@ -29,8 +32,15 @@ from compat_tests.security.logged_in_clients import (
     plain_settings,
     run_kcat_case,
 )
-from compat_tests.security.python_client import aiokafka_settings, kafka_python_settings
-from compat_tests.security.test_clients import PROGRAMS
+from compat_tests.security.python_client import (
+    AioTokenFile,
+    KafkaTokenFile,
+    aiokafka_settings,
+    kafka_python_settings,
+)
+from compat_tests.security.secured import allow_urls
+from compat_tests.security.test_clients import PROGRAMS, PYTHON
+from tests.security.tokens import Issuer, key_set
 
 PAGE = ROOT / "docs" / "security.md"
 TOOLS = {
@@ -39,14 +49,19 @@ TOOLS = {
 }
 TOKENS = "kafka-delegation-tokens.sh", "org.apache.kafka.tools.DelegationTokenCommand"
 CA = "certs/ca.pem"
+RUN = "/run/app"
 WAYS = {
     "Clients with a password": Way(
         "127.0.0.1:9092", "SASL_SSL", CA, "", "SCRAM-SHA-512", "app", "app-secret"
     ),
     "Clients with a certificate": Way("127.0.0.1:9093", "SSL", CA, "certs/client.pem"),
+    "Clients with a token": Way(
+        "127.0.0.1:9092", "SASL_SSL", CA, "", OAUTHBEARER, "app", token_file="/run/app/token.jwt"
+    ),
 }
 START_TIMEOUT_S = 30
 TIMEOUT_S = 60.0
+REFUSED_S = 5.0
 
 
 def block(heading: str, first: str) -> list[str]:
@@ -93,20 +108,43 @@ def ready(process: Process) -> Iterator[str]:
         process.end(kill=True)
 
 
+def comparable(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the token that they read instead of the function or object that reads it."""
+    found = dict(settings)
+    if "oauth_cb" in found:
+        found["oauth_cb"] = found["oauth_cb"]("")[0]
+    provider = found.get("sasl_oauth_token_provider")
+    if provider is not None:
+        token = provider.token()
+        found["sasl_oauth_token_provider"] = token if isinstance(token, str) else asyncio.run(token)
+    return found
+
+
 @pytest.mark.parametrize("heading", WAYS)
-def test_the_settings_are_those_that_are_run(heading: str) -> None:
-    way = WAYS[heading]
-    java = dict(line.split("=", 1) for line in block(heading, "Java"))
-    assert java == java_settings(way)
-    assert ast.literal_eval("\n".join(block(heading, "confluent-kafka"))) == librdkafka_settings(way)
-    assert ast.literal_eval("\n".join(block(heading, "kafka-python"))) == kafka_python_settings(way)
-    plain = Way(way.servers, "SASL_PLAINTEXT", "", "", way.mechanism, way.user, way.password)
+def test_the_settings_are_those_that_are_run(heading: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "token.jwt").write_text("the token")
+    way = replace(WAYS[heading], token_file=WAYS[heading].token_file.replace(RUN, str(tmp_path)))
     contexts: list[dict[str, Any]] = []
-    shown = eval(
-        "\n".join(block(heading, "aiokafka")), {"create_ssl_context": lambda **files: contexts.append(files)}
-    )
+    names = {
+        "create_ssl_context": lambda **files: contexts.append(files),
+        "AioTokenFile": AioTokenFile,
+        "KafkaTokenFile": KafkaTokenFile,
+        "Path": pathlib.Path,
+        "time": time,
+    }
+
+    def lines(first: str) -> list[str]:
+        return [line.replace(RUN, str(tmp_path)) for line in block(heading, first)]
+
+    def shown(client: str) -> dict[str, Any]:
+        return comparable(eval("\n".join(lines(client)), names))
+
+    assert dict(line.split("=", 1) for line in lines("Java")) == java_settings(way)
+    assert shown("confluent-kafka") == comparable(librdkafka_settings(way))
+    assert shown("kafka-python") == comparable(kafka_python_settings(way))
+    plain = replace(way, protocol="SASL_PLAINTEXT", ca="", certificate="")
     expected = {**aiokafka_settings(plain), "security_protocol": way.protocol, "ssl_context": None}
-    assert shown == expected
+    assert shown("aiokafka") == comparable(expected)
     assert contexts == [{"cafile": way.ca, **({"certfile": way.certificate} if way.certificate else {})}]
 
 
@@ -116,7 +154,8 @@ def test_the_lines_of_go_and_javascript_stand_in_the_programs(heading: str) -> N
     lines = [
         line
         for line in PAGE.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0].splitlines()
-        if line.startswith(("    kgo", "    config.", "    pair", "    made"))
+        if line.startswith("    ")
+        and line.split()[0].startswith(("kgo", "config.", "pair", "made", "const", "return", "token,"))
     ]
     assert len(lines) >= 3
     assert [line for line in lines if line.strip() not in programs] == []
@@ -183,6 +222,8 @@ def test_a_broker_with_everything(folder: pathlib.Path) -> None:
         for runner in runners.values():
             stack.callback(runner.close)
         for way in WAYS.values():
+            if way.token_file:
+                continue
             fields = {**vars(way), "servers": here(way.servers), "ca": here(way.ca)}
             fields["certificate"] = here(way.certificate)
             case = Case(Way(**fields), "greetings", "hello", TIMEOUT_S)
@@ -231,3 +272,38 @@ def test_the_lines_for_tokens_in_go_stand_in_the_program() -> None:
     shown = block("Delegation tokens", "franz-go")
     assert len(shown) == 2
     assert all(line in (PROGRAMS / "go" / "franz.go").read_text() for line in shown)
+
+
+def test_a_broker_with_signed_tokens(folder: pathlib.Path) -> None:
+    port = free_ports(1)[0]
+
+    def here(text: str) -> str:
+        text = text.replace("127.0.0.1:9092", f"127.0.0.1:{port}").replace(RUN, str(folder))
+        return re.sub(r"(^|=)certs/", rf"\1{folder}/certs/", text)
+
+    issuer, stranger = Issuer(), Issuer()
+    (folder / "keys.json").write_bytes(key_set(issuer))
+    claims = {"sub": "app", "aud": "brokers", "iss": "https://issuer.example", "iat": time.time(), "exp": 4e9}
+    (folder / "token.jwt").write_text(issuer.token(claims))
+    (folder / "strange.jwt").write_text(stranger.token(claims))
+    settings = folder / "tokens.properties"
+    settings.write_text("".join(here(line) + "\n" for line in file_of_page("tokens.properties")))
+    shown = WAYS["Clients with a token"]
+    way = replace(shown, servers=here(shown.servers), ca=here(shown.ca), token_file=here(shown.token_file))
+    strange = replace(way, token_file=str(folder / "strange.jwt"))
+    with ready(run_oncelog("--config", str(settings), "--memory")), contextlib.ExitStack() as stack:
+        try:
+            java, *options = java_program(folder, PROGRAMS / "LoggedInClient.java")
+        except RealPartMissing as missing:
+            require(str(missing))
+        allowed = allow_urls(*(pathlib.Path(one.token_file).as_uri() for one in (way, strange)))
+        runners = {"java": Program([java, allowed, *options], java_settings)}
+        for client in PYTHON:
+            command = [sys.executable, "-m", "compat_tests.security.python_client", client]
+            runners[client] = Program(command, plain_settings)
+        for client, runner in runners.items():
+            stack.callback(runner.close)
+            assert runner(Case(way, f"greetings-{client}", "hello", TIMEOUT_S)) == Said("hello")
+            refused = runner(Case(strange, f"greetings-{client}", "hello", REFUSED_S))
+            assert not refused.value
+            assert refused.error
