@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.config.listeners import address_text, resolve_listeners
+from oncelog.broker.config.listeners import address_text
 from oncelog.broker.control.acl_options import create_acls
 from oncelog.broker.control.errors import (
     BrokerFailedError,
@@ -22,6 +22,7 @@ from oncelog.broker.control.errors import (
     UnsupportedError,
 )
 from oncelog.broker.control.journal import Journal
+from oncelog.broker.control.kept_ports import KeptPorts
 from oncelog.broker.control.log_lines import LogLines
 from oncelog.broker.control.new_topics import create_topics
 from oncelog.broker.emulation.release import OURS, emulated
@@ -32,8 +33,7 @@ from oncelog.broker.seams.clock import MovableClock, real_time
 from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
 from oncelog.broker.seams.mortal_files import MortalFileSystem
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
-from oncelog.broker.seams.transport import PortReservation
-from oncelog.broker.serve import ListenError, open_listener
+from oncelog.broker.serve import ListenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -96,8 +96,7 @@ class ControlledBroker:
         self._failure: BaseException | None = None
         """Why the latest run ended, if nobody asked it to."""
         self._has_failed = trio.Event()
-        self._reserved: dict[str, PortReservation] = {}
-        """The port of each listener from the first start on, by its name."""
+        self._ports = KeptPorts(options.host_name)
         self._producer_ids_from = 0
         """Producer ids below this one were given out before a reset."""
         self._faults: FaultRules | None = None
@@ -120,8 +119,7 @@ class ControlledBroker:
                 task_status.started()
                 await trio.sleep_forever()
         finally:
-            for reservation in self._reserved.values():
-                reservation.close()
+            self._ports.close()
 
     # -- what there is now
 
@@ -222,7 +220,7 @@ class ControlledBroker:
             self._had_data = self.files.exists(f"{self.config.data_dir}/{META_PROPERTIES}")
         self._failure = None
         try:
-            bound = self._open_listeners()
+            bound = self._ports.listen(self.config)
         except (ConfigError, ListenError) as error:
             raise BrokerFailedError(str(error)) from error
         node = Node(
@@ -386,7 +384,7 @@ class ControlledBroker:
             self._crash_points = CrashPoints(rules, self.crash)
         self._crash_points.update(node)
 
-    # -- its disk and its address
+    # -- its disk
 
     def _new_disk(self) -> MortalFileSystem:
         if self.options.data_dir is not None:
@@ -396,28 +394,6 @@ class ControlledBroker:
         files.makedirs(self.config.data_dir)
         files.sync_dir("/")
         return MortalFileSystem(files)
-
-    def _open_listeners(self) -> list[BoundListener]:
-        """Listen on all addresses of the configuration. Where it says port 0, a free port is taken once and kept."""
-        configured, _ = resolve_listeners(self.config, lambda: self.options.host_name)
-        bound: list[BoundListener] = []
-        try:
-            for listener in configured:
-                endpoint = listener.bind
-                reserved = self._reserved.get(endpoint.listener)
-                if reserved is None:
-                    try:
-                        reserved = PortReservation(endpoint.host, endpoint.port)
-                    except OSError as error:
-                        raise ListenError.of(endpoint, error) from error
-                    self._reserved[endpoint.listener] = reserved
-                there = endpoint._replace(port=reserved.port)
-                bound.append(open_listener(listener._replace(bind=there), self.config))
-        except (ConfigError, ListenError):
-            for row in bound:
-                row.listener.close()
-            raise
-        return bound
 
 
 def _remove_content(files: FileSystem, path: str) -> None:

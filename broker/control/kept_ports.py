@@ -1,0 +1,55 @@
+"""`KeptPorts`: the addresses of a broker's listeners, which stay its own while it is stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.listeners import resolve_listeners
+from oncelog.broker.seams.transport import PortReservation
+from oncelog.broker.serve import ListenError, open_listener
+
+if TYPE_CHECKING:
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.net.server import BoundListener
+
+
+class KeptPorts:
+    """The port of each listener from the first `listen` on. ``host_name``: what clients are told of a listener on every
+    address.
+    """
+
+    def __init__(self, host_name: str) -> None:
+        self._host_name = host_name
+        self._reserved: dict[str, PortReservation] = {}
+        """By the listener's name."""
+
+    def listen(self, config: BrokerConfig) -> list[BoundListener]:
+        """Listen on all addresses of the configuration. Where it says port 0, a free port is taken once and kept.
+
+        Raises ConfigError, ListenError.
+        """
+        configured, _ = resolve_listeners(config, lambda: self._host_name)
+        bound: list[BoundListener] = []
+        try:
+            for listener in configured:
+                endpoint = listener.bind
+                reserved = self._reserved.get(endpoint.listener)
+                if reserved is None:
+                    try:
+                        reserved = PortReservation(endpoint.host, endpoint.port)
+                    except OSError as error:
+                        raise ListenError.of(endpoint, error) from error
+                    self._reserved[endpoint.listener] = reserved
+                there = endpoint._replace(port=reserved.port)
+                bound.append(open_listener(listener._replace(bind=there), config))
+        except (ConfigError, ListenError):
+            for row in bound:
+                row.listener.close()
+            raise
+        return bound
+
+    def close(self) -> None:
+        """Give the ports up."""
+        for reserved in self._reserved.values():
+            reserved.close()
