@@ -15,53 +15,30 @@ from oncelog import __version__
 from oncelog.broker.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.options import (
     CERTS_COMMAND,
-    DEFAULT_PORT,
     LOG_FORMATS,
     LOG_LEVELS,
     VARIABLE_PREFIX,
     UsageError,
     choose,
-    closest,
     help_text,
-    listener_text,
     parse_arguments,
-    suggestion,
 )
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     import trio
 
     from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.config.listeners import ListenerConfig
-    from oncelog.broker.config.sources import Setting
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
-    from oncelog.broker.security.sasl.users import Users
 
 HEAP_BLOCK_BYTES = 8 * 1024 * 1024
 """The start allocates a block of this size once and frees it. From then on the C library takes smaller blocks (a
 decompressed batch is about 1 MB) from its heap; before, it maps and unmaps memory for each, and those page faults took
 twice as long as everything else that an lz4 batch needs. Nothing writes to the block, so it costs no memory."""
 EXIT_STOPPED, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
-BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
-
-# Attributes of the argparse.Namespace that are no options, or that no environment variable sets.
-WITHOUT_VARIABLE = {"help", "settings", "version", "words"}
-# Kubernetes sets variables for a service named oncelog: ONCELOG_SERVICE_HOST, ONCELOG_PORT_9092_TCP_ADDR and so on.
-KUBERNETES_PREFIXES = (VARIABLE_PREFIX + "SERVICE_", VARIABLE_PREFIX + "PORT_")
-
-# The key of Kafka's that each option sets.
-KEY_OF_OPTION = {
-    "port": "listeners",
-    "listen": "listeners",
-    "advertise": "advertised.listeners",
-    "data_dir": "log.dirs",
-    "ephemeral": "log.dirs",
-    "memory": "log.dirs",
-}
 
 
 def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
@@ -89,6 +66,7 @@ def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
 
 
 def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from oncelog.broker.command_config import configuration, host_name, users_of
     from oncelog.broker.config.definitions import ConfigError
     from oncelog.broker.control_settings import control_settings
 
@@ -97,8 +75,8 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     try:
         output = _log_output(options, environment)
         with logging_to(output):
-            users = _users(options, environment)
-            config, listeners = _configuration(options, environment, scratch, users)
+            users = users_of(options, environment)
+            config, listeners = configuration(options, environment, scratch, users)
         settings = control_settings(options, environment, config, _read_or_refuse)
     except (ConfigError, UsageError) as error:
         return _print_error(error, EXIT_USAGE)
@@ -117,7 +95,7 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             settings,
             _on_ready,
             output,
-            host_name=_host_name(),
+            host_name=host_name(),
             seed=seed,
             on_crash=_kill_this_process,
             users=users,
@@ -266,136 +244,6 @@ def _log_output(options: argparse.Namespace, environment: Mapping[str, str]) -> 
     return LogOutput(StderrSink(), SystemClock(), style=style, level=level)
 
 
-def _configuration(
-    options: argparse.Namespace, environment: Mapping[str, str], scratch: str, users: Users | None = None
-) -> tuple[BrokerConfig, list[ListenerConfig]]:
-    """Return the configuration from all sources, and its listeners. ``scratch`` is the data directory for --ephemeral.
-    With ``users``, listeners ask for a log-in unless a source says otherwise.
-
-    Raises ConfigError with all problems."""
-    from oncelog.broker.config import sources
-    from oncelog.broker.config.definitions import ConfigError
-    from oncelog.broker.config.listeners import resolve_listeners
-
-    implied: list[sources.Setting] = []
-    protocol = "PLAINTEXT"
-    if users:
-        from oncelog.broker.control.user_options import SASL_PLAINTEXT, check_log_ins, security_config
-
-        protocol = SASL_PLAINTEXT
-        implied = [
-            sources.Setting(key, text, "the default with --user")
-            for key, text in security_config(DEFAULT_PORT, has_users=True, has_tls=False).items()
-        ]
-    flags = {option: _text(getattr(options, option)) for option in KEY_OF_OPTION}
-    variables = {option: environment.get(VARIABLE_PREFIX + option.upper()) for option in KEY_OF_OPTION}
-    path = options.config or environment.get(VARIABLE_PREFIX + "CONFIG")
-    from_environment = sources.from_environment(environment)
-    problems = _unknown_variables(options, environment)
-    config = sources.build_config(
-        [sources.Setting("log.dir", _default_data_dir(environment), "the default"), *implied],
-        sources.from_file(_read(path, problems), path, problems) if path else (),
-        from_environment.settings,
-        _own_settings(
-            variables, scratch, lambda option: VARIABLE_PREFIX + option.upper(), problems, protocol
-        ),
-        sources.from_options(options.settings, problems),
-        _own_settings(flags, scratch, lambda option: "--" + option.replace("_", "-"), problems, protocol),
-        problems=problems,
-    )
-    try:
-        listeners, warnings = resolve_listeners(config, _host_name)
-        if users:
-            check_log_ins("--user", listeners)
-    except ConfigError as error:
-        problems += error.problems
-    if problems:
-        raise ConfigError(*problems)
-    log = get_logger(__name__)
-    if from_environment.without_key:
-        named = ", ".join(from_environment.without_key)
-        log.warning(f"environment variables that set no key of Kafka's have no effect: {named}")
-    for warning in sources.warnings_of(config) + warnings:
-        log.warning(warning)
-    return config, listeners
-
-
-def _users(options: argparse.Namespace, environment: Mapping[str, str]) -> Users:
-    """Return the users of ``--user``, else of its variable, one a line. Raises ConfigError."""
-    from oncelog.broker.control.user_options import parse_users
-
-    if options.user:
-        return parse_users(options.user, "--user")
-    variable = VARIABLE_PREFIX + "USER"
-    return parse_users(filter(None, environment.get(variable, "").splitlines()), variable)
-
-
-def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
-    """Return an error for each ``ONCELOG_…`` variable that is no option's."""
-    known = sorted(option.upper() for option in {*vars(options), "control_token"} - WITHOUT_VARIABLE)
-    problems = []
-    for variable in sorted(environment):
-        name = variable.removeprefix(VARIABLE_PREFIX)
-        if name not in (variable, *known) and not variable.startswith(KUBERNETES_PREFIXES):
-            meant = closest(name, known)
-            problems.append(
-                f"unknown environment variable {variable}; {suggestion(meant and VARIABLE_PREFIX + meant)}"
-            )
-    return problems
-
-
-def _own_settings(
-    given: Mapping[str, str | None],
-    scratch: str,
-    origin_of: Callable[[str], str],
-    problems: list[str],
-    protocol: str,
-) -> Iterator[Setting]:
-    """Yield the settings of oncelog's own options. Errors are added to ``problems``."""
-    from oncelog.broker.config.sources import Setting
-
-    for option, text in given.items():
-        origin = origin_of(option)
-        if not text or (
-            option == "port" and text.startswith("tcp://") and origin.startswith(VARIABLE_PREFIX)
-        ):
-            continue  # Kubernetes sets ONCELOG_PORT=tcp://… for a service named oncelog
-        try:
-            value = _value_of_option(option, text, origin, scratch, protocol)
-        except UsageError as error:
-            problems.append(str(error))
-            continue
-        if value is not None:
-            yield Setting(KEY_OF_OPTION[option], value, origin)
-
-
-def _value_of_option(option: str, text: str, origin: str, scratch: str, protocol: str) -> str | None:
-    """Return the text of the key that an option sets, or None for ``--ephemeral`` and ``--memory`` off. Raises
-    UsageError."""
-    if option in ("ephemeral", "memory"):
-        from oncelog.broker.control.options import MEMORY_DATA_DIR
-
-        if text.lower() not in BOOLEANS:
-            raise UsageError(f"{origin}={text}: expected true or false")
-        directory = scratch if option == "ephemeral" else MEMORY_DATA_DIR
-        return directory if BOOLEANS[text.lower()] else None
-    return os.path.abspath(text) if option == "data_dir" else listener_text(option, text, origin, protocol)
-
-
-def _text(flag: object) -> str | None:
-    return "true" if flag is True else str(flag) if flag else None
-
-
-def _read(path: str, problems: list[str]) -> str:
-    """Return the text of a file. If it cannot be read, return an empty text and add the error to ``problems``."""
-    try:
-        with open(path, encoding="latin-1", newline="") as file:
-            return file.read()
-    except OSError as error:
-        problems.append(f"cannot read the configuration {path}: {error.strerror}")
-        return ""
-
-
 def _read_or_refuse(path: str, what: str) -> str:
     """Return the text of a file in UTF-8. Raises UsageError."""
     try:
@@ -405,20 +253,6 @@ def _read_or_refuse(path: str, what: str) -> str:
         raise UsageError(f"cannot read {what} {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"cannot read {what} {path}: it is not UTF-8") from None
-
-
-def _default_data_dir(environment: Mapping[str, str]) -> str:
-    """Return the user's data directory for oncelog (XDG Base Directory Specification)."""
-    base = environment.get("XDG_DATA_HOME", "")
-    if not os.path.isabs(base):
-        base = os.path.join(os.path.expanduser("~"), ".local", "share")
-    return os.path.join(base, "oncelog")
-
-
-def _host_name() -> str:
-    import socket
-
-    return socket.gethostname()
 
 
 if __name__ == "__main__":

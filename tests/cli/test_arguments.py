@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from oncelog.broker import cli
+from oncelog.broker.command_config import KEY_OF_OPTION, configuration
 from oncelog.broker.options import parse_arguments
 from tests.harness.process import serve
 
@@ -212,7 +213,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str, **environment: str)
     """What a command line and an environment come to."""
     found: dict[str, object] = {}
     options = parse_arguments(arguments)
-    config, listeners = cli._configuration(options, environment, "/scratch")
+    config, listeners = configuration(options, environment, "/scratch")
     found["data"], found["listen"] = config.data_dir, str(listeners[0].bind)
     found["told"], found["partitions"] = str(listeners[0].advertised), config.num_partitions
     return found
@@ -294,7 +295,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         shown, complaint = capsys.readouterr()
         assert complaint == ""
         flat = " ".join(shown.split())
-        for option in (*cli.KEY_OF_OPTION, "config", "log_format", "log_level"):
+        for option in (*KEY_OF_OPTION, "config", "log_format", "log_level"):
             assert f"[ONCELOG_{option.upper()}]" in flat
         assert "serve" in flat
         assert max(map(len, shown.splitlines())) <= 120
@@ -315,6 +316,7 @@ def test_help_imports_little(argument: str) -> None:
     code = f"""
 import sys
 from oncelog.broker import cli
+from oncelog.broker.command_config import KEY_OF_OPTION, configuration
 cli.main([{argument!r}])
 print("loaded", *sys.modules)
 """
