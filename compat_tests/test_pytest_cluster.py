@@ -22,6 +22,7 @@ def cluster(bootstrap: str, name: str) -> Iterator[Cluster]:
     other = Cluster(bootstrap, {})
     other.start()
     assert name not in other.topics
+    other.close()
 
 
 def test_records_and_transactions(cluster: Cluster, name: str) -> None:
