@@ -104,12 +104,13 @@ ENDS: dict[str, tuple[str, ...]] = {
         "^TimeoutException: ",
         "^TransactionalIdAuthorizationException: ",
     ),
+    # Which of the two errors a failed handshake is depends on whether librdkafka sees the close first.
     "confluent-kafka": (
         "^_AUTHENTICATION: .*Authentication failed",
         '^_AUTHENTICATION: .*{"status":"invalid_token"}',
-        "^_TRANSPORT: .*SSL alert number",
-        "^_SSL: .*certificate verify failed",
-        "^_TRANSPORT: .*connecting to a PLAINTEXT broker listener",
+        "^_(SSL|TRANSPORT): .*SSL alert number",
+        "^_(SSL|TRANSPORT): .*certificate verify failed",
+        "^_(SSL|TRANSPORT): .*connecting to a PLAINTEXT broker listener",
         "^_(TIMED_OUT|TRANSPORT): ",
         "^TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ",
     ),
