@@ -12,7 +12,6 @@ import hmac
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.seams.entropy import unguessable
-from oncelog.broker.security.sasl.scram import SCRAM_MECHANISMS, ScramCredential, TokenCredential, credential
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.primitives import uuid_to_text
 from oncelog.wire.stored.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.seams.clock import Clock
-    from oncelog.broker.security.sasl.scram import ScramMechanism
+    from oncelog.broker.security.sasl.scram import ScramCredential, ScramMechanism, TokenCredential
 
 USER_TYPE = "User"
 SALT_BYTES = 16
@@ -86,6 +85,8 @@ class DelegationTokens:
         token = self._metadata.image.delegation_tokens.get(token_id)
         if token is None or self._secret is None:
             return None
+        from oncelog.broker.security.sasl.scram import TokenCredential, credential
+
         key = (token_id, mechanism.name)
         known = self._credentials.get(key)
         if known is None:
@@ -185,9 +186,9 @@ class DelegationTokens:
         return at_ms
 
     def _forget(self, token_ids: Iterable[str]) -> None:
-        for token_id in token_ids:
-            for mechanism in SCRAM_MECHANISMS:
-                self._credentials.pop((token_id, mechanism), None)
+        forgotten = frozenset(token_ids)
+        for key in [key for key in self._credentials if key[0] in forgotten]:
+            del self._credentials[key]
 
 
 def is_owner_or_renewer(token: DelegationTokenRecord, principal: Principal) -> bool:
