@@ -17,11 +17,11 @@ from oncelog.broker.options import (
     CERTS_COMMAND,
     LOG_FORMATS,
     LOG_LEVELS,
-    VARIABLE_PREFIX,
     UsageError,
     choose,
     help_text,
     parse_arguments,
+    variable_of,
 )
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def _log_output(options: argparse.Namespace, environment: Mapping[str, str]) -> 
     from oncelog.broker.seams.stderr import StderrSink
 
     def chosen(option: str, allowed: tuple[str, ...]) -> str | None:
-        variable = environment.get(VARIABLE_PREFIX + option.upper())
+        variable = environment.get(variable_of(option))
         return choose(option, getattr(options, option), variable, allowed)
 
     style = chosen("log_format", LOG_FORMATS) or "human"

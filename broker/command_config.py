@@ -11,8 +11,10 @@ from oncelog.broker.options import (
     VARIABLE_PREFIX,
     UsageError,
     closest,
+    flag_of,
     listener_text,
     suggestion,
+    variable_of,
 )
 
 if TYPE_CHECKING:
@@ -64,19 +66,17 @@ def configuration(
             for key, text in security_config(DEFAULT_PORT, has_users=True, has_tls=False).items()
         ]
     flags = {option: _text(getattr(options, option)) for option in KEY_OF_OPTION}
-    variables = {option: environment.get(VARIABLE_PREFIX + option.upper()) for option in KEY_OF_OPTION}
-    path = options.config or environment.get(VARIABLE_PREFIX + "CONFIG")
+    variables = {option: environment.get(variable_of(option)) for option in KEY_OF_OPTION}
+    path = options.config or environment.get(variable_of("config"))
     from_environment = sources.from_environment(environment)
     problems = _unknown_variables(options, environment)
     config = sources.build_config(
         [sources.Setting("log.dir", _default_data_dir(environment), "the default"), *implied],
         sources.from_file(_read(path, problems), path, problems) if path else (),
         from_environment.settings,
-        _own_settings(
-            variables, scratch, lambda option: VARIABLE_PREFIX + option.upper(), problems, protocol
-        ),
+        _own_settings(variables, scratch, variable_of, problems, protocol),
         sources.from_options(options.settings, problems),
-        _own_settings(flags, scratch, lambda option: "--" + option.replace("_", "-"), problems, protocol),
+        _own_settings(flags, scratch, flag_of, problems, protocol),
         problems=problems,
     )
     try:
@@ -102,7 +102,7 @@ def users_of(options: argparse.Namespace, environment: Mapping[str, str]) -> Use
 
     if options.user:
         return parse_users(options.user, "--user")
-    variable = VARIABLE_PREFIX + "USER"
+    variable = variable_of("user")
     return parse_users(filter(None, environment.get(variable, "").splitlines()), variable)
 
 

@@ -76,7 +76,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     options, unknown = parser.parse_known_intermixed_args(arguments)
     known = [
         "-c",
-        *("--" + name.replace("_", "-") for name in vars(options) if name not in ("words", "settings")),
+        *(flag_of(name) for name in vars(options) if name not in ("words", "settings")),
     ]
     if unknown:
         raise UsageError(_unknown_option(unknown[0].partition("=")[0], known))
@@ -88,7 +88,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         raise UsageError("-c needs a value")
     for name, value in vars(options).items():
         if value == "" or (isinstance(value, list) and "" in value):
-            raise UsageError(f"--{name.replace('_', '-')} needs a value")
+            raise UsageError(f"{flag_of(name)} needs a value")
     exclusive = (
         ("port", "listen"),
         ("data_dir", "ephemeral"),
@@ -97,7 +97,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     for one, other in exclusive:
         if getattr(options, one) and getattr(options, other):
-            raise UsageError(f"--{one.replace('_', '-')} and --{other} exclude each other")
+            raise UsageError(f"{flag_of(one)} and {flag_of(other)} exclude each other")
     return options
 
 
@@ -150,8 +150,7 @@ def _parser() -> _Parser:
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
 
     def add(option: str, text: str, **more: object) -> None:
-        flag = "--" + option.replace("_", "-")
-        parser.add_argument(flag, help=f"{text} [{variable_of(option)}]", **more)  # type: ignore[arg-type]
+        parser.add_argument(flag_of(option), help=f"{text} [{variable_of(option)}]", **more)  # type: ignore[arg-type]
 
     add("port", "listen on 127.0.0.1 at this port; 0 takes a free one (default: 9092)", metavar="PORT")
     add("listen", "listen there; an empty host is every address", metavar="HOST:PORT")
@@ -195,6 +194,11 @@ def _parser() -> _Parser:
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.add_argument("-h", "--help", action="store_true", help="print this")
     return parser
+
+
+def flag_of(option: str) -> str:
+    """Return an option's flag."""
+    return "--" + option.replace("_", "-")
 
 
 def variable_of(option: str) -> str:
@@ -251,7 +255,7 @@ def choose(option: str, given: str | None, variable: str | None, allowed: Sequen
 
 def origin_of(option: str, given: object) -> str:
     """Return the origin of an option's value for messages: its flag if that is ``given``, else its variable."""
-    return "--" + option.replace("_", "-") if given else variable_of(option)
+    return flag_of(option) if given else variable_of(option)
 
 
 def listener_text(option: str, text: str, origin: str, protocol: str = "PLAINTEXT") -> str:

@@ -250,6 +250,18 @@ class Struct(metaclass=StructMeta):
         return f"{type(self).__name__}({shown})"
 
 
+def deep_copy(value: Any, copy_buffer: Callable[[Any], Any]) -> Any:
+    """Return a copy of a message or of a field's value. ``copy_buffer`` copies its bytearrays and memoryviews."""
+    if isinstance(value, Struct):
+        copy = object.__new__(type(value))
+        for field in value.FIELDS:
+            setattr(copy, field.name, deep_copy(getattr(value, field.name), copy_buffer))
+        return copy
+    if isinstance(value, list):
+        return [deep_copy(item, copy_buffer) for item in value]
+    return copy_buffer(value) if isinstance(value, memoryview | bytearray) else value
+
+
 def _compile_init(cls: type[Struct]) -> Callable[..., None]:
     names: dict[str, Any] = {"NEW": NEW}
     parameters = ["self"]

@@ -11,13 +11,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.control.changes import Changes
-from oncelog.broker.control.messages import errors_and_rows, hide_secrets, name_topics, without_views
+from oncelog.broker.control.messages import errors_and_rows, hide_secrets, name_topics
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.request import CloseConnection, RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, read_request_header
+from oncelog.wire.schema import deep_copy
 from oncelog.wire.stored.metadata import RemoveTopicRecord
 
 if TYPE_CHECKING:
@@ -295,7 +296,7 @@ class Journal(Interceptor):
         if body is not None:
             name_topics(body, self.topic_name)
             hide_secrets(body)
-        response = without_views(entry.response)
+        response = deep_copy(entry.response, bytes)
         if response is not None:
             name_topics(response, self.topic_name)
             hide_secrets(response)
@@ -313,7 +314,7 @@ class Journal(Interceptor):
             transactional_ids=facts[TRANSACTIONAL_ID],
             outcome=entry.outcome,
             errors=entry.errors,
-            body=without_views(body),
+            body=deep_copy(body, bytes),
             response=response,
             principal=entry.principal,
             mechanism=entry.mechanism,

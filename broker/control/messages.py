@@ -72,20 +72,6 @@ def _error_name(code: int) -> str:
         return str(code)
 
 
-def without_views(value: Any) -> Any:
-    """Return a copy of a message, with bytes in place of views into buffers."""
-    if isinstance(value, Struct):
-        copy = object.__new__(type(value))
-        for field in value.FIELDS:
-            setattr(copy, field.name, without_views(getattr(value, field.name)))
-        return copy
-    if isinstance(value, list):
-        return [without_views(one) for one in value]
-    if isinstance(value, memoryview | bytearray):
-        return bytes(value)
-    return value
-
-
 def hide_secrets(message: Any) -> None:
     """Put `HIDDEN` in place of the secrets in a message, and of the values of secret configuration keys."""
     fields = message.FIELDS

@@ -5,12 +5,13 @@ The error of some rows stands beside the results of the others, which are handle
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.refusal.error_response import complete, error_response, places_of
 from oncelog.broker.refusal.rows import Located, Row, Rows
 from oncelog.wire.errors import KafkaError
-from oncelog.wire.schema import ZERO_UUID, Struct
+from oncelog.wire.schema import ZERO_UUID, deep_copy
 
 if TYPE_CHECKING:
     from oncelog.broker.dispatch.api import Api
@@ -20,24 +21,9 @@ METADATA_OF_NO_TOPICS_VERSION = 1
 """The first version of Metadata in which an empty list of topics means none, not all."""
 
 
-def copy_of(value: Any) -> Any:
+def copy_of(message: Any) -> Any:
     """Return a copy of a message, deep enough for a handler to change: bytes in a buffer are copied, too."""
-    if isinstance(value, Struct):
-        copy = object.__new__(type(value))
-        for field in value.FIELDS:
-            setattr(copy, field.name, copy_of(getattr(value, field.name)))
-        return copy
-    if isinstance(value, list):
-        return [copy_of(item) for item in value]
-    return memoryview(bytearray(value)) if isinstance(value, memoryview) else value
-
-
-def shallow_copy(struct: Any) -> Any:
-    """Return a copy whose fields are those of the struct."""
-    copy = object.__new__(type(struct))
-    for field in struct.FIELDS:
-        setattr(copy, field.name, getattr(struct, field.name))
-    return copy
+    return deep_copy(message, lambda view: memoryview(bytearray(view)))
 
 
 class Refusal:
@@ -96,7 +82,7 @@ class Refusal:
     def remaining(self) -> Any:
         """Return the request without the refused rows. A Fetch has all, and does not wait: an error ends a wait."""
         if self._name == "fetch":
-            request = shallow_copy(self._located.whole.element)
+            request = copy(self._located.whole.element)
             request.max_wait_ms = request.min_bytes = 0
             return request
         return self._without(self._located.whole, 0)
@@ -104,11 +90,11 @@ class Refusal:
     def _without(self, row: Row, depth: int) -> Any:
         if depth == self._depth or row.is_all:
             return row.element
-        copy = shallow_copy(row.element)
+        fewer = copy(row.element)
         kept = [inner for inner in row.inner if not self._is_empty(inner, depth + 1)]
         remaining = [self._without(inner, depth + 1) for inner in kept]
-        setattr(copy, self._located.levels[depth].request, remaining)
-        return copy
+        setattr(fewer, self._located.levels[depth].request, remaining)
+        return fewer
 
     # -- what is answered
 

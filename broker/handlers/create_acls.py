@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.describe_acls import NO_AUTHORIZER, check_kinds
+from oncelog.broker.handlers.describe_acls import check_kinds, require_authorizer
 from oncelog.broker.metadata import acl_changes
 from oncelog.broker.metadata.acls import AclBinding
-from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 def handle(services: Services, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     for acl in request.creations:
         check_kinds(acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type)
-    if services.authorization.authorizer is None:
-        raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    require_authorizer(services)
     wanted = [
         AclBinding(
             acl.resource_type,

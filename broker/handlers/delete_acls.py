@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked_then
-from oncelog.broker.handlers.describe_acls import NO_AUTHORIZER, check_kinds
+from oncelog.broker.handlers.describe_acls import check_kinds, require_authorizer
 from oncelog.broker.metadata.acl_changes import AclFilter, Deletion
-from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.delete_acls import (
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
@@ -31,8 +31,7 @@ def handle(
         check_kinds(
             wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type
         )
-    if services.authorization.authorizer is None:
-        raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    require_authorizer(services)
     filters = [
         AclFilter(
             one.resource_type_filter,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata.acl_changes import AclFilter
 from oncelog.broker.request import CloseConnection, Pending
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_acls import (
     AclDescription,
     DescribeAclsRequest,
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
 
-NO_AUTHORIZER = "The broker has no authorizer."
-
 UNKNOWN = 0
 """The resource type, pattern type, permission type or operation that no client may send."""
 
@@ -38,8 +36,7 @@ def handle(
     check_kinds(
         request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
     )
-    if services.authorization.authorizer is None:
-        return DescribeAclsResponse(0, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    require_authorizer(services)
     wanted = AclFilter(
         request.resource_type_filter,
         request.resource_name_filter,
@@ -52,6 +49,12 @@ def handle(
     response = DescribeAclsResponse()
     acls = list(services.metadata.image.acls.by_id.values())
     return chunked(_describe(acls, wanted, response), len(acls), response)
+
+
+def require_authorizer(services: Services) -> None:
+    """Raises KafkaError (SECURITY_DISABLED) without an authorizer: there are no ACLs then."""
+    if services.authorization.authorizer is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, "The broker has no authorizer.")
 
 
 def _describe(acls: list[AclBinding], wanted: AclFilter, response: DescribeAclsResponse) -> Iterator[None]:

@@ -85,7 +85,7 @@ def dynamic_texts(texts: Mapping[str, str]) -> dict[str, str]:
 def dynamic_key(name: str) -> ConfigKey | None:
     """Return the key of that name, also of one for a single listener (``listener.name.NAME.KEY``), or None."""
     key = BrokerConfig.KEYS.get(name)
-    if key is None and name.startswith("listener.name."):
+    if key is None:
         from oncelog.broker.config.definitions_known import listener_base
 
         key = BrokerConfig.KEYS.get(listener_base(name) or "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
+from oncelog.broker.config.definitions_log import INT_MAX
 from oncelog.broker.metadata.client_quotas import CONNECTION_CREATION_RATE, IP
 from oncelog.broker.security.quotas import time_ms
 from oncelog.broker.security.rates import Rate
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.metadata.image import MetadataImage
 
-INT_MAX = 2**31 - 1
-"""As a limit: none."""
 ADDRESSES_MAX = 10_000
 """Addresses whose rate is kept; beyond that the first ones are forgotten."""
 
 
 class ConnectionRates:
-    """The rates of a node, and their limits: ``max.connection.creation.rate``, and the quotas of addresses."""
+    """The rates of a node, and their limits: ``max.connection.creation.rate``, and the quotas of addresses. `INT_MAX`
+    is none.
+    """
 
     def __init__(self, config: DynamicBrokerConfig, image: MetadataImage) -> None:
         self._config = config

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.definitions_security import PER_LISTENER_KEYS
 
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
@@ -13,17 +14,8 @@ SSL_KEYS = (
     "ssl.cipher.suites",
     "ssl.client.auth",
     "ssl.enabled.protocols",
-    "ssl.key.password",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
     "ssl.principal.mapping.rules",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
+    *PER_LISTENER_KEYS,
 )
 """The keys that make a listener's TLS settings."""
 

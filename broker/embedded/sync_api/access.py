@@ -19,10 +19,11 @@ class Access:
     _options: BrokerOptions
     _certificates: Certificates | None
 
-    @property
-    def bootstrap_servers(self) -> str:
-        """The addresses of all listeners."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        @property
+        def bootstrap_servers(self) -> str:
+            """The addresses of all listeners."""
 
     def client_config(
         self,
