@@ -92,6 +92,8 @@ def _default(kind: str, text: Any) -> Any:
 NOT_IN_KAFKA_PYTHON = (
     "oncelog.wire.stored.",
     "oncelog.wire.messages.consumer_group_",
+    "oncelog.wire.messages.share_",
+    *(f"oncelog.wire.messages.{verb}_share_group_offsets" for verb in ("alter", "delete", "describe")),
     *(f"oncelog.wire.messages.{step}_delegation_token" for step in ("create", "renew", "expire", "describe")),
 )
 

@@ -1,10 +1,10 @@
-"""Records of ``__consumer_offsets``: committed offsets, classic groups, consumer groups (KIP-848).
+"""Records of ``__consumer_offsets``: committed offsets, classic groups, consumer groups (KIP-848), share groups.
 
 The key begins with the record's type (``api_key`` here) and the value with its version, each an int16, which
 `wire.stored.coordinator` writes and reads.
 
 Source: the group coordinator's record definitions, ``GroupCoordinatorRecordSerde``, KIP-211, KIP-345, KIP-848,
-KIP-1101, KIP-1263.
+KIP-932, KIP-1101, KIP-1263.
 """
 
 from __future__ import annotations
@@ -203,6 +203,108 @@ class ConsumerGroupCurrentMemberAssignmentValue(
     state: int = int8()
     assigned_partitions: list[TopicPartitions] = array(TopicPartitions)
     partitions_pending_revocation: list[TopicPartitions] = array(TopicPartitions)
+
+
+class ShareGroupMemberMetadataKey(Message, api_key=10, kind="coordinator-key", versions="0", flexible="none"):
+    group_id: str = string()
+    member_id: str = string()
+
+
+class ShareGroupMemberMetadataValue(
+    Message, api_key=10, kind="coordinator-value", versions="0", flexible="0+"
+):
+    """A member of a share group: its subscription and client."""
+
+    rack_id: str | None = string(nullable="0+")
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(string)
+
+
+class ShareGroupMetadataKey(Message, api_key=11, kind="coordinator-key", versions="0", flexible="none"):
+    group_id: str = string()
+
+
+class ShareGroupMetadataValue(Message, api_key=11, kind="coordinator-value", versions="0", flexible="0+"):
+    """A share group's epoch, and the hash of its subscribed topics."""
+
+    epoch: int = int32()
+    metadata_hash: int = int64()
+
+
+class ShareGroupTargetAssignmentMetadataKey(
+    Message, api_key=12, kind="coordinator-key", versions="0", flexible="none"
+):
+    group_id: str = string()
+
+
+class ShareGroupTargetAssignmentMetadataValue(
+    Message, api_key=12, kind="coordinator-value", versions="0", flexible="0+"
+):
+    """The group epoch of the target assignment, and the time (ms) at which it was computed."""
+
+    assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(tag=0, ignorable=True)
+
+
+class ShareGroupTargetAssignmentMemberKey(
+    Message, api_key=13, kind="coordinator-key", versions="0", flexible="none"
+):
+    group_id: str = string()
+    member_id: str = string()
+
+
+class ShareGroupTargetAssignmentMemberValue(
+    Message, api_key=13, kind="coordinator-value", versions="0", flexible="0+"
+):
+    """A member's target assignment."""
+
+    topic_partitions: list[TopicPartition] = array(TopicPartition)
+
+
+class ShareGroupCurrentMemberAssignmentKey(
+    Message, api_key=14, kind="coordinator-key", versions="0", flexible="none"
+):
+    group_id: str = string()
+    member_id: str = string()
+
+
+class ShareGroupCurrentMemberAssignmentValue(
+    Message, api_key=14, kind="coordinator-value", versions="0", flexible="0+"
+):
+    """A member's current assignment."""
+
+    member_epoch: int = int32()
+    previous_member_epoch: int = int32()
+    state: int = int8()
+    assigned_partitions: list[TopicPartition] = array(TopicPartition)
+
+
+class ShareGroupStatePartitionMetadataKey(
+    Message, api_key=15, kind="coordinator-key", versions="0", flexible="none"
+):
+    group_id: str = string()
+
+
+class TopicPartitionsInfo(Struct):
+    topic_id: Uuid = uuid()
+    topic_name: str = string()
+    partitions: list[int] = array(int32)
+
+
+class TopicInfo(Struct):
+    topic_id: Uuid = uuid()
+    topic_name: str = string()
+
+
+class ShareGroupStatePartitionMetadataValue(
+    Message, api_key=15, kind="coordinator-value", versions="0", flexible="0+"
+):
+    """Which share partitions of a group have a state in ``__share_group_state``, are getting or losing one."""
+
+    initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
+    initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
+    deleting_topics: list[TopicInfo] = array(TopicInfo)
 
 
 class ConsumerGroupRegularExpressionKey(
