@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.security.sasl.scram import SCRAM_MECHANISMS, salted_credential
+from oncelog.broker.credentials.scram import SCRAM_MECHANISMS, salted_credential
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -18,9 +18,9 @@ from oncelog.wire.messages.alter_user_scram_credentials import (
 from oncelog.wire.stored.metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 
 if TYPE_CHECKING:
+    from oncelog.broker.credentials.scram import ScramMechanism
     from oncelog.broker.metadata.image import MetadataImage
     from oncelog.broker.request import RequestContext
-    from oncelog.broker.security.sasl.scram import ScramMechanism
     from oncelog.broker.services import Services
     from oncelog.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion
     from oncelog.wire.schema import Message

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.credentials.scram import ScramCredential, ScramMechanism
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.seams.clock import Clock
-    from oncelog.broker.security.sasl.scram import ScramCredential, ScramMechanism, TokenCredential
+    from oncelog.broker.security.sasl.scram import TokenCredential
 
 USER_TYPE = "User"
 SALT_BYTES = 16
@@ -85,7 +86,8 @@ class DelegationTokens:
         token = self._metadata.image.delegation_tokens.get(token_id)
         if token is None or self._secret is None:
             return None
-        from oncelog.broker.security.sasl.scram import TokenCredential, credential
+        from oncelog.broker.credentials.scram import credential
+        from oncelog.broker.security.sasl.scram import TokenCredential
 
         key = (token_id, mechanism.name)
         known = self._credentials.get(key)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.credentials.stores import StoreError
 from oncelog.broker.logs import get_logger
 from oncelog.broker.request import AuthenticationFailed, CloseConnection
 from oncelog.broker.seams.clock import real_time
@@ -20,7 +21,6 @@ from oncelog.broker.security.sasl.login import SaslLogin
 from oncelog.broker.security.settings import ListenerSettings
 from oncelog.broker.security.tls.context import ListenerTls, incompatibility, listener_tls
 from oncelog.broker.security.tls.principal import NoMatchingRule
-from oncelog.broker.security.tls.stores import StoreError
 
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig

@@ -11,17 +11,12 @@ import random
 import sys
 from typing import Any
 
+from oncelog.broker.credentials.scram import SCRAM_MECHANISMS, ScramCredential, credential
 from oncelog.broker.security.sasl.authenticator import SaslServerAuthenticator, State
 from oncelog.broker.security.sasl.mechanism import SaslServer
 from oncelog.broker.security.sasl.oauthbearer import OAuthBearerServer
 from oncelog.broker.security.sasl.plain import PlainServer
-from oncelog.broker.security.sasl.scram import (
-    SCRAM_MECHANISMS,
-    ScramCredential,
-    ScramServer,
-    TokenCredential,
-    credential,
-)
+from oncelog.broker.security.sasl.scram import ScramServer, TokenCredential
 from oncelog.broker.security.sasl.signed_tokens import SignedTokens, TokenRules, parse_keys
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.metadata import MetadataRequest

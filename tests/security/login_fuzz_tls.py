@@ -18,10 +18,10 @@ import time
 import trio
 
 import oncelog
+from oncelog.broker.credentials.jaas import PLAIN
+from oncelog.broker.credentials.scram import SCRAM_MECHANISMS
 from oncelog.broker.net.connection import Connection
 from oncelog.broker.security.sasl.login import SaslLogin
-from oncelog.broker.security.sasl.plain import PLAIN
-from oncelog.broker.security.sasl.scram import SCRAM_MECHANISMS
 from oncelog.wire.framing import decode_response, encode_frame, encode_request
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.harness.sasl_client import Closed, SaslClient

@@ -5,34 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.credentials import jaas
+from oncelog.broker.credentials.jaas import OAUTHBEARER, PLAIN
+from oncelog.broker.credentials.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from oncelog.broker.seams.entropy import unguessable
-from oncelog.broker.security.sasl import jaas
 from oncelog.broker.security.sasl.authenticator import SaslServerAuthenticator
 from oncelog.broker.security.sasl.oauth_settings import OAuthSettings
-from oncelog.broker.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
-from oncelog.broker.security.sasl.plain import PLAIN, PlainServer
-from oncelog.broker.security.sasl.scram import (
-    SCRAM_MECHANISMS,
-    ScramCredential,
-    ScramMechanism,
-    ScramServer,
-)
+from oncelog.broker.security.sasl.oauthbearer import OAuthBearerServer
+from oncelog.broker.security.sasl.plain import PlainServer
+from oncelog.broker.security.sasl.scram import ScramServer
 
 if TYPE_CHECKING:
     from oncelog.broker.security.sasl.mechanism import SaslServer
     from oncelog.broker.security.settings import ListenerSettings
     from oncelog.broker.services import Services
 
-SERVED_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+SERVED_MECHANISMS = tuple(jaas.LOGIN_MODULES)
 NONCE_BYTES = 20
 
-_PACKAGE = "org.apache.kafka.common.security"
-_MODULES = {
-    PLAIN: f"{_PACKAGE}.plain.PlainLoginModule",
-    **dict.fromkeys(SCRAM_MECHANISMS, f"{_PACKAGE}.scram.ScramLoginModule"),
-    OAUTHBEARER: f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
-}
-"""The login module that the JAAS text of each mechanism names."""
 _HANDLER_KEY = "sasl.server.callback.handler.class"
 
 
@@ -99,14 +89,11 @@ class SaslListener:
         if text is None or mechanism not in self.mechanisms:
             return {}
         try:
-            module = jaas.parse(text)
-            if module.name != _MODULES[mechanism]:
-                raise jaas.JaasError(f"the login module of {mechanism} is {_MODULES[mechanism]}")
+            return jaas.options_of(mechanism, text)
         except jaas.JaasError as error:
             listener = self._settings.name.lower()
             key = f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"
             raise ConfigError(f"{key}: {error}") from None
-        return module.options
 
     # -- mechanisms
 

@@ -1,4 +1,4 @@
-"""`SaslListener`: the mechanisms of a listener. `SaslLogin`: the log-in of one connection, and the end of its session.
+"""`SaslLogin`: the log-in of one connection, and the end of its session.
 
 While a connection logs in, its frames come here and not to the dispatcher (`Connection.gate`). After that the gate is
 gone, or looks at each frame whether the session has ended (KIP-368). Source: ``SaslChannelBuilder``, ``KafkaChannel``.
@@ -16,20 +16,14 @@ from oncelog.broker.security.sasl.authenticator import (
     SASL_HANDSHAKE,
     State,
 )
-from oncelog.broker.security.sasl.plain import PLAIN
-from oncelog.broker.security.sasl.scram import (
-    SCRAM_MECHANISMS,
-)
 
 if TYPE_CHECKING:
     from oncelog.broker.net.connection import Connection
     from oncelog.broker.request import Pending
     from oncelog.broker.security.sasl.listener import SaslListener
 
-SERVED_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
 REAUTH_INTERVAL_MIN_S = 1.0
 """A client may renew its log-in once in this many seconds (``KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS``)."""
-NONCE_BYTES = 20
 
 _key_at = struct.Struct(">h").unpack_from
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.credentials.jaas import OAUTHBEARER
 from oncelog.broker.logs import get_logger
-from oncelog.broker.security.sasl.oauthbearer import OAUTHBEARER, SIGNED, UNSECURED, OAuthToken
+from oncelog.broker.security.sasl.oauthbearer import SIGNED, UNSECURED, OAuthToken
 from oncelog.broker.security.sasl.unsecured_tokens import UnsecuredTokens
 
 if TYPE_CHECKING:

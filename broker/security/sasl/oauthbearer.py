@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.credentials.jaas import OAUTH_PACKAGE
 from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OAUTHBEARER = "OAUTHBEARER"
-OAUTH_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 SIGNED = f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler"
 UNSECURED = f"{OAUTH_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 

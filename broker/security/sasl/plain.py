@@ -10,8 +10,6 @@ from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PLAIN = "PLAIN"
-
 
 class PlainServer:
     """See `SaslServer`. ``password_of`` returns a user's password, or None."""

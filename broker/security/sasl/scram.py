@@ -1,6 +1,6 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, KIP-84), also with a delegation token in place of a user (KIP-48).
 
-Source: ``ScramSaslServer``, ``ScramMessages``, ``ScramFormatter``, ``ScramMechanism``.
+Source: ``ScramSaslServer``, ``ScramMessages``.
 """
 
 from __future__ import annotations
@@ -11,37 +11,11 @@ import hmac
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.credentials.scram import TOKEN_AUTH, ScramCredential, ScramMechanism, keyed_hash
 from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-class ScramMechanism(NamedTuple):
-    """One hash. ``number`` is the one that the protocol has for it (``UserScramCredentialRecord``)."""
-
-    name: str
-    number: int
-    hash: str
-    iterations_min: int
-    iterations_max: int
-
-
-SCRAM_SHA_256 = ScramMechanism("SCRAM-SHA-256", 1, "sha256", 4096, 16384)
-SCRAM_SHA_512 = ScramMechanism("SCRAM-SHA-512", 2, "sha512", 4096, 16384)
-SCRAM_MECHANISMS = {mechanism.name: mechanism for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512)}
-
-TOKEN_AUTH = "tokenauth"
-"""The extension by which a client says that its name is a token's id."""
-
-
-class ScramCredential(NamedTuple):
-    """What the broker keeps of a password."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
 
 
 class TokenCredential(NamedTuple):
@@ -50,25 +24,6 @@ class TokenCredential(NamedTuple):
     credential: ScramCredential
     owner: str
     expires_at_ms: int
-
-
-def salted_credential(
-    mechanism: ScramMechanism, salt: bytes, salted_password: bytes, iterations: int
-) -> ScramCredential:
-    """Return the credential of a salted password (KIP-554: clients send it so)."""
-    client_key = _hmac(mechanism, salted_password, b"Client Key")
-    return ScramCredential(
-        salt,
-        hashlib.new(mechanism.hash, client_key).digest(),
-        _hmac(mechanism, salted_password, b"Server Key"),
-        iterations,
-    )
-
-
-def credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
-    """Return the credential of a password. It takes milliseconds, as it is meant to."""
-    salted = hashlib.pbkdf2_hmac(mechanism.hash, password.encode(), salt, iterations)
-    return salted_credential(mechanism, salt, salted, iterations)
 
 
 _SAFE = r"[\x01-\x2b\x2d-\x3c\x3e-\x7f]"  # neither , nor =
@@ -167,7 +122,7 @@ class ScramServer:
         if nonce != self._nonce:
             raise SaslError("Invalid client nonce in the final client message.")
         proven = f"{self._messages},{without_proof}".encode()
-        signature = _hmac(self._mechanism, credential.stored_key, proven)
+        signature = keyed_hash(self._mechanism, credential.stored_key, proven)
         shown = base64.b64decode(proof)
         if len(shown) != len(signature):
             raise SaslError("Invalid client credentials")
@@ -177,7 +132,7 @@ class ScramServer:
             raise SaslError("Invalid client credentials")
         self.authorization_id = self._name
         self.is_complete = True
-        server_signature = _hmac(self._mechanism, credential.server_key, proven)
+        server_signature = keyed_hash(self._mechanism, credential.server_key, proven)
         return f"v={base64.b64encode(server_signature).decode()}"
 
 
@@ -192,7 +147,3 @@ def _user_name(sasl_name: str) -> str:
 def _extensions(text: str) -> dict[str, str]:
     pairs = (pair.partition("=") for pair in text.split(",") if pair)
     return {key: value for key, _, value in pairs}
-
-
-def _hmac(mechanism: ScramMechanism, key: bytes, message: bytes) -> bytes:
-    return hmac.digest(key, message, mechanism.hash)

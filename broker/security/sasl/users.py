@@ -12,8 +12,8 @@ from oncelog.wire.stored.metadata import UserScramCredentialRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.credentials.scram import ScramMechanism
     from oncelog.broker.metadata.store import MetadataStore
-    from oncelog.broker.security.sasl.scram import ScramMechanism
 
 ITERATIONS = 4096
 """Of the SCRAM credentials; Kafka's least number."""
@@ -51,7 +51,7 @@ def store_credentials(metadata: MetadataStore, users: Users) -> None:
     """Give every user the SCRAM credentials of its password, where they are missing or another password's."""
     if not users:
         return
-    from oncelog.broker.security.sasl.scram import SCRAM_MECHANISMS
+    from oncelog.broker.credentials.scram import SCRAM_MECHANISMS
 
     records = [
         _record(mechanism, name, password)
@@ -67,14 +67,14 @@ def _is_stored(metadata: MetadataStore, mechanism: ScramMechanism, name: str, pa
     record = metadata.image.scram_credentials.get((name, mechanism.number))
     if record is None:
         return False
-    from oncelog.broker.security.sasl.scram import credential
+    from oncelog.broker.credentials.scram import credential
 
     expected = credential(mechanism, password, bytes(record.salt), record.iterations)
     return hmac.compare_digest(expected.stored_key, bytes(record.stored_key))
 
 
 def _record(mechanism: ScramMechanism, name: str, password: str) -> UserScramCredentialRecord:
-    from oncelog.broker.security.sasl.scram import credential
+    from oncelog.broker.credentials.scram import credential
 
     salt, stored_key, server_key, iterations = credential(
         mechanism, password, unguessable(SALT_BYTES), ITERATIONS

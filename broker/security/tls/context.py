@@ -5,17 +5,16 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.credentials.stores import StoreError, load_key_store, load_trust_store
+from oncelog.broker.credentials.tls_options import set_versions, trust
 from oncelog.broker.seams.tls import load_certificate, new_server_context
-from oncelog.broker.security.tls.ciphers import TLS_1_2, TLS_1_3
 from oncelog.broker.security.tls.principal import PrincipalMapper, distinguished_name
-from oncelog.broker.security.tls.stores import StoreError, load_key_store, load_trust_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from cryptography.x509 import Certificate
 
-PROTOCOLS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -48,62 +47,16 @@ def listener_tls(values: Mapping[str, str | None], read_file: Callable[[str], by
         load_certificate(context, store.key, store.chain)
     except (OSError, ValueError) as error:
         raise StoreError(f"the key store cannot be used: {error}") from None
-    _set_versions(context, _items(values, "ssl.enabled.protocols"), _items(values, "ssl.cipher.suites"))
+    set_versions(context, values)
     client_auth = values.get("ssl.client.auth") or "none"
     context.verify_mode = CLIENT_AUTH[client_auth]
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # any trusted certificate is an anchor, as in Java
     if context.verify_mode != ssl.CERT_NONE:
-        _trust(context, trusted)
+        trust(context, trusted, ssl.Purpose.CLIENT_AUTH)
     try:
         mapper = PrincipalMapper(values.get("ssl.principal.mapping.rules") or "DEFAULT")
     except ValueError as error:
         raise StoreError(f"ssl.principal.mapping.rules: {error}") from None
     return ListenerTls(context, mapper, store.certificate)
-
-
-def _items(values: Mapping[str, str | None], key: str) -> list[str]:
-    return [item.strip() for item in (values.get(key) or "").split(",") if item.strip()]
-
-
-def _trust(context: ssl.SSLContext, trusted: list[Certificate] | None) -> None:
-    if trusted is None:
-        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
-        return
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    for certificate in trusted:
-        context.load_verify_locations(cadata=certificate.public_bytes(Encoding.DER))
-
-
-def _set_versions(context: ssl.SSLContext, protocols: Sequence[str], suites: Sequence[str]) -> None:
-    """Allow these protocols and suites; empty: all. Raises StoreError for what Python's ssl cannot set."""
-    versions = set(protocols or PROTOCOLS)
-    for protocol in protocols:
-        if protocol not in PROTOCOLS:
-            raise StoreError(
-                f"ssl.enabled.protocols: {protocol} is not served; there are TLSv1.2 and TLSv1.3"
-            )
-    if suites:
-        unknown = [suite for suite in suites if suite not in TLS_1_2 and suite not in TLS_1_3]
-        if unknown:
-            raise StoreError(f"ssl.cipher.suites: {unknown[0]} is unknown")
-        new, old = [s for s in suites if s in TLS_1_3], [s for s in suites if s in TLS_1_2]
-        if new and "TLSv1.3" in versions and len(set(new)) < len(TLS_1_3):
-            raise StoreError(
-                "ssl.cipher.suites: Python cannot choose among the suites of TLS 1.3: "
-                f"name all of {', '.join(TLS_1_3)}, or none of them"
-            )
-        versions -= set() if new else {"TLSv1.3"}
-        versions -= set() if old else {"TLSv1.2"}
-        if old:
-            try:
-                context.set_ciphers(":".join(TLS_1_2[suite] for suite in old))
-            except ssl.SSLError:
-                raise StoreError(f"ssl.cipher.suites: OpenSSL here has none of {', '.join(old)}") from None
-    if not versions:
-        raise StoreError("ssl.cipher.suites: none is for a protocol of ssl.enabled.protocols")
-    context.minimum_version = min(PROTOCOLS[version] for version in versions)
-    context.maximum_version = max(PROTOCOLS[version] for version in versions)
 
 
 def incompatibility(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from oncelog.broker.credentials.stores import StoreError, load_key_store, load_trust_store
 from oncelog.broker.seams.tls import load_certificate, new_server_context, read_file
-from oncelog.broker.security.tls.stores import StoreError, load_key_store, load_trust_store
 from tests.security.certificates import Authority
 
 AUTHORITY = Authority()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.broker.security.sasl.jaas import JaasError, parse
+from oncelog.broker.credentials.jaas import JaasError, parse
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,18 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from oncelog.broker.credentials.scram import SCRAM_MECHANISMS
+
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+_PACKAGE = "org.apache.kafka.common.security"
+OAUTH_PACKAGE = f"{_PACKAGE}.oauthbearer"
+LOGIN_MODULES = {
+    PLAIN: f"{_PACKAGE}.plain.PlainLoginModule",
+    **dict.fromkeys(SCRAM_MECHANISMS, f"{_PACKAGE}.scram.ScramLoginModule"),
+    OAUTHBEARER: f"{OAUTH_PACKAGE}.OAuthBearerLoginModule",
+}
+"""By mechanism: the login module that its JAAS text names."""
+
 FLAGS = ("required", "requisite", "sufficient", "optional")
 
 _TOKEN = re.compile(
@@ -44,6 +56,14 @@ def parse(text: str) -> LoginModule:
     if position + 1 < len(tokens):
         raise JaasError("JAAS config property contains more than one login module, should be 1 module")
     return LoginModule(name, options)
+
+
+def options_of(mechanism: str, text: str) -> dict[str, str]:
+    """Return the options in the text of a mechanism's login module. Raises JaasError."""
+    module = parse(text)
+    if module.name != LOGIN_MODULES[mechanism]:
+        raise JaasError(f"the login module of {mechanism} is {LOGIN_MODULES[mechanism]}")
+    return module.options
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.security.tls import jks
+from oncelog.broker.credentials import jks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

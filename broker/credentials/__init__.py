@@ -1,0 +1,1 @@
+"""What either end of a connection proves itself with: key stores, TLS options, JAAS text, the keys of SCRAM."""
