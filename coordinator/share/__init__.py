@@ -1,0 +1,1 @@
+"""The share coordinator: the state of share partitions (KIP-932)."""
