@@ -49,6 +49,7 @@ KEPT = {
     "atexit": "weakref reads it",
     "MEMBER_TRANSITIONS": "what Kafka allows: tests hold every step against it",
     "GROUP_TRANSITIONS": "the same",
+    "ACQUIRED": "a state of records that share partitions will use",
     "uint32": "one of the types that a declaration may have",
     "run_due": "what `take_due` is for, without the runtime's slices; the pure tests step with it",
     "latest_epoch": "what a log shows; tests look at it",
