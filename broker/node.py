@@ -57,12 +57,15 @@ if TYPE_CHECKING:
 
     from oncelog.broker.authorization import Asking
     from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics
     from oncelog.broker.emulation.release import Release
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.net.connection import Connection
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.acls import StandardAuthorizer
+    from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message
 
 NAME_CHARS_SHOWN = 250
@@ -271,6 +274,24 @@ class Node:
             raise AssertionError("a request failed by our own fault: see the log")
 
     # -- metadata
+
+    @property
+    def known_topics(self) -> KnownTopics:
+        """The topics that there are."""
+        return self.metadata.image
+
+    @property
+    def login_observers(self) -> list[Callable[[Connection, LoginExchange], None]]:
+        """See `Services.login_observers`."""
+        return self.services.login_observers
+
+    def watch_metadata(self, on_change: Callable[[KnownTopic | None], None]) -> None:
+        """Call ``on_change`` with each change of the metadata: with a topic that was deleted, otherwise with None."""
+
+        def on_record(record: Message, topic: Topic | None) -> None:
+            on_change(topic if isinstance(record, RemoveTopicRecord) else None)
+
+        self.metadata.subscribe(on_record)
 
     def topic_config(self, topic: str) -> TopicConfig:
         """Return the topic's current configuration."""

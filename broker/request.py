@@ -22,7 +22,9 @@ class RequestContext:
         "connection",
         "correlation_id",
         "frame",
+        "handled_s",
         "request",
+        "response_bytes",
         "usage",
     )
 
@@ -46,6 +48,11 @@ class RequestContext:
         self.frame: memoryview | None = None
         """The request's bytes without their size, in memory of their own; an append stamps offsets in it. None if
         nothing was installed when the request was read."""
+        self.handled_s: float | None = None
+        """How long its handler, or the upstream of a proxy, has taken (real time, seconds); None if nothing was
+        installed when the request was read, or as long as neither has responded."""
+        self.response_bytes: int | None = None
+        """Bytes of the response that is on its way to the client, with its size; None if none is."""
         self.usage: Usage | None = None
         """What it uses of its client's quotas; None if there were no quotas when the request was read."""
 

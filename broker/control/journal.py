@@ -8,26 +8,25 @@ dispatcher does not see (`Services.login_observers`). It shows no secret.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.broker.control.changes import Changes
 from oncelog.broker.control.messages import errors_and_rows, hide_secrets, name_topics
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.request import CloseConnection, RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, read_request_header
 from oncelog.wire.schema import deep_copy
-from oncelog.wire.stored.metadata import RemoveTopicRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from oncelog.broker.control.types import Outcome, Request
-    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics, RequestPath
     from oncelog.broker.net.connection import Connection
-    from oncelog.broker.node import Node
+    from oncelog.broker.seams.clock import Clock
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message, Uuid
 
@@ -99,8 +98,33 @@ class Entry:
         return self.api.decoder(self.version)(self.frame, header.header_size)[0]
 
 
+class Journaled(Protocol):
+    """Whose requests a journal keeps: those to a `Node`, or through a proxy."""
+
+    @property
+    def dispatcher(self) -> RequestPath:
+        """Where the journal is installed."""
+
+    @property
+    def known_topics(self) -> KnownTopics:
+        """The topics that there are."""
+
+    @property
+    def clock(self) -> Clock:
+        """Broker time."""
+
+    @property
+    def login_observers(self) -> list[Callable[[Connection, LoginExchange], None]]:
+        """Told of each request of a log-in, which no interceptor sees."""
+
+    def watch_metadata(self, on_change: Callable[[KnownTopic | None], None]) -> None:
+        """Call ``on_change`` with each change of the metadata: with a topic that was deleted, otherwise with None."""
+
+
 class Journal(Interceptor):
     """Keeps the latest ``kept`` requests of each API; none for 0. It outlives nodes: `attach` it to each."""
+
+    only_reads = True
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
@@ -113,7 +137,7 @@ class Journal(Interceptor):
         self._login_apis: dict[int, Api] = {}
         self._open: dict[RequestContext, Entry] = {}
         """The requests that are not done."""
-        self._node: Node | None = None
+        self._source: Journaled | None = None
         self._names: dict[Uuid, str] = {}
         """The names of topics that do not exist any more, or existed when the last node ended."""
         self.changes = Changes()
@@ -124,13 +148,13 @@ class Journal(Interceptor):
 
     # -- the node behind it
 
-    def attach(self, node: Node) -> None:
-        """Journal the requests to ``node``, whose dispatcher is there. Call it before anything else is installed."""
-        self._node = node
-        node.metadata.subscribe(self._on_record)
+    def attach(self, source: Journaled) -> None:
+        """Journal the requests to ``source``, whose dispatcher is there. Call it before anything else is installed."""
+        self._source = source
+        source.watch_metadata(self._on_metadata)
         if self._kept:
-            node.dispatcher.install(self)
-            node.services.login_observers.append(self.on_login)
+            source.dispatcher.install(self)
+            source.login_observers.append(self.on_login)
         self.changes.note()
 
     def detach(self) -> None:
@@ -138,9 +162,11 @@ class Journal(Interceptor):
         for entry in self._open.values():
             entry.outcome = "lost"
         self._open.clear()
-        if self._node is not None:
-            self._names.update({row.topic_id: row.name for row in self._node.metadata.image.topics.values()})
-        self._node = None
+        if self._source is not None:
+            self._names.update(
+                {row.topic_id: row.name for row in self._source.known_topics.topics_by_id.values()}
+            )
+        self._source = None
         self.changes.note()
 
     def clear(self) -> None:
@@ -150,24 +176,24 @@ class Journal(Interceptor):
         self._bytes_left = BYTES_KEPT
         self._names.clear()
 
-    def _on_record(self, record: Message, topic: Topic | None) -> None:
-        if isinstance(record, RemoveTopicRecord) and topic is not None:
-            self._names[topic.topic_id] = topic.name
+    def _on_metadata(self, deleted: KnownTopic | None) -> None:
+        if deleted is not None:
+            self._names[deleted.topic_id] = deleted.name
         self.changes.note()
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """Return the name of a topic, also of one that was deleted; None for an unknown id."""
         topic = None
-        if self._node is not None:
-            topic = self._node.metadata.image.topics_by_id.get(topic_id)
+        if self._source is not None:
+            topic = self._source.known_topics.topics_by_id.get(topic_id)
         return self._names.get(topic_id) if topic is None else topic.name
 
     # -- what passes
 
     async def on_request(self, context: RequestContext) -> Any:
-        assert self._node is not None
+        assert self._source is not None
         self._number += 1
-        entry = self._open[context] = Entry(self._number, context, self._node.clock.now_ms())
+        entry = self._open[context] = Entry(self._number, context, self._source.clock.now_ms())
         self._keep(entry)
         # Whom it wakes runs after the handler: a JoinGroup changes its group long before its response.
         if context.api.handler.api_key not in TOLD_BY_LOGS:
@@ -175,7 +201,7 @@ class Journal(Interceptor):
 
     def on_login(self, connection: Connection, exchange: LoginExchange) -> None:
         """A connection that logs in has sent a request, and gets its response."""
-        assert self._node is not None
+        assert self._source is not None
         api = self._login_apis.get(exchange.api_key)
         if api is None:
             api = self._login_apis[exchange.api_key] = Api(HANDLERS[exchange.api_key])
@@ -183,7 +209,7 @@ class Journal(Interceptor):
             api, exchange.version, exchange.correlation_id, exchange.client_id, connection, exchange.request
         )
         self._number += 1
-        entry = Entry(self._number, context, self._node.clock.now_ms())
+        entry = Entry(self._number, context, self._source.clock.now_ms())
         entry.mechanism = exchange.mechanism[:CLAIM_CHARS_KEPT]
         if exchange.user:
             entry.principal = f"User:{exchange.user[:CLAIM_CHARS_KEPT]}"
@@ -288,7 +314,6 @@ class Journal(Interceptor):
     def request(self, entry: Entry) -> Request:
         """Return the request as users see it: with decoded messages that nobody else has."""
         from oncelog.broker.control.types import Request
-        from oncelog.broker.faults.words import api_name
         from oncelog.broker.refusal.rows import GROUP, TOPIC, TRANSACTIONAL_ID
 
         facts = self.facts(entry)

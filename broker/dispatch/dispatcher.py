@@ -197,12 +197,15 @@ class Dispatcher:
                         return None
             if self._quotas is not None:
                 self._throttle(self._quotas, context, response)
+            start = len(writer.out)
             if api.has_long_responses:
                 await api.encode_in_steps(context.api_version, context.correlation_id, response, writer.out)
             else:
                 api.encode_response(
                     context.api_version, context.correlation_id, response, writer.out, writer.ranges
                 )
+            if self._is_watched:
+                context.response_bytes = 4 + int.from_bytes(writer.out[start : start + 4], "big")
             return response
         finally:
             for file_range in files:
@@ -293,7 +296,11 @@ class Dispatcher:
 
         Returns the response, None if the request gets none. Raises CloseConnection, ConnectionLost.
         """
-        return await self._or_refused(context, finished(self._handle(context)))
+        began = real_time.monotonic()
+        try:
+            return await self._or_refused(context, finished(self._handle(context)))
+        finally:
+            context.handled_s = real_time.monotonic() - began
 
     @staticmethod
     def _if_wanted(context: RequestContext, response: Any) -> Any:

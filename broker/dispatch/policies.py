@@ -1,4 +1,5 @@
-"""What may be installed in the `Dispatcher`, between a request and its handler, and a response and its client.
+"""What may be installed in the `Dispatcher`, between a request and its handler, and a response and its client; and what
+such an interceptor may know of the node, or the proxy, that it is installed in.
 
 The quotas are in `oncelog.broker.security.quotas`, the interface of an authorizer in `oncelog.broker.authorization`.
 """
@@ -8,8 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sized
+
     from oncelog.broker.request import RequestContext
     from oncelog.broker.security.usage import Usage
+    from oncelog.wire.schema import Uuid
 
 
 class Interceptor:
@@ -18,7 +22,15 @@ class Interceptor:
     Both functions may wait; the connection reads no further request meanwhile. Both may change what they are given:
     ``context.request`` is the request. If a request was handled before the installation, such as a Fetch that waits,
     only its response is seen; the records of such a Produce are None. A Fetch response holds many records as a
-    `FileRange`.
+    `FileRange`; in a proxy it holds all of them as bytes.
+    """
+
+    apis: frozenset[str] | None = None
+    """Kafka's names of the APIs that it wants to see, such as ``Produce``; None: all. Read at its installation. It may
+    be shown others, too: a proxy passes what nobody wants to see on unread, the broker decodes every request.
+    """
+    only_reads = False
+    """Whether it changes neither a request nor a response, and responds to none: a proxy passes on the bytes that came.
     """
 
     async def on_request(self, context: RequestContext) -> Any:
@@ -39,6 +51,50 @@ class Interceptor:
         None: none is sent, because none was asked for, an interceptor dropped it, or the connection ended (``failure``:
         why). A request that was handled before the installation is done without having been seen. Must not raise.
         """
+
+
+class RequestPath(Protocol):
+    """What interceptors are installed in: the `Dispatcher` of a node, or that of a proxy."""
+
+    accepts: Callable[[str], bool] | None
+    """Asked with the name of its listener for every new connection; one that it refuses is closed at once."""
+
+    def install(self, interceptor: Interceptor) -> None:
+        """See `Dispatcher.install`."""
+
+    def remove(self, interceptor: Interceptor) -> None:
+        """See `Dispatcher.remove`."""
+
+    async def handle(self, context: RequestContext) -> Any:
+        """Let ``context.request`` be handled, by the node or upstream. See `Dispatcher.handle`."""
+
+
+class KnownTopic(Protocol):
+    """What interceptors may know of a topic."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def topic_id(self) -> Uuid:
+        """Its id."""
+
+    @property
+    def partitions(self) -> Sized:
+        """Its partitions, from 0 on."""
+
+
+class KnownTopics(Protocol):
+    """The topics of the cluster: the `MetadataImage` of a node, or what a proxy has seen of its upstream."""
+
+    @property
+    def topics(self) -> Mapping[str, KnownTopic]:
+        """By name."""
+
+    @property
+    def topics_by_id(self) -> Mapping[Uuid, KnownTopic]:
+        """By id."""
 
 
 class Quotas(Protocol):

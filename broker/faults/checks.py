@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.faults.rule import ONLY_FOR
-from oncelog.broker.faults.words import RuleError, api_name
-from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.faults.words import RuleError
+from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.refusal.error_response import places_of
 from oncelog.broker.refusal.rows import FACTS, depths_of
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.faults.fetched import damage_crc, records_of, truncate
 from oncelog.broker.faults.refusal import Refusal, copy_of
 from oncelog.broker.faults.rule import RECORD_ACTIONS
-from oncelog.broker.faults.words import CLOSE, api_name
+from oncelog.broker.faults.words import CLOSE
 from oncelog.broker.fetch.fetch import file_ranges
+from oncelog.broker.handlers.table import api_name
 from oncelog.broker.refusal.rows import PARTITION, TOPIC, Row
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
@@ -16,7 +17,7 @@ from oncelog.broker.seams.clock import real_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.dispatch.dispatcher import Dispatcher
+    from oncelog.broker.dispatch.policies import RequestPath
     from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.refusal.rows import Located
     from oncelog.broker.request import RequestContext
@@ -28,7 +29,7 @@ class Exchange:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        dispatcher: RequestPath,
         context: RequestContext,
         due: list[ActiveRule],
         locate: Callable[[RequestContext], Located],

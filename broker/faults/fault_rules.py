@@ -1,13 +1,14 @@
-"""`FaultRules`: the rules of a broker, between its clients and its handlers.
+"""`FaultRules`: the rules of a broker, between its clients and its handlers, or of a proxy, between its clients and the
+cluster behind it.
 
-They are installed in a node's dispatcher only while there are any, and outlive the node: `attach` gives them the next
-one. Several rules may match one request: all of them count it when it arrives, then they act in the order of their
-addition.
+They are installed in the dispatcher of a node or a proxy only while there are any, and outlive it: `attach` gives them
+the next one. Several rules may match one request: all of them count it when it arrives, then they act in the order of
+their addition.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -15,18 +16,20 @@ from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.exchange import Exchange, is_without_response
 from oncelog.broker.faults.fetched import add_session
-from oncelog.broker.faults.rule import parse_rule
+from oncelog.broker.faults.rule import ONLY_FOR, check_possible, parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
+from oncelog.broker.handlers.table import api_name
 from oncelog.broker.refusal.rows import PARTITION, TOPIC, Located, Row, locate
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from oncelog.broker.dispatch.policies import KnownTopics, RequestPath
+    from oncelog.broker.faults.fetched import RememberedFetches
     from oncelog.broker.faults.rule import Rule
     from oncelog.broker.faults.state import RuleState
-    from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
     from oncelog.wire.schema import Uuid
 
@@ -46,56 +49,77 @@ class UnknownRuleError(Exception):
     """There is no rule with this id (any more)."""
 
 
-class FaultRules(Interceptor):
-    """``rng`` draws the seeds of rules that say none."""
+class Target(Protocol):
+    """What rules are in force in: a `Node`, or a proxy."""
 
-    def __init__(self, rng: random.Random) -> None:
+    @property
+    def dispatcher(self) -> RequestPath:
+        """Where they are installed."""
+
+    @property
+    def known_topics(self) -> KnownTopics:
+        """The topics that there are."""
+
+    @property
+    def fetch_sessions(self) -> RememberedFetches:
+        """What Fetches do not repeat."""
+
+
+class FaultRules(Interceptor):
+    """``rng`` draws the seeds of rules that say none. ``refused``: actions that no target can do, with the reason."""
+
+    def __init__(self, rng: random.Random, refused: Mapping[str, str] | None = None) -> None:
         self._rng = rng
+        self._refused = refused or {}
         self._rules: list[ActiveRule] = []
         self._next_id = 1
-        self._node: Node | None = None
+        self._target: Target | None = None
         self._is_installed = False
         self._changed = trio.Event()
-        self.on_change: list[Callable[[Node, FaultRules], None]] = []
-        """Called when rules come or go while a node is attached, and with each node that is."""
+        self.on_change: list[Callable[[Any, FaultRules], None]] = []
+        """Called when rules come or go while a target is attached, and with each target that is."""
 
-    # -- the node behind it
+    # -- what is behind it
 
-    def attach(self, node: Node) -> None:
-        """From now on the rules are for ``node``, whose dispatcher exists: call it before the node listens."""
-        self._node = node
+    def attach(self, target: Target) -> None:
+        """From now on the rules are for ``target``, whose dispatcher exists: call it before the target listens."""
+        self._target = target
         self._is_installed = False
         self._install()
 
     def detach(self) -> None:
-        """The node has ended. The rules stay, for the next one."""
-        self._node = None
+        """The target has ended. The rules stay, for the next one."""
+        self._target = None
         self._is_installed = False
 
     def _install(self) -> None:
-        """Stand in the node's way as far as the rules need it, and no further."""
-        if self._node is None:
+        """Stand in the target's way as far as the rules need it, and no further."""
+        if self._target is None:
             return
-        dispatcher = self._node.dispatcher
-        wanted = any(active.rule.is_about_requests for active in self._rules)
-        if wanted and not self._is_installed:
-            dispatcher.install(self)
-        elif self._is_installed and not wanted:
+        dispatcher = self._target.dispatcher
+        rules = [active.rule for active in self._rules if active.rule.is_about_requests]
+        apis = apis_of(rules)
+        if self._is_installed and not (rules and apis == self.apis):
             dispatcher.remove(self)
-        self._is_installed = wanted
+            self._is_installed = False
+        if rules and not self._is_installed:
+            self.apis = apis
+            dispatcher.install(self)
+            self._is_installed = True
         dispatcher.accepts = self._accepts if self.of("refuse_connections") else None
         for call in self.on_change:
-            call(self._node, self)
+            call(self._target, self)
 
     # -- the rules
 
     def add(self, data: Mapping[str, Any] | Rule, *, topics_must_exist: bool = False) -> int:
         """Add a rule; return its id. Raises RuleError, before anything has changed.
 
-        ``topics_must_exist``: a topic of the rule that the node does not have is an error, too, and so is a partition
+        ``topics_must_exist``: a topic of the rule that the target does not have is an error, too, and so is a partition
         that none of its topics has, unless the rule says ``topic_exists: false``.
         """
         rule = data if isinstance(data, tuple) else parse_rule(data)
+        check_possible(rule, self._refused)
         if topics_must_exist:
             self._check_topics(rule)
         if len(self._rules) >= RULES_MAX:
@@ -110,11 +134,9 @@ class FaultRules(Interceptor):
         return active.id
 
     def _check_topics(self, rule: Rule) -> None:
-        if self._node is None or rule.data.get("topic_exists") is False:
+        if self._target is None or not asks_for_topics(rule):
             return
-        if rule.apis is not None and not rule.apis - MAKES_TOPICS:
-            return
-        known = self._node.metadata.image.topics
+        known = self._target.known_topics.topics
         for name in rule.filters.get(TOPIC, ()):
             if name not in known:
                 raise RuleError(
@@ -229,25 +251,43 @@ class FaultRules(Interceptor):
                 due.append(active)
         if not due:
             return None
-        assert self._node is not None
-        return await Exchange(self._node.dispatcher, context, due, self._locate, self._topic_name).run()
+        assert self._target is not None
+        return await Exchange(self._target.dispatcher, context, due, self._locate, self._topic_name).run()
 
     def _locate(self, context: RequestContext) -> Located:
         if context.request is None:
             return Located((), {}, Row(None, {}, {}))
         located = locate(context.api.handler.name, context.request, context.api_version, self._topic_name)
-        if context.api.handler.name == "fetch" and self._node is not None:
-            add_session(located, context.request, self._node.fetch_sessions, self._topic_name)
+        if context.api.handler.name == "fetch" and self._target is not None:
+            add_session(located, context.request, self._target.fetch_sessions, self._topic_name)
         return located
 
     def _topic_name(self, topic_id: Uuid) -> str | None:
-        assert self._node is not None
-        topic = self._node.metadata.image.topics_by_id.get(topic_id)
+        assert self._target is not None
+        topic = self._target.known_topics.topics_by_id.get(topic_id)
         return topic.name if topic is not None else None
 
     def _accepts(self, listener: str) -> bool:
         """Whether a new connection may come in by this listener."""
         return self.due("refuse_connections", True, {"listener": listener}) is None
+
+
+def asks_for_topics(rule: Rule) -> bool:
+    """Whether the topics that the rule names have to exist."""
+    if rule.data.get("topic_exists") is False or TOPIC not in rule.filters:
+        return False
+    return rule.apis is None or bool(rule.apis - MAKES_TOPICS)
+
+
+def apis_of(rules: Iterable[Rule]) -> frozenset[str] | None:
+    """Return Kafka's names of the APIs that the rules are for; None for all."""
+    found: set[str] = set()
+    for rule in rules:
+        apis = ONLY_FOR.get(rule.action, rule.apis) if rule.apis is None else rule.apis
+        if apis is None:
+            return None
+        found.update(map(api_name, apis))
+    return frozenset(found)
 
 
 def _header(context: RequestContext) -> dict[str, Any]:

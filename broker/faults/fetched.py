@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from oncelog.broker.log.results import FileRange
@@ -12,19 +12,29 @@ from oncelog.wire.messages.fetch import FetchTopic
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from oncelog.broker.fetch.sessions import FetchSessions
+    from oncelog.broker.fetch.sessions import FetchItem
     from oncelog.wire.schema import Uuid
 
 CRC_AT = 17
 """Position of the CRC in a batch."""
 
 
+class RememberedFetches(Protocol):
+    """What fetch sessions remember: `FetchSessions`, and `SeenSessions` of a proxy."""
+
+    def items_of(self, session_id: int) -> Iterable[FetchItem]:
+        """Return what a session remembers. Raises KafkaError for a session that the client has to begin anew."""
+
+
 def add_session(
-    located: Located, request: Any, sessions: FetchSessions, topic_name: Callable[[Uuid], str | None]
+    located: Located, request: Any, sessions: RememberedFetches, topic_name: Callable[[Uuid], str | None]
 ) -> None:
-    """Add the partitions that the request's fetch session remembers and the request does not repeat (KIP-227)."""
+    """Add the partitions that the request's fetch session remembers and the request does not repeat (KIP-227).
+
+    Raises KafkaError for a session that the client has to begin anew.
+    """
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         return
     topics = {(row.element.topic, row.element.topic_id): row for row in located.whole.inner}

@@ -74,6 +74,10 @@ RECORD_ACTIONS = ("truncate", "damage_crc")
 API_OF_RESPONSE = "end_txn"
 """The API whose response a crash point means if the rule does not say ``on``."""
 _RESPONSES = tuple(point for point in CRASH_POINTS if event_of(point) == RESPONSE)
+REFUSED_BY_PROXY = {
+    "crash_at": "a proxy cannot let the brokers behind it die: kill the proxy, or a node of the cluster"
+}
+"""The actions that a proxy cannot do, with the reason."""
 ONLY_FOR = {
     "duplicate": ("produce", "txn_offset_commit", "end_txn"),
     "truncate": ("fetch",),
@@ -119,6 +123,12 @@ def parse_rule(data: Any) -> Rule:
 
         check_apis(rule)
     return rule
+
+
+def check_possible(rule: Rule, refused: Mapping[str, str]) -> None:
+    """Raises RuleError for an action that is ``refused``, with the reason."""
+    if rule.action in refused:
+        raise RuleError(f"{rule.action}: {refused[rule.action]}", rule.action)
 
 
 def _one_of(names: Iterable[str], values: Mapping[str, Any]) -> str | None:

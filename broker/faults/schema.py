@@ -9,7 +9,8 @@ import json
 from typing import Any
 
 from oncelog.broker.faults.rule import ACTIONS, COUNTS
-from oncelog.broker.faults.words import EVERY_API, LOGIN_APIS, WORDS, api_names
+from oncelog.broker.faults.words import EVERY_API, LOGIN_APIS, WORDS
+from oncelog.broker.handlers.table import api_names
 from oncelog.wire.errors import ErrorCode
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE
+from oncelog.broker.handlers.table import api_names
 from oncelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -202,18 +203,6 @@ def _on(value: Any) -> tuple[str, ...]:
                 "on",
             )
     return tuple(known[name] for name in names)
-
-
-def api_names() -> dict[str, str]:
-    """Return the names of the APIs' modules by Kafka's names."""
-    from oncelog.broker.handlers.table import HANDLERS
-
-    return {api_name(handler.name): handler.name for handler in HANDLERS.values()}
-
-
-def api_name(module: str) -> str:
-    """Return Kafka's name of an API: EndTxn for ``end_txn``."""
-    return "".join(part.capitalize() for part in module.split("_"))
 
 
 _TEXT: Schema = {"type": "string", "minLength": 1}

@@ -98,3 +98,13 @@ HANDLERS: dict[int, Handler] = _table(
 # Older librdkafka does not compress unless ApiVersions returns 0 as Produce's lowest version. The broker still refuses
 # versions 0 to 2 (KAFKA-18659).
 HANDLERS[0] = HANDLERS[0]._replace(announced_min=0)
+
+
+def api_names() -> dict[str, str]:
+    """Return the names of the APIs' modules by Kafka's names."""
+    return {api_name(handler.name): handler.name for handler in HANDLERS.values()}
+
+
+def api_name(module: str) -> str:
+    """Return Kafka's name of an API: EndTxn for ``end_txn``."""
+    return "".join(part.capitalize() for part in module.split("_"))

@@ -17,8 +17,7 @@ from oncelog.broker.control.waiting import requests
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.faults.fault_rules import FaultRules
-from oncelog.broker.faults.words import api_name
-from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.request import CloseConnection, RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState

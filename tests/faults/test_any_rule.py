@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from oncelog.broker.faults.files import RuleFileError, load_rules
 from oncelog.broker.faults.rule import parse_rule
 from oncelog.broker.faults.schema import rule_schema
-from oncelog.broker.faults.words import WORDS, RuleError, api_names
+from oncelog.broker.faults.words import WORDS, RuleError
+from oncelog.broker.handlers.table import api_names
 
 SCALARS = st.one_of(
     st.none(),

@@ -11,7 +11,7 @@ import pytest
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.refusal import Refusal, copy_of
 from oncelog.broker.faults.rule import parse_rule
-from oncelog.broker.faults.words import api_name
+from oncelog.broker.handlers.table import api_name
 from oncelog.broker.refusal.rows import FACTS, Row, depths_of, levels_of, locate
 from oncelog.wire.schema import Struct
 from tests.faults.filled_requests import CASES, api_of, requests_of

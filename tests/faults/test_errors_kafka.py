@@ -12,7 +12,8 @@ import pytest
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.refusal import Refusal
 from oncelog.broker.faults.rule import parse_rule
-from oncelog.broker.faults.words import LOGIN_APIS, api_name
+from oncelog.broker.faults.words import LOGIN_APIS
+from oncelog.broker.handlers.table import api_name
 from oncelog.broker.refusal.rows import locate
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.schema import Message, Struct

@@ -8,8 +8,7 @@ import pytest
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.faults.words import api_name
-from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.refusal.rows import FACTS, depths_of
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
