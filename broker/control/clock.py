@@ -108,7 +108,7 @@ def expire_session(node: Node, group_id: str, member: str) -> None:
     """Let a member's session come due. Raises NotFoundError, InvalidArgumentError."""
     from oncelog.coordinator.groups.classic.group import ClassicGroup
     from oncelog.coordinator.groups.classic.timers import session_key
-    from oncelog.coordinator.groups.consumer import timers
+    from oncelog.coordinator.groups.modern import timers
 
     runtime = node.groups.runtime
     shards = [context.shard for context in runtime.loaded.values()]
@@ -120,7 +120,7 @@ def expire_session(node: Node, group_id: str, member: str) -> None:
     if isinstance(group, ClassicGroup):
         key = session_key(found, group_id, member_id)
     else:
-        key = timers.key(found, timers.SESSION, group_id, member_id)
+        key = timers.key(found, timers.session_kind(group.group_type), group_id, member_id)
     if key not in runtime.timer.deadlines or group.has_waiting_request(member_id):
         raise InvalidArgumentError(
             f"member {member} of group {group_id} waits for the response to its JoinGroup or SyncGroup; "

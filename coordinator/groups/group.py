@@ -1,4 +1,4 @@
-"""`Group`: the interface of classic and consumer groups (Kafka: ``Group``)."""
+"""`Group`: the interface of groups of any protocol (Kafka: ``Group``)."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
 from oncelog.coordinator.groups.consumer.heartbeat import check, heartbeat
+from oncelog.coordinator.groups.modern.group import ModernGroup
 from oncelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -156,7 +157,8 @@ def durable(shard: GroupShard) -> dict[str, Any]:
         if not isinstance(group, ConsumerGroup):
             made[group_id] = getattr(group, "stored", None)
             continue
-        fields = [name for name in ConsumerGroup.__slots__ if name not in ("volatile", "subscriptions")]
+        slots = [*ModernGroup.__slots__, *ConsumerGroup.__slots__]
+        fields = [name for name in slots if name not in ("volatile", "subscriptions")]
         made[group_id] = {name: _copy(getattr(group, name)) for name in fields}
         for name in ("topics", "regexes", "resolved"):
             made[group_id][name] = _copy(getattr(group.subscriptions, name))

@@ -21,8 +21,9 @@ from oncelog.coordinator.groups.consumer import (
     timers,
 )
 from oncelog.coordinator.groups.consumer.group import PROTOCOL_TYPE
-from oncelog.coordinator.groups.consumer.states import MemberState
 from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.groups.modern.member import MemberState
+from oncelog.coordinator.groups.modern.timers import cancel
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import TopicPartitions
 from oncelog.wire.messages.heartbeat import HeartbeatResponse
@@ -98,7 +99,7 @@ def _join(
         )
         shard.commit([*replacement, *change.records])
         member_update.after_commit(shard, group.group_id, change)
-        timers.cancel(shard, timers.JOIN, group.group_id, member_id)
+        cancel(shard, timers.JOIN, group.group_id, member_id)
         timers.renew_session(shard, group.group_id, member_id, request.session_timeout_ms)
         timers.await_sync(shard, group.group_id, member_id, _rebalance_timeout_ms(request, client))
         member = change.member
@@ -204,7 +205,7 @@ def _sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) ->
     if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         timers.await_join(shard, group.group_id, member)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    timers.cancel(shard, timers.SYNC, group.group_id, member.member_id)
+    cancel(shard, timers.SYNC, group.group_id, member.member_id)
     timers.renew_session(shard, group.group_id, member.member_id, classic.session_timeout_ms)
     assigned = {topic_id: list(partitions) for topic_id, partitions in member.assigned.items()}
     return SyncGroupResponse(

@@ -1,7 +1,7 @@
 """`ConsumerGroup`: the state of a group of the consumer protocol.
 
-The durable fields change only in `coordinator.groups.consumer.replay`, through the methods under "replay"; `volatile`
-holds what is not stored. Source: Kafka's ``ConsumerGroup``, ``ModernGroup``; KIP-848, KIP-1251.
+The durable fields change only in the ``replay`` modules, through the methods under "replay". Source: Kafka's
+``ConsumerGroup``; KIP-848, KIP-1251.
 """
 
 from __future__ import annotations
@@ -9,89 +9,64 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.consumer import records, timers
-from oncelog.coordinator.groups.consumer.metadata_hash import TopicHashes
-from oncelog.coordinator.groups.consumer.states import ConsumerGroupState, MemberState
-from oncelog.coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
+from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
+from oncelog.coordinator.groups.consumer.states import ConsumerGroupState
 from oncelog.coordinator.groups.group import CONSUMER, allow_any_partition
+from oncelog.coordinator.groups.modern.group import ModernGroup, VolatileState
+from oncelog.coordinator.groups.modern.member import MemberState
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from oncelog.coordinator.groups.consumer.member import Assignment, ConsumerGroupMember
+    from oncelog.coordinator.groups.assignors.spec import Assignment
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.schema import Uuid
 
-__all__ = ["ConsumerGroup", "ResolvedRegex"]
-
 PROTOCOL_TYPE = "consumer"
-INITIAL_EPOCH = 1
-NO_TARGET_EPOCH = -1
 NO_GENERATION = -1
 MEMBER_EPOCH_VERSION = 9
 """The first version of OffsetCommit in which the generation id may be a member epoch."""
 
 
-class VolatileGroupState:
-    """State that is lost at a restart; the next heartbeat restores it.
+class VolatileGroupState(VolatileState):
+    """``regexes_outdated``: whether topics may have been created since the expressions were resolved."""
 
-    ``metadata_checked``: whether the group's metadata hash is that of its current topics.
-    ``regexes_outdated``: whether topics may have been created since the expressions were resolved.
-    """
-
-    __slots__ = ("metadata_checked", "regexes_outdated", "topic_hashes")
+    __slots__ = ("regexes_outdated",)
 
     def __init__(self) -> None:
-        self.metadata_checked = False
+        super().__init__()
         self.regexes_outdated = False
-        self.topic_hashes = TopicHashes()
 
 
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     """``holders``: topic id -> partition -> the member that has it assigned, or has yet to revoke it.
-    ``targets``: member id -> target assignment. ``target_owners``: the same by topic id and partition.
+    ``target_owners``: the same of the target assignment.
     """
 
     group_type = CONSUMER
     protocol_type = PROTOCOL_TYPE
+    record_types = records.TYPES
+    volatile: VolatileGroupState
 
     __slots__ = (
         "assignors",
         "classic_count",
         "classic_protocols",
-        "epoch",
-        "group_id",
         "has_subscription_metadata",
         "holders",
-        "members",
-        "metadata_hash",
-        "static_members",
-        "subscriptions",
-        "target_epoch",
         "target_owners",
-        "target_timestamp_ms",
-        "targets",
-        "volatile",
     )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = INITIAL_EPOCH
-        self.metadata_hash = 0
-        self.members: dict[str, ConsumerGroupMember] = {}
-        self.static_members: dict[str, str] = {}
-        self.subscriptions = Subscriptions()
+        super().__init__(group_id, VolatileGroupState())
         self.assignors: dict[str, int] = {}
         self.classic_count = 0
         self.classic_protocols: dict[str, int] = {}
         self.holders: dict[Uuid, dict[int, str]] = {}
-        self.target_epoch = INITIAL_EPOCH
-        self.target_timestamp_ms = 0
-        self.targets: dict[str, Assignment] = {}
         self.target_owners: dict[Uuid, dict[int, str]] = {}
         self.has_subscription_metadata = False
-        self.volatile = VolatileGroupState()
 
     # --- queries
 
@@ -108,37 +83,6 @@ class ConsumerGroup:
     @property
     def state_name(self) -> str:
         return self.state.value
-
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def awaited_members(self, kind: str) -> Collection[str]:
-        return ()
-
-    def has_member(self, member_id: str) -> bool:
-        return member_id in self.members
-
-    def member_ids(self) -> Collection[str]:
-        return self.members
-
-    def client_id_of(self, member_id: str) -> str:
-        member = self.members.get(member_id)
-        return member.client_id if member is not None else ""
-
-    def has_waiting_request(self, member_id: str) -> bool:
-        return False
-
-    def expects(self, member_id: str) -> bool:
-        return member_id in self.members
-
-    def member(self, member_id: str) -> ConsumerGroupMember:
-        """The member. Raises KafkaError (UNKNOWN_MEMBER_ID)."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
@@ -239,13 +183,6 @@ class ConsumerGroup:
     def check_offset_delete(self) -> None:
         pass
 
-    def check_delete(self) -> None:
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.subscriptions.topics
-
     def offset_expires_at(self, commit_timestamp_ms: int, retention_ms: int) -> int | None:
         return commit_timestamp_ms + retention_ms
 
@@ -256,37 +193,23 @@ class ConsumerGroup:
         self.volatile.regexes_outdated = True
         timers.start_all(shard, self)
 
-    def on_unloaded(self, shard: GroupShard) -> None:
-        self.on_removed(shard)
-
     def on_removed(self, shard: GroupShard) -> None:
         timers.cancel_group(shard, self)
 
     def on_topics_changed(self, shard: GroupShard, topics: Collection[str]) -> None:
-        """Let the next heartbeat check whether the group must rebalance."""
+        super().on_topics_changed(shard, topics)
         read = self.subscriptions.topics
-        if any(name in read for name in topics):
-            self.volatile.metadata_checked = False
         if self.subscriptions.regexes and any(name not in read for name in topics):
             self.volatile.regexes_outdated = True
 
     # --- replay
 
-    def put_member(self, new: ConsumerGroupMember) -> None:
-        old = self.members.get(new.member_id)
-        self.members[new.member_id] = new
-        self._changed(old, new)
-        if new.instance_id is not None:
-            self.static_members[new.instance_id] = new.member_id
-
-    def remove_member(self, member_id: str) -> None:
-        old = self.members.pop(member_id)
-        self._changed(old, None)
-        if old.instance_id is not None:
+    def on_member_changed(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
+        super().on_member_changed(old, new)
+        if new is None and old is not None and old.instance_id is not None:
             self.static_members.pop(old.instance_id, None)
-
-    def _changed(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
-        self.subscriptions.replace(old, new)
+        if new is not None and new.instance_id is not None:
+            self.static_members[new.instance_id] = new.member_id
         if old is not None:
             _count(self.assignors, [old.assignor], -1)
             self._hold(old, None)
@@ -329,10 +252,7 @@ class ConsumerGroup:
             owners.update(dict.fromkeys(wanted, member_id))
             if not owners:
                 del self.target_owners[topic_id]
-        if assignment is None:
-            self.targets.pop(member_id, None)
-        else:
-            self.targets[member_id] = assignment
+        super().put_target(member_id, assignment)
 
 
 def _count(counts: dict[str, int], names: Iterable[str | None], change: int) -> None:

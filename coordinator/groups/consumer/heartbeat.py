@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.consumer import joining, leave, member_update, settings, target, timers
-from oncelog.coordinator.groups.consumer.member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
+from oncelog.coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH
+from oncelog.coordinator.groups.modern.member import JOINING_EPOCH, LEAVING_EPOCH
+from oncelog.coordinator.groups.modern.requests import invalid, refuse_blank
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -35,24 +37,24 @@ def check(context: GroupContext, request: ConsumerGroupHeartbeatRequest, api_ver
     """Check the request without looking at the group. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if api_version >= OWN_MEMBER_ID_VERSION or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
-        _refuse_blank(request.member_id, "MemberId")
-    _refuse_blank(request.group_id, "GroupId")
-    _refuse_blank(request.instance_id, "InstanceId")
-    _refuse_blank(request.rack_id, "RackId")
+        refuse_blank(request.member_id, "MemberId")
+    refuse_blank(request.group_id, "GroupId")
+    refuse_blank(request.instance_id, "InstanceId")
+    refuse_blank(request.rack_id, "RackId")
     if epoch == JOINING_EPOCH:
         if request.rebalance_timeout_ms == NOT_GIVEN:
-            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+            raise invalid("RebalanceTimeoutMs must be provided in first request.")
         if request.topic_partitions is None or request.topic_partitions:
-            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+            raise invalid("TopicPartitions must be empty when (re-)joining.")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            raise _invalid(
+            raise invalid(
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
             )
     elif epoch == STATIC_LEAVING_EPOCH:
         if request.instance_id is None:
-            raise _invalid("InstanceId can't be null.")
+            raise invalid("InstanceId can't be null.")
     elif epoch < STATIC_LEAVING_EPOCH:
-        raise _invalid("MemberEpoch is invalid.")
+        raise invalid("MemberEpoch is invalid.")
     if request.server_assignor is None:
         return
     served = target.served_assignors(context)
@@ -62,15 +64,6 @@ def check(context: GroupContext, request: ConsumerGroupHeartbeatRequest, api_ver
             f"ServerAssignor {request.server_assignor} is not supported. "
             f"Supported assignors: {', '.join(served)}.",
         )
-
-
-def _refuse_blank(text: str | None, name: str) -> None:
-    if text is not None and not text.strip():
-        raise _invalid(f"{name} can't be empty.")
-
-
-def _invalid(text: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
 def heartbeat(

@@ -88,9 +88,9 @@ def static_member(
         )
     member = holder._replace(member_id=member_id, epoch=0, previous_epoch=0)
     return member, [
-        *records.member_tombstones(group.group_id, holder.member_id),
+        *records.TYPES.member_tombstones(group.group_id, holder.member_id),
         records.member_metadata(group.group_id, member),
-        records.target_assignment(group.group_id, member_id, group.targets.get(holder.member_id, {})),
+        records.TYPES.target_assignment(group.group_id, member_id, group.targets.get(holder.member_id, {})),
         records.current_assignment(group.group_id, member),
     ]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.coordinator.groups.consumer import joining, migration, records
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
 from oncelog.coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH
+from oncelog.coordinator.groups.modern import group_epoch
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
@@ -72,14 +73,13 @@ def _fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[ConsumerGr
     subscriptions = group.subscriptions.copy()
     new_records = []
     for member in members:
-        new_records += records.member_tombstones(group.group_id, member.member_id)
+        new_records += records.TYPES.member_tombstones(group.group_id, member.member_id)
         subscriptions.replace(member, None)
     for expression in sorted({member.topic_regex for member in members if member.topic_regex}):
         if expression not in subscriptions.regexes:
             new_records.append(records.regex_tombstone(group.group_id, expression))
             subscriptions.resolve(expression, None)
-    metadata_hash = group.volatile.topic_hashes.of_group(subscriptions.topics, shard.context.topics)
-    new_records.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
+    new_records.append(group_epoch.after_leave(shard.context, group, subscriptions))
     shard.commit(new_records)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from oncelog.coordinator.groups.assignors.spec import Assignment as Assignment
-from oncelog.coordinator.groups.consumer.states import MemberState
+from oncelog.coordinator.groups.modern.member import MemberState
 from oncelog.wire.schema import Uuid
 from oncelog.wire.stored.groups import ClassicMemberMetadata
 
@@ -18,8 +18,6 @@ PartitionEpochs = Mapping[Uuid, Mapping[int, int]]
 
 NO_PARTITIONS: PartitionEpochs = {}
 
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
 STATIC_LEAVING_EPOCH = -2
 
 

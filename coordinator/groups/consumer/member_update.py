@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.coordinator.groups.consumer import records, regex, target, timers
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
 from oncelog.coordinator.groups.consumer.reconcile import reconcile
+from oncelog.coordinator.groups.modern import group_epoch
+from oncelog.coordinator.groups.modern.target import topic_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncelog.coordinator.groups.consumer.member import Assignment, ConsumerGroupMember
     from oncelog.coordinator.groups.consumer.reconcile import Owned
-    from oncelog.coordinator.groups.consumer.subscriptions import Subscriptions
     from oncelog.coordinator.groups.context import Client, GroupContext, Topics
+    from oncelog.coordinator.groups.modern.subscriptions import Subscriptions
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.stored.groups import ClassicMemberMetadata
@@ -127,24 +129,19 @@ def update_member(
         subscriptions = group.subscriptions
     else:
         subscriptions = group.subscriptions.without_last_of(old, new)
-    epoch = group.epoch
-    checks_metadata = rebalances or not group.volatile.metadata_checked
-    if checks_metadata:
-        metadata_hash = group.volatile.topic_hashes.of_group(subscriptions.topics, context.topics)
-        if rebalances or metadata_hash != group.metadata_hash:
-            epoch += 1
-            new_records.append(records.group_epoch(group.group_id, epoch, metadata_hash))
-        if group.has_subscription_metadata:
-            new_records.append(records.subscription_metadata_tombstone(group.group_id))
+    epoch = group_epoch.after(context, group, subscriptions, rebalances=rebalances)
+    new_records += epoch.records
+    if epoch.checked_metadata and group.has_subscription_metadata:
+        new_records.append(records.subscription_metadata_tombstone(group.group_id))
     changed = names_changed or regex_change.changed
     return MemberUpdate(
         old,
         new,
         new_records,
         subscriptions,
-        epoch,
+        epoch.epoch,
         changed,
-        checks_metadata,
+        epoch.checked_metadata,
         client if regex_change.resolves else None,
     )
 
@@ -184,7 +181,7 @@ def reconcile_member(
 
 
 def _subscribed(group: ConsumerGroup, member: ConsumerGroupMember, topics: Topics) -> dict[bytes, int]:
-    return target.topic_ids(group.subscriptions.topics_of(member), topics)
+    return topic_ids(group.subscriptions.topics_of(member), topics)
 
 
 def after_commit(shard: GroupShard, group_id: str, change: MemberChange) -> None:

@@ -149,9 +149,12 @@ def _upgraded_member(
 def _group_records(group: ConsumerGroup, members: Sequence[ConsumerGroupMember]) -> list[CoordinatorRecord]:
     return [
         *(records.member_metadata(group.group_id, member) for member in members),
-        records.group_epoch(group.group_id, group.epoch, group.metadata_hash),
-        *(records.target_assignment(group.group_id, id_, target) for id_, target in group.targets.items()),
-        records.target_epoch(group.group_id, group.target_epoch, group.target_timestamp_ms),
+        records.TYPES.group_epoch(group.group_id, group.epoch, group.metadata_hash),
+        *(
+            records.TYPES.target_assignment(group.group_id, id_, target)
+            for id_, target in group.targets.items()
+        ),
+        records.TYPES.target_epoch(group.group_id, group.target_epoch, group.target_timestamp_ms),
         *(records.current_assignment(group.group_id, member) for member in members),
     ]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from oncelog.coordinator.groups.consumer.states import MemberState
+from oncelog.coordinator.groups.modern.member import MemberState
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -7,20 +7,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.coordinator.groups.modern.records import RecordTypes
 from oncelog.coordinator.partition_writer import CoordinatorRecord
 from oncelog.wire.stored import groups as stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from oncelog.coordinator.groups.consumer.group import ResolvedRegex
-    from oncelog.coordinator.groups.consumer.member import Assignment, ConsumerGroupMember, PartitionEpochs
+    from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember, PartitionEpochs
+    from oncelog.coordinator.groups.modern.subscriptions import ResolvedRegex
 
 
-def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    return CoordinatorRecord(
-        stored.ConsumerGroupMetadataKey(group_id), stored.ConsumerGroupMetadataValue(epoch, metadata_hash)
-    )
+TYPES = RecordTypes(
+    stored.ConsumerGroupMetadataKey,
+    stored.ConsumerGroupMetadataValue,
+    stored.ConsumerGroupTargetAssignmentMetadataKey,
+    stored.ConsumerGroupTargetAssignmentMetadataValue,
+    stored.ConsumerGroupTargetAssignmentMemberKey,
+    stored.ConsumerGroupTargetAssignmentMemberValue,
+    stored.ConsumerGroupCurrentMemberAssignmentKey,
+    stored.ConsumerGroupMemberMetadataKey,
+)
+"""Makes the records that share groups have, too."""
 
 
 def member_metadata(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
@@ -37,23 +45,6 @@ def member_metadata(group_id: str, member: ConsumerGroupMember) -> CoordinatorRe
         classic_member_metadata=member.classic,
     )
     return CoordinatorRecord(stored.ConsumerGroupMemberMetadataKey(group_id, member.member_id), value)
-
-
-def target_assignment(group_id: str, member_id: str, assignment: Assignment) -> CoordinatorRecord:
-    rows = [
-        stored.TopicPartition(topic_id, sorted(partitions)) for topic_id, partitions in assignment.items()
-    ]
-    return CoordinatorRecord(
-        stored.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id),
-        stored.ConsumerGroupTargetAssignmentMemberValue(rows),
-    )
-
-
-def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
-    return CoordinatorRecord(
-        stored.ConsumerGroupTargetAssignmentMetadataKey(group_id),
-        stored.ConsumerGroupTargetAssignmentMetadataValue(epoch, timestamp_ms),
-    )
 
 
 def current_assignment(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
@@ -94,32 +85,13 @@ def subscription_metadata_tombstone(group_id: str) -> CoordinatorRecord:
     return CoordinatorRecord(stored.ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Delete a member, in the order that replay expects."""
-    return [
-        CoordinatorRecord(stored.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
-        CoordinatorRecord(stored.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
-        CoordinatorRecord(stored.ConsumerGroupMemberMetadataKey(group_id, member_id), None),
-    ]
-
-
 def group_tombstones(
     group_id: str, member_ids: Iterable[str], expressions: Iterable[str]
 ) -> list[CoordinatorRecord]:
     """Delete a group with its members and resolved expressions."""
-    ids = list(member_ids)
     return [
-        *(
-            CoordinatorRecord(stored.ConsumerGroupCurrentMemberAssignmentKey(group_id, id_), None)
-            for id_ in ids
-        ),
-        *(
-            CoordinatorRecord(stored.ConsumerGroupTargetAssignmentMemberKey(group_id, id_), None)
-            for id_ in ids
-        ),
-        CoordinatorRecord(stored.ConsumerGroupTargetAssignmentMetadataKey(group_id), None),
-        *(CoordinatorRecord(stored.ConsumerGroupMemberMetadataKey(group_id, id_), None) for id_ in ids),
+        *TYPES.members_tombstones(group_id, member_ids),
         *(regex_tombstone(group_id, expression) for expression in expressions),
         subscription_metadata_tombstone(group_id),
-        CoordinatorRecord(stored.ConsumerGroupMetadataKey(group_id), None),
+        TYPES.group_tombstone(group_id),
     ]

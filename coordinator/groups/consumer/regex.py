@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.coordinator.groups.consumer import expressions, records, timers
-from oncelog.coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex
+from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+from oncelog.coordinator.groups.modern import group_epoch
+from oncelog.coordinator.groups.modern.subscriptions import ResolvedRegex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,9 +147,6 @@ def _store(shard: GroupShard, group: ConsumerGroup, matched: dict[str, set[str]]
         resolved = ResolvedRegex(frozenset(names), version, shard.context.now_ms())
         after.resolve(expression, resolved)
         new_records.append(records.regex(group.group_id, expression, resolved))
-    metadata_hash = group.volatile.topic_hashes.of_group(after.topics, shard.context.topics)
-    rebalances = rebalances or metadata_hash != group.metadata_hash
-    if rebalances:
-        new_records.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
-    shard.commit(new_records)
-    group.volatile.metadata_checked = group.volatile.metadata_checked or rebalances
+    epoch = group_epoch.after(shard.context, group, after, rebalances=rebalances)
+    shard.commit([*new_records, *epoch.records])
+    group.volatile.metadata_checked = True

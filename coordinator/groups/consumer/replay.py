@@ -1,7 +1,6 @@
-"""Replays the records of consumer groups: their durable state changes only here.
+"""Replays the records of consumer groups: their durable state changes only here, and in what all modern groups share.
 
-A tombstone of an unknown key is ignored: compaction may have removed the record before it. Source: the ``replay``
-methods of Kafka's ``GroupMetadataManager``.
+Source: the ``replay`` methods of Kafka's ``GroupMetadataManager``.
 """
 
 from __future__ import annotations
@@ -10,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.consumer import timers
-from oncelog.coordinator.groups.consumer.group import NO_TARGET_EPOCH, ConsumerGroup, ResolvedRegex
-from oncelog.coordinator.groups.consumer.member import LEAVING_EPOCH, ConsumerGroupMember
-from oncelog.coordinator.groups.consumer.states import MemberState
+from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
+from oncelog.coordinator.groups.modern.member import LEAVING_EPOCH, MemberState
+from oncelog.coordinator.groups.modern.replay import GroupReplay
+from oncelog.coordinator.groups.modern.subscriptions import ResolvedRegex
 from oncelog.wire.stored import groups as stored
 
 if TYPE_CHECKING:
@@ -23,42 +24,17 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message
 
 
-def _group(shard: GroupShard, group_id: str) -> ConsumerGroup | None:
-    existing = shard.groups.get(group_id)
-    return existing if isinstance(existing, ConsumerGroup) else None
+class _ConsumerGroupReplay(GroupReplay[ConsumerGroup]):
+    def make_room(self, shard: GroupShard, group_id: str) -> None:
+        """A new group replaces a simple classic group, which has only offsets and no record."""
+        existing = shard.groups.get(group_id)
+        if existing is not None:
+            assert isinstance(existing, ClassicGroup), group_id
+            assert existing.is_simple(), f"{group_id} is a classic group"
+            existing.on_removed(shard)
 
 
-def _group_or_new(shard: GroupShard, group_id: str) -> ConsumerGroup:
-    """The group. A new one replaces a simple classic group, which has only offsets and no record."""
-    existing = shard.groups.get(group_id)
-    if isinstance(existing, ConsumerGroup):
-        return existing
-    if existing is not None:
-        assert isinstance(existing, ClassicGroup), group_id
-        assert existing.is_simple(), f"{group_id} is a classic group"
-        existing.on_removed(shard)
-    group = shard.groups[group_id] = ConsumerGroup(group_id)
-    return group
-
-
-def replay_group(
-    shard: GroupShard,
-    key: stored.ConsumerGroupMetadataKey,
-    value: stored.ConsumerGroupMetadataValue | None,
-    offset: int,
-    producer_id: int,
-) -> None:
-    if value is not None:
-        group = _group_or_new(shard, key.group_id)
-        group.epoch = value.epoch
-        group.metadata_hash = value.metadata_hash
-        return
-    existing = _group(shard, key.group_id)
-    if existing is not None:
-        assert not existing.members, f"{key.group_id} is deleted, but has members"
-        assert not existing.targets, f"{key.group_id} is deleted, but has a target assignment"
-        del shard.groups[key.group_id]
-        existing.on_removed(shard)
+_common = _ConsumerGroupReplay(ConsumerGroup, ConsumerGroup)
 
 
 def replay_subscription_metadata(
@@ -68,7 +44,7 @@ def replay_subscription_metadata(
     offset: int,
     producer_id: int,
 ) -> None:
-    group = _group(shard, key.group_id) if value is None else _group_or_new(shard, key.group_id)
+    group = _common.group(shard, key.group_id) if value is None else _common.group_or_new(shard, key.group_id)
     if group is not None:
         group.has_subscription_metadata = value is not None
 
@@ -81,7 +57,7 @@ def replay_member(
     producer_id: int,
 ) -> None:
     if value is not None:
-        group = _group_or_new(shard, key.group_id)
+        group = _common.group_or_new(shard, key.group_id)
         group.put_member(
             group.members.get(key.member_id, ConsumerGroupMember(key.member_id))._replace(
                 instance_id=value.instance_id,
@@ -96,50 +72,8 @@ def replay_member(
             )
         )
         return
-    existing = _group(shard, key.group_id)
-    if existing is not None and key.member_id in existing.members:
-        # While loading, compaction may already have removed the tombstone of its current assignment.
-        left = existing.members[key.member_id].epoch == LEAVING_EPOCH or not shard.loaded
-        assert left, f"{key.member_id} is deleted, but has a current assignment"
-        assert key.member_id not in existing.targets, (
-            f"{key.member_id} is deleted, but has a target assignment"
-        )
-        existing.remove_member(key.member_id)
+    if _common.remove_member(shard, key.group_id, key.member_id):
         timers.cancel_all(shard, key.group_id, key.member_id)
-
-
-def replay_target(
-    shard: GroupShard,
-    key: stored.ConsumerGroupTargetAssignmentMemberKey,
-    value: stored.ConsumerGroupTargetAssignmentMemberValue | None,
-    offset: int,
-    producer_id: int,
-) -> None:
-    if value is not None:
-        rows = {row.topic_id: frozenset(row.partitions) for row in value.topic_partitions}
-        _group_or_new(shard, key.group_id).put_target(key.member_id, rows)
-        return
-    existing = _group(shard, key.group_id)
-    if existing is not None:
-        existing.put_target(key.member_id, None)
-
-
-def replay_target_epoch(
-    shard: GroupShard,
-    key: stored.ConsumerGroupTargetAssignmentMetadataKey,
-    value: stored.ConsumerGroupTargetAssignmentMetadataValue | None,
-    offset: int,
-    producer_id: int,
-) -> None:
-    if value is not None:
-        group = _group_or_new(shard, key.group_id)
-        group.target_epoch = value.assignment_epoch
-        group.target_timestamp_ms = value.assignment_timestamp
-        return
-    existing = _group(shard, key.group_id)
-    if existing is not None:
-        existing.target_epoch = NO_TARGET_EPOCH
-        existing.target_timestamp_ms = 0
 
 
 def replay_current(
@@ -150,7 +84,7 @@ def replay_current(
     producer_id: int,
 ) -> None:
     if value is not None:
-        group = _group_or_new(shard, key.group_id)
+        group = _common.group_or_new(shard, key.group_id)
         group.put_member(
             group.members.get(key.member_id, ConsumerGroupMember(key.member_id))._replace(
                 epoch=value.member_epoch,
@@ -161,7 +95,7 @@ def replay_current(
             )
         )
         return
-    existing = _group(shard, key.group_id)
+    existing = _common.group(shard, key.group_id)
     if existing is not None and key.member_id in existing.members:
         member = existing.members[key.member_id]
         existing.put_member(
@@ -190,7 +124,7 @@ def replay_regex(
     offset: int,
     producer_id: int,
 ) -> None:
-    group = _group(shard, key.group_id) if value is None else _group_or_new(shard, key.group_id)
+    group = _common.group(shard, key.group_id) if value is None else _common.group_or_new(shard, key.group_id)
     if group is not None:
         resolved = None
         if value is not None:
@@ -199,11 +133,11 @@ def replay_regex(
 
 
 REPLAYS: dict[type[Message], Callable[[Any, Any, Any, int, int], None]] = {
-    stored.ConsumerGroupMetadataKey: replay_group,
+    stored.ConsumerGroupMetadataKey: _common.replay_group,
     stored.ConsumerGroupPartitionMetadataKey: replay_subscription_metadata,
     stored.ConsumerGroupMemberMetadataKey: replay_member,
-    stored.ConsumerGroupTargetAssignmentMemberKey: replay_target,
-    stored.ConsumerGroupTargetAssignmentMetadataKey: replay_target_epoch,
+    stored.ConsumerGroupTargetAssignmentMemberKey: _common.replay_target,
+    stored.ConsumerGroupTargetAssignmentMetadataKey: _common.replay_target_epoch,
     stored.ConsumerGroupCurrentMemberAssignmentKey: replay_current,
     stored.ConsumerGroupRegularExpressionKey: replay_regex,
 }

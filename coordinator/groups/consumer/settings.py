@@ -1,25 +1,18 @@
-"""The settings of one group: its own dynamic configuration, clamped to the broker's limits, else the broker's setting.
-
-Values are checked when they are set, but the broker's limits may change afterwards. Source: Kafka's ``GroupConfig``,
-``GroupConfigManager``.
-"""
+"""The settings of one consumer group."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.coordinator.groups.modern.settings import within
+
 if TYPE_CHECKING:
     from oncelog.coordinator.groups.context import GroupContext
 
 
-def _within(context: GroupContext, group_id: str, name: str, default: int, low: int, high: int) -> int:
-    text = context.overrides(group_id).get(name)
-    return default if text is None else max(low, min(high, int(text)))
-
-
 def session_timeout_ms(context: GroupContext, group_id: str) -> int:
     broker = context.settings()
-    return _within(
+    return within(
         context,
         group_id,
         "consumer.session.timeout.ms",
@@ -31,7 +24,7 @@ def session_timeout_ms(context: GroupContext, group_id: str) -> int:
 
 def heartbeat_interval_ms(context: GroupContext, group_id: str) -> int:
     broker = context.settings()
-    return _within(
+    return within(
         context,
         group_id,
         "consumer.heartbeat.interval.ms",
@@ -43,7 +36,7 @@ def heartbeat_interval_ms(context: GroupContext, group_id: str) -> int:
 
 def assignment_interval_ms(context: GroupContext, group_id: str) -> int:
     broker = context.settings()
-    return _within(
+    return within(
         context,
         group_id,
         "consumer.assignment.interval.ms",

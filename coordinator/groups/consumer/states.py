@@ -1,4 +1,4 @@
-"""The states of a consumer group and of its members, with the valid transitions.
+"""The states of a consumer group and of its members (`MemberState`), with the valid transitions.
 
 A member's state is stored with its current assignment. A group's state is not stored: it is computed from the group's
 epochs and members (`coordinator.groups.consumer.group.ConsumerGroup.state`).
@@ -18,24 +18,9 @@ Source: Kafka's ``MemberState``, ``ConsumerGroup.ConsumerGroupState``, ``Current
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import Enum
 
-
-class MemberState(IntEnum):
-    """The state of a member's reconciliation; the values are stored."""
-
-    STABLE = 0
-    """It has all partitions of its epoch's target, and nothing to revoke."""
-    UNREVOKED_PARTITIONS = 1
-    """It must revoke partitions and has not yet acknowledged that."""
-    UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that other members have yet to revoke."""
-    UNKNOWN = 127
-    """Stored by a later version; the member is fenced and must rejoin."""
-
-    @classmethod
-    def stored(cls, value: int) -> MemberState:
-        return cls(value) if value in (0, 1, 2) else cls.UNKNOWN
+from oncelog.coordinator.groups.modern.member import MemberState
 
 
 class ConsumerGroupState(Enum):

@@ -1,35 +1,24 @@
-"""The target assignment, which is computed anew when the group epoch has risen.
+"""The target assignment of a consumer group: by which assignor, and of which members.
 
-It is computed at most once in each assignment interval (KIP-1263); later changes wait for the first heartbeat after the
-interval. Source: Kafka's ``GroupMetadataManager.maybeUpdateTargetAssignment``, ``TargetAssignmentBuilder``.
+Source: Kafka's ``GroupMetadataManager.maybeUpdateTargetAssignment``, ``ConsumerTargetAssignmentBuilder``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.assignors import ASSIGNORS, CLASS_NAMES, GroupSpec, MemberSpec
-from oncelog.coordinator.groups.consumer import records, settings
+from oncelog.coordinator.groups.consumer import settings
+from oncelog.coordinator.groups.modern.target import TargetAssignment, computed, is_due, topic_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from oncelog.coordinator.groups.consumer.group import ConsumerGroup
-    from oncelog.coordinator.groups.consumer.member import Assignment, ConsumerGroupMember
-    from oncelog.coordinator.groups.consumer.subscriptions import Subscriptions
+    from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
     from oncelog.coordinator.groups.context import GroupContext, Topics
-    from oncelog.coordinator.partition_writer import CoordinatorRecord
+    from oncelog.coordinator.groups.modern.subscriptions import Subscriptions
     from oncelog.wire.schema import Uuid
 
 DEFAULT_ASSIGNOR = "uniform"
-
-
-class TargetAssignment(NamedTuple):
-    """The epoch of the target assignment, the requesting member's part of it, and its ``records`` if it is new."""
-
-    epoch: int
-    assignment: Assignment
-    records: list[CoordinatorRecord]
 
 
 def served_assignors(context: GroupContext) -> list[str]:
@@ -54,7 +43,8 @@ def get_or_compute(
 
     ``old`` and ``new``: the requesting member before and after its update. ``subscriptions``: the updated ones.
     """
-    if group.target_epoch >= epoch or not _is_time(context, group):
+    interval_ms = settings.assignment_interval_ms(context, group.group_id)
+    if not is_due(context, group, epoch, interval_ms):
         return TargetAssignment(group.target_epoch, group.target(new), [])
     members = dict(group.members)
     previous_id = group.static_members.get(new.instance_id) if new.instance_id is not None else None
@@ -65,21 +55,7 @@ def get_or_compute(
     homogeneous = subscriptions.are_homogeneous(len(members))
     assign = ASSIGNORS[group.preferred_assignor(old, new) or default_assignor(context)]
     assignments = assign(GroupSpec(specs, partitions, group.target_owners, homogeneous))
-    changes = []
-    for member_id in specs:
-        assignment = assignments.get(member_id, {})
-        if assignment != group.targets.get(member_id):
-            changes.append(records.target_assignment(group.group_id, member_id, assignment))
-    changes.append(records.target_epoch(group.group_id, epoch, context.now_ms()))
-    return TargetAssignment(epoch, assignments.get(new.member_id, {}), changes)
-
-
-def _is_time(context: GroupContext, group: ConsumerGroup) -> bool:
-    if group.target_timestamp_ms == 0:
-        return True  # the time of the last computation is unknown
-    interval_ms = settings.assignment_interval_ms(context, group.group_id)
-    # Without an interval do not compare timestamps: wall time may have been set back.
-    return interval_ms == 0 or context.now_ms() >= group.target_timestamp_ms + interval_ms
+    return computed(context, group, epoch, specs, assignments, new.member_id)
 
 
 def _specs(
@@ -105,9 +81,3 @@ def _specs(
     for read in by_names.values():
         partitions.update(read)
     return specs, partitions
-
-
-def topic_ids(names: Iterable[str], topics: Topics) -> dict[Uuid, int]:
-    """Topic id -> number of partitions, of existing topics, in the order of their names."""
-    known_topics = (topics.by_name(name) for name in sorted(names))
-    return {topic.topic_id: len(topic.partitions) for topic in known_topics if topic is not None}

@@ -12,18 +12,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.consumer import settings
-from oncelog.coordinator.groups.consumer.states import MemberState
-from oncelog.coordinator.groups.group_deadline import GroupDeadline
+from oncelog.coordinator.groups.group import CONSUMER
+from oncelog.coordinator.groups.modern.member import MemberState
+from oncelog.coordinator.groups.modern.timers import cancel, key, session_kind, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
 
     from oncelog.coordinator.groups.consumer.group import ConsumerGroup
     from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
     from oncelog.coordinator.groups.shard import GroupShard
 
 SESSION, REBALANCE, JOIN, SYNC = KINDS = (
-    "consumer-session",
+    session_kind(CONSUMER),
     "consumer-rebalance",
     "consumer-join",
     "consumer-sync",
@@ -36,14 +37,6 @@ _REASONS = {
     JOIN: "did not join again in time",
     SYNC: "did not send SyncGroup in time",
 }
-
-
-def key(shard: GroupShard, kind: str, group_id: str, member_id: str) -> Hashable:
-    return GroupDeadline(shard.partition, group_id, kind, member_id)
-
-
-def cancel(shard: GroupShard, kind: str, group_id: str, member_id: str) -> None:
-    shard.context.deadlines.cancel(key(shard, kind, group_id, member_id))
 
 
 def cancel_all(shard: GroupShard, group_id: str, member_id: str) -> None:
@@ -85,9 +78,12 @@ def update_rebalance_timeout(shard: GroupShard, group_id: str, member: ConsumerG
 
 def _await_revocation(shard: GroupShard, group_id: str, member: ConsumerGroupMember) -> None:
     member_id, epoch = member.member_id, member.epoch
-    shard.context.deadlines.set(
-        key(shard, REBALANCE, group_id, member_id),
-        max(member.rebalance_timeout_ms, 0),
+    start(
+        shard,
+        REBALANCE,
+        group_id,
+        member_id,
+        member.rebalance_timeout_ms,
         lambda: _fence(shard, group_id, member_id, REBALANCE, epoch),
     )
 
@@ -103,31 +99,23 @@ def start_all(shard: GroupShard, group: ConsumerGroup) -> None:
 
 
 def _fence_in(shard: GroupShard, kind: str, group_id: str, member_id: str, delay_ms: int) -> None:
-    shard.context.deadlines.set(
-        key(shard, kind, group_id, member_id),
-        max(delay_ms, 0),
-        lambda: _fence(shard, group_id, member_id, kind, None),
-    )
+    start(shard, kind, group_id, member_id, delay_ms, lambda: _fence(shard, group_id, member_id, kind, None))
 
 
 def resolve_soon(shard: GroupShard, group_id: str, action: Callable[[], None]) -> None:
     """Call ``action``, which resolves the group's regular expressions, soon after the current step."""
-    shard.context.deadlines.set(_regex_key(shard, group_id), 0, action)
+    start(shard, REGEX, group_id, "", 0, action)
 
 
 def resolves_soon(shard: GroupShard, group_id: str) -> bool:
-    return _regex_key(shard, group_id) in shard.context.deadlines
+    return key(shard, REGEX, group_id) in shard.context.deadlines
 
 
 def cancel_group(shard: GroupShard, group: ConsumerGroup) -> None:
     """Cancel all timers of the group."""
-    shard.context.deadlines.cancel(_regex_key(shard, group.group_id))
+    cancel(shard, REGEX, group.group_id)
     for member_id in group.members:
         cancel_all(shard, group.group_id, member_id)
-
-
-def _regex_key(shard: GroupShard, group_id: str) -> Hashable:
-    return GroupDeadline(shard.partition, group_id, REGEX)
 
 
 def _fence(shard: GroupShard, group_id: str, member_id: str, kind: str, epoch: int | None) -> None:

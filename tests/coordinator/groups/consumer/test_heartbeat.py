@@ -7,7 +7,8 @@ import contextlib
 import pytest
 
 from oncelog.coordinator.groups.consumer.describe import describe
-from oncelog.coordinator.groups.consumer.states import ConsumerGroupState, MemberState
+from oncelog.coordinator.groups.consumer.states import ConsumerGroupState
+from oncelog.coordinator.groups.modern.member import MemberState
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import TopicPartitions
 from oncelog.wire.stored import groups as stored

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oncelog.coordinator.groups.classic.group import ClassicGroup
-from oncelog.coordinator.groups.consumer import timers
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
 from oncelog.coordinator.groups.consumer.states import (
     GROUP_TRANSITIONS,
     MEMBER_TRANSITIONS,
     ConsumerGroupState,
 )
+from oncelog.coordinator.groups.consumer.timers import REBALANCE, SESSION
 from oncelog.coordinator.groups.group_deadline import GroupDeadline
+from oncelog.coordinator.groups.modern import timers
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.harness.classic_consumers import ClassicConsumer
 from tests.harness.consumer_clients import Consumer, durable, group_of, settle
@@ -245,10 +246,10 @@ class Machine:
     def look_at_deadlines(self, group: ConsumerGroup) -> None:
         keys = set(self.harness.deadlines._by_key)
         for member_id, member in group.members.items():
-            assert timers.key(self.harness.shard, timers.SESSION, "g", member_id) in keys
+            assert timers.key(self.harness.shard, SESSION, "g", member_id) in keys
             if member.is_classic:
                 continue
-            revokes = timers.key(self.harness.shard, timers.REBALANCE, "g", member_id) in keys
+            revokes = timers.key(self.harness.shard, REBALANCE, "g", member_id) in keys
             if member.epoch > 0:
                 assert revokes == (member.state.name == "UNREVOKED_PARTITIONS"), member
         for key in keys:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
+    from oncelog.coordinator.groups.modern.member import ModernMember
 
 
 class ResolvedRegex(NamedTuple):
@@ -45,7 +45,7 @@ class Subscriptions:
         result.resolved = dict(self.resolved)
         return result
 
-    def replace(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
+    def replace(self, old: ModernMember | None, new: ModernMember | None) -> None:
         """Count a member that changed, joined (``old`` is None) or left (``new`` is None)."""
         old_names = old.topic_names if old is not None else frozenset[str]()
         new_names = new.topic_names if new is not None else frozenset[str]()
@@ -71,7 +71,7 @@ class Subscriptions:
             for name in resolved.topics:
                 self._count(name, 0, 1)
 
-    def without_last_of(self, old: ConsumerGroupMember, new: ConsumerGroupMember | None) -> Subscriptions:
+    def without_last_of(self, old: ModernMember, new: ModernMember | None) -> Subscriptions:
         """A copy with ``old`` replaced by ``new``, and without an expression that only ``old`` used."""
         result = self.copy()
         result.replace(old, new)
@@ -80,7 +80,7 @@ class Subscriptions:
             result.resolve(regex, None)
         return result
 
-    def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
+    def topics_of(self, member: ModernMember) -> frozenset[str]:
         """The names of all topics to which the member is subscribed; an unresolved expression matches none."""
         resolved = self.resolved.get(member.topic_regex) if member.topic_regex else None
         if resolved is None:

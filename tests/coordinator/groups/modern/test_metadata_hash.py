@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oncelog.coordinator.groups.consumer import metadata_hash
-from oncelog.coordinator.groups.consumer.metadata_hash import TopicHashes
+from oncelog.coordinator.groups.modern import metadata_hash
+from oncelog.coordinator.groups.modern.metadata_hash import TopicHashes
 from tests.harness.group_shard import FakeTopics
 
 
