@@ -9,6 +9,7 @@ import pytest
 
 from compat_tests.brokers import TARGETS, Broker, SharedBrokers, check_after, make_broker
 from compat_tests.differential import Pair
+from compat_tests.kafka_cluster import KafkaCluster
 from compat_tests.order import longest_first
 from compat_tests.real_kafka import RealPartMissing, require
 
@@ -19,6 +20,7 @@ LONGEST = (
     "groups/test_group_restart",
     "compat_tests/test_testing_page",
     "streams/",
+    "compat_tests/test_kafka_cluster",
     "compat_tests/test_restart",
     "groups/",
     "transactions/",
@@ -85,6 +87,16 @@ def pair(brokers: SharedBrokers) -> Iterator[Pair]:
     kafka = brokers["kafka"]
     for ours in check_after(brokers["kafka-2" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"]):
         yield Pair(kafka.bootstrap, ours.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def kafka_cluster() -> Iterator[KafkaCluster]:
+    """A Kafka of three nodes, which runs as long as its module's tests: three idle JVMs cost CPU time."""
+    try:
+        with KafkaCluster() as cluster:
+            yield cluster
+    except RealPartMissing as missing:
+        require(str(missing))
 
 
 @pytest.fixture

@@ -260,6 +260,11 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
+def new_uuid() -> str:
+    """A random id as Kafka writes them, which does not begin with a dash."""
+    return base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=")
+
+
 def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
     """Whether the broker on 127.0.0.1:`port` answers an ApiVersions v0 request with error 0."""
     request = encode_request(ApiVersionsRequest(), 0, 7, "real")
@@ -283,7 +288,7 @@ class RealKafka(LocalBroker):
     configuration, as in Kafka's quick start. A given `data_dir` is kept, and formatted if necessary; without one the
     data is deleted with the context. The default `jvm_options` suit a broker under light load, with an archive of
     classes. `version` is another one than pom.xml's. `start` raises RealPartMissing, or AssertionError with the
-    broker's output.
+    broker's output. `controller.quorum.voters` and `cluster_id` make it a node of a cluster (kafka_cluster.py).
     """
 
     def __init__(
@@ -294,8 +299,10 @@ class RealKafka(LocalBroker):
         *,
         standalone: bool = False,
         version: str | None = None,
+        cluster_id: str | None = None,
     ) -> None:
         super().__init__(data_dir, "real-kafka-")
+        self._cluster_id = cluster_id or new_uuid()
         self._standalone = standalone
         self._version = version
         self._properties = {**PROPERTIES, **(properties or {}), "log.dirs": str(self.data_dir)}
@@ -337,7 +344,7 @@ class RealKafka(LocalBroker):
         }
         if self._standalone:
             properties["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{controller}"
-        else:
+        elif "controller.quorum.voters" not in properties:
             properties["controller.quorum.voters"] = f"{self._properties['node.id']}@127.0.0.1:{controller}"
         jvm_options = (
             (*BROKER_JVM_OPTIONS, *quick_start()) if self._jvm_options is None else self._jvm_options
@@ -358,14 +365,11 @@ class RealKafka(LocalBroker):
 
     def _format(self, properties: str) -> None:
         """Format with kafka-storage; a temporary directory gets copies of the first one's files instead."""
-        cluster_id, directory_id = (
-            base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=") for _ in range(2)
-        )
         checkpoint = self.data_dir / "bootstrap.checkpoint"
         can_copy = self._own_dir is not None and not self._standalone and self._version is None
         if can_copy and _bootstrap:
             checkpoint.write_bytes(_bootstrap[0])
-            rows = {"version": 1, "cluster.id": cluster_id, "directory.id": directory_id}
+            rows = {"version": 1, "cluster.id": self._cluster_id, "directory.id": new_uuid()}
             rows["node.id"] = self._properties["node.id"]
             text = "".join(f"{key}={value}\n" for key, value in rows.items())
             (self.data_dir / "meta.properties").write_text(text)
@@ -373,7 +377,7 @@ class RealKafka(LocalBroker):
         mode = ["--standalone"] if self._standalone else []
         # While a broker is run to write the archive of classes, this tool cannot use it.
         options = TOOL_JVM_OPTIONS if self._jvm_options is not None else None
-        arguments = ["format", "-t", cluster_id, "-c", properties, *mode]
+        arguments = ["format", "-t", self._cluster_id, "-c", properties, *mode]
         run_tool("kafka.tools.StorageTool", *arguments, jvm_options=options, version=self._version)
         if can_copy:
             _bootstrap.append(checkpoint.read_bytes())
