@@ -7,6 +7,7 @@ the reverse: it closes the connections, flushes every log and writes the clean-s
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -33,6 +34,7 @@ from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topi
 from oncelog.broker.metadata.image import BROKER, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
+from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.server import BoundListener, Server
 from oncelog.broker.security.connection_rates import ConnectionRates
 from oncelog.broker.security.delegation_tokens import DelegationTokens
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from oncelog.broker.emulation.release import Release
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.net.connection import Connection
+    from oncelog.broker.net.peer import Peer
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.acls import StandardAuthorizer
@@ -114,7 +116,7 @@ class Node:
         self.connection_rates: ConnectionRates
         self.services: Services
         self.dispatcher: Dispatcher
-        self.server: Server
+        self.server: Server[Connection]
         self._producer_ids: ProducerIds
         self._delegation_tokens: DelegationTokens
         self._release = release
@@ -140,7 +142,13 @@ class Node:
                     nursery.start_soon(self._remove_expired_tokens)
                 await nursery.start(self.groups.runtime.run)
                 await nursery.start(self.transactions.run)
-                self.server = Server(self.services, self.dispatcher, listeners, self.connection_rates)
+                self.server = Server(
+                    self.services,
+                    self.dispatcher,
+                    listeners,
+                    self.connection_rates,
+                    partial(Connection, self.dispatcher),
+                )
                 await nursery.start(self.server.run)
                 self.groups.runtime.load_all()
                 self.transactions.runtime.load_all()
@@ -218,6 +226,9 @@ class Node:
             login_observers=[],
             note_bug=self.note_bug,
         )
+        for row in listeners:
+            if row.security is not None:
+                row.security.attach(self.services)
         self.dispatcher = Dispatcher(self.services)
         self.quotas = ClientQuotas(config, self.metadata.image)
         self.connection_rates = ConnectionRates(self.config, self.metadata.image)
@@ -281,7 +292,7 @@ class Node:
         return self.metadata.image
 
     @property
-    def login_observers(self) -> list[Callable[[Connection, LoginExchange], None]]:
+    def login_observers(self) -> list[Callable[[Peer, LoginExchange], None]]:
         """See `Services.login_observers`."""
         return self.services.login_observers
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from oncelog.broker.dispatch.api import Api
-    from oncelog.broker.net.connection import Connection
+    from oncelog.broker.net.peer import Peer
     from oncelog.broker.security.usage import Usage
 
 
@@ -34,7 +34,7 @@ class RequestContext:
         api_version: int,
         correlation_id: int,
         client_id: str | None,
-        connection: Connection,
+        connection: Peer,
         request: Any,
     ) -> None:
         self.api = api

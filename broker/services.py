@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.metadata.store import MetadataStore
-    from oncelog.broker.net.connection import Connection
+    from oncelog.broker.net.peer import Peer
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.delegation_tokens import DelegationTokens
@@ -53,7 +53,7 @@ class Services(NamedTuple):
     delegation_tokens: DelegationTokens
     users: Users
     """Who may log in beside those of the metadata and of the JAAS texts."""
-    login_observers: list[Callable[[Connection, LoginExchange], None]]
+    login_observers: list[Callable[[Peer, LoginExchange], None]]
     """Told of each request of a log-in, which no interceptor sees. Must not raise."""
     note_bug: Callable[[], None]
     """Called after a request failed because of a defect of ours: tests end the node then."""

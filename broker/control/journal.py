@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.types import Outcome, Request
     from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics, RequestPath
-    from oncelog.broker.net.connection import Connection
+    from oncelog.broker.net.peer import Peer
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message, Uuid
@@ -114,7 +114,7 @@ class Journaled(Protocol):
         """Broker time."""
 
     @property
-    def login_observers(self) -> list[Callable[[Connection, LoginExchange], None]]:
+    def login_observers(self) -> list[Callable[[Peer, LoginExchange], None]]:
         """Told of each request of a log-in, which no interceptor sees."""
 
     def watch_metadata(self, on_change: Callable[[KnownTopic | None], None]) -> None:
@@ -199,7 +199,7 @@ class Journal(Interceptor):
         if context.api.handler.api_key not in TOLD_BY_LOGS:
             self.changes.note()
 
-    def on_login(self, connection: Connection, exchange: LoginExchange) -> None:
+    def on_login(self, connection: Peer, exchange: LoginExchange) -> None:
         """A connection that logs in has sent a request, and gets its response."""
         assert self._source is not None
         api = self._login_apis.get(exchange.api_key)

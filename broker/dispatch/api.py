@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.handlers.table import Handle, Handler
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
     from oncelog.wire.compiler import StepEncoder
     from oncelog.wire.errors import KafkaError
     from oncelog.wire.schema import Message
@@ -30,7 +32,9 @@ _TAGGED_HEAD = struct.Struct(">iix")
 
 
 class Api:
-    """An API whose modules are loaded; its codecs are compiled at their first use."""
+    """An API whose modules are loaded; its codecs are compiled at their first use. In a proxy it has no handler: not
+    ``is_handled``.
+    """
 
     __slots__ = (
         "decoders",
@@ -49,9 +53,9 @@ class Api:
         "step_encoders",
     )
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, *, is_handled: bool = True) -> None:
         messages = _load(f"oncelog.wire.messages.{handler.name}")
-        module = _load(f"oncelog.broker.handlers.{handler.name}")
+        module = _load(f"oncelog.broker.handlers.{handler.name}") if is_handled else None
         stem = "".join(word.capitalize() for word in handler.name.split("_"))
         self.handler = handler
         self.min_version = handler.min_version
@@ -60,8 +64,8 @@ class Api:
         self.response: type[Message] = getattr(messages, stem + "Response")
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in self.response.FIELDS)
         self.has_long_responses = handler.api_key in LONG_RESPONSES
-        self.handle: Handle = module.handle
-        self.documentation: str | None = module.__doc__
+        self.handle: Handle = module.handle if module is not None else _not_handled
+        self.documentation: str | None = module.__doc__ if module is not None else None
         self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
         self.encoders: list[Callable[..., None] | None] = [None] * (handler.max_version + 1)
         self.step_encoders: dict[int, StepEncoder[Any]] = {}
@@ -137,6 +141,10 @@ class Api:
         if name == "produce" and request.acks == 0:
             raise CloseConnection(f"{name} without acks cannot be answered: {error}")
         return error_response(places_of(name, self.request, self.response, version), request, error)  # type: ignore[no-any-return]
+
+
+def _not_handled(services: Services, request: Any, context: RequestContext) -> Message:
+    raise AssertionError(f"{context.api.handler.name} has no handler here")
 
 
 def _load(name: str) -> Any:

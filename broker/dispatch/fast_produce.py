@@ -41,6 +41,7 @@ from oncelog.wire.messages.produce import (
 if TYPE_CHECKING:
     from oncelog.broker.cluster import LeaderPartition
     from oncelog.broker.dispatch.api import Api
+    from oncelog.broker.net.connection import Connection
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
     from oncelog.wire.messages.produce import ProduceRequest
@@ -223,14 +224,20 @@ class FastProduce:
         sequences = {(known.topic, known.index): sequence}
         return self._services.txn_partitions.verify_or_add_now(producer, sequences, known.support) == {}
 
-    def remember(self, context: RequestContext, frame: memoryview, response: ProduceResponse | None) -> None:
+    def remember(
+        self,
+        connection: Connection,
+        context: RequestContext,
+        frame: memoryview,
+        response: ProduceResponse | None,
+    ) -> None:
         """Remember the front of ``frame``: later requests may have the same.
 
         A front is remembered for what its principal may do, so only where the handler has refused nothing. The handler
         asks for the transactional id only if the records are transactional; later ones of the front may be.
         """
         request: ProduceRequest = context.request
-        version, connection = context.api_version, context.connection
+        version = context.api_version
         if not self._api.flexible[version] or len(request.topic_data) != 1 or not -1 <= request.acks <= 1:
             return
         topic = request.topic_data[0]

@@ -15,30 +15,29 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from oncelog.broker.logs import get_logger
+from oncelog.broker.net.peer import Peer
+from oncelog.broker.net.server import SHARED_BUFFER_BYTES
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
-from oncelog.broker.net.writer import SEND_SOON_BYTES, ResponseWriter
-from oncelog.broker.request import AuthenticationFailed, CloseConnection, ConnectionLost
+from oncelog.broker.net.writer import SEND_SOON_BYTES
+from oncelog.broker.request import CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
-from oncelog.wire.errors import DecodeError
 from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
+    from oncelog.broker.dispatch.dispatcher import Dispatcher
     from oncelog.broker.dispatch.fast_produce import ProduceFronts
-    from oncelog.broker.net.server import Server
+    from oncelog.broker.net.server import BoundListener, Server
     from oncelog.broker.request import Pending
     from oncelog.broker.seams.transport import Transport
-    from oncelog.broker.security.listener import ListenerSecurity
 
-SHARED_BUFFER_BYTES = 256 * 1024
-"""Size of the receive buffer that all connections share."""
 BEGINNING_BYTES = 4 * 1024
 """Bytes of the first read after a large frame. Another large one probably follows, and its beginning is copied."""
 FAIR_BYTES = 1024 * 1024
@@ -48,161 +47,50 @@ OTHER_FRAME_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of the largest request but for Produce. Decoded fields take many times their size; records take none."""
 PENDING_RESPONSES_MAX = 1024
 """Produce responses that may wait for an fsync on one connection before its reading stops."""
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a peer that does not log in (Kafka: ``KafkaPrincipal.ANONYMOUS``)."""
 
-_SIZE = struct.Struct(">i")
-_size_at = _SIZE.unpack_from
 _key_at = struct.Struct(">h").unpack_from
 
 log = get_logger(__name__)
 
 
-class Connection:
-    """The state of one peer; `serve` runs until either side closes."""
+class Connection(Peer):
+    """The connection of a client to a broker."""
 
-    __slots__ = (
-        "_dispatcher",
-        "_drained",
-        "_is_waiting",
-        "_lost",
-        "_principal",
-        "_requests",
-        "_security",
-        "_server",
-        "client_id",
-        "close_reason",
-        "frame_bytes_max",
-        "gate",
-        "heard_at",
-        "is_cut_off",
-        "is_token_authenticated",
-        "listener_name",
-        "must_log_in_since",
-        "muted_until",
-        "pending",
-        "produce_fronts",
-        "transport",
-        "writer",
-    )
+    __slots__ = ("_dispatcher", "_drained", "_lost", "_requests", "pending", "produce_fronts")
 
     def __init__(
         self,
-        server: Server,
+        dispatcher: Dispatcher,
+        server: Server[Connection],
         transport: Transport,
-        listener_name: str,
-        security: ListenerSecurity | None = None,
+        listener: BoundListener,
     ) -> None:
-        self.transport = transport
-        self.listener_name = listener_name
-        self.client_id: str | None = None
-        """The client id of its latest decoded request."""
-        self._principal = ANONYMOUS
-        self.writer = ResponseWriter(transport, server.files)
+        super().__init__(server, transport, listener)
         self.pending: deque[Pending[Any]] = deque()
         """Produce responses that wait for the disk while reading goes on. While there are any, only the task of
         `_respond_in_order` writes.
         """
         self.produce_fronts: ProduceFronts | None = None
         """What the fast path of Produce knows of this connection."""
-        self.muted_until = 0.0
-        """No request is read before this time (real time, seconds): a client over its quota (KIP-219)."""
-        self.heard_at = real_time.monotonic()
-        """When the peer was last heard, or a response to it was completed (real time, seconds)."""
-        self.close_reason: str | None = None
-        self.gate: Callable[[memoryview], Pending[Any] | None] | None = None
-        """Takes frames in place of the dispatcher: a log-in, or a session that ends."""
-        self.frame_bytes_max: int | None = None
-        """A smaller limit than the server's, before the log-in."""
-        self.must_log_in_since: float | None = None
-        """Since when (real time, seconds) its log-in has not been complete: what it sends does not keep it open."""
-        self.is_cut_off = False
-        """Whether a fault keeps what the peer sends from the handlers, as if the peer had stopped."""
-        self.is_token_authenticated = False
-        """Whether the peer has logged in by a delegation token."""
-        self._security = security
-        self._server = server
-        self._dispatcher = server.dispatcher
+        self._dispatcher = dispatcher
         self._drained: trio.Event | None = None
         """The event of `pending` becoming empty; None while it is empty."""
         self._lost = False
         """Whether a response from `pending` could not be sent."""
         self._requests = 0
         """Requests since the task last waited."""
-        self._is_waiting = False
-        """Whether a response is being waited for."""
 
-    async def serve(self) -> None:
-        """Respond to requests until the peer closes or breaks the protocol, or the server closes the connection."""
-        try:
-            try:
-                if self._security is not None:
-                    await self._security.establish(self)
-                await self._serve()
-            except (CloseConnection, DecodeError) as why:
-                self._log_close(f"malformed request: {why}" if isinstance(why, DecodeError) else str(why))
-                # Responses to earlier requests leave first: Kafka reads no request before it has sent them.
-                await self.wait_drained()
-                if isinstance(why, AuthenticationFailed):
-                    await real_time.sleep(why.delay_s)
-                if self.writer.out:
-                    await self.writer.flush()
-        except CloseConnection as why:
-            self._log_close(str(why))
-        except (OSError, trio.ClosedResourceError, ConnectionLost) as error:
-            if self.close_reason is not None:
-                self._log_close(self.close_reason)
-            else:
-                log.debug("connection lost", peer=self.transport.peer, error=str(error))
-        except Exception:
-            log.exception("a connection failed by our own fault", peer=self.transport.peer)
-            self._server.note_bug()
-        finally:
-            self.writer.discard()
-            self.transport.close()
-            self._server.forget(self)
-
-    @property
-    def principal(self) -> str:
-        """Who the peer is; what it may do, and what the fast paths remember, depends on it."""
-        return self._principal
-
-    @principal.setter
-    def principal(self, principal: str) -> None:
-        self._principal = principal
+    def _on_new_principal(self) -> None:
         self.produce_fronts = None
-
-    @property
-    def security_protocol(self) -> str:
-        """The listener's protocol (Kafka: ``SecurityProtocol``)."""
-        return "PLAINTEXT" if self._security is None else self._security.protocol
-
-    @property
-    def is_open(self) -> bool:
-        """Whether neither side has closed it, as far as is known, and its peer is heard."""
-        return self in self._server.connections and not self.is_cut_off
 
     def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
         """Handle a request, whatever the gate is. See `Dispatcher.dispatch`."""
         return self._dispatcher.dispatch(self, frame)
 
-    def close(self, reason: str) -> None:
-        """Close from another task; `serve` ends with that reason in the log."""
-        self.close_reason = reason
-        self.transport.close()
-
-    def idle_since(self) -> float | None:
-        """Since when neither side has sent or read anything (real time, seconds); None while a response is awaited."""
-        if self.writer.blocked_since is not None:
-            return self.writer.blocked_since
-        if self.must_log_in_since is not None:
-            return self.must_log_in_since
-        return None if self._is_waiting else self.heard_at
-
-    def _log_close(self, reason: str) -> None:
-        address, _, port = self.transport.peer.rpartition(":")
-        about = {"peer": address, "reason": reason}
-        self._server.lines.write(log.warning, "connection closed", about, port=port)
+    async def flush(self) -> None:
+        """See `Peer.flush`."""
+        if not self.pending:
+            await self.writer.flush()
 
     # -- reading
 
@@ -286,26 +174,6 @@ class Connection:
         self.heard_at = real_time.monotonic()
         await trio.lowlevel.checkpoint()
 
-    def _frame_size(self, view: memoryview, position: int) -> int:
-        """Return the size of the frame at ``position``, in bytes. Raises CloseConnection if it is out of bounds."""
-        size: int = _size_at(view, position)[0]
-        if (
-            not REQUEST_PREFIX_SIZE <= size <= self._server.max_frame_bytes
-            or self.frame_bytes_max is not None
-        ):
-            self._check_frame_size(view, position, size)
-        return size
-
-    def _check_frame_size(self, view: memoryview, position: int, size: int) -> None:
-        key, least, limit = "socket.request.max.bytes", REQUEST_PREFIX_SIZE, self._server.max_frame_bytes
-        if self.frame_bytes_max is not None:  # bare tokens have no prefix
-            key, least, limit = "sasl.server.max.receive.size", 0, self.frame_bytes_max
-        if not least <= size <= limit:
-            raise CloseConnection(
-                unexpected_bytes(view[position : position + 4])
-                or f"a frame of {size} bytes; the limit is {limit} ({key})"
-            )
-
     async def _finish_frame(self, rest: memoryview) -> int:
         """Read the remainder of a frame that has begun into memory of its own, and handle it; return its size."""
         head = bytearray(rest)
@@ -346,18 +214,6 @@ class Connection:
             budget.release(size)
         return size
 
-    async def _receive(self, view: memoryview) -> int:
-        """Read into ``view``; return how many bytes, at least one. Raises CloseConnection if the peer has closed."""
-        with view:
-            while True:
-                count = self.transport.receive_into(view)
-                if count > 0:
-                    return count
-                if count == 0:
-                    raise CloseConnection("the peer closed in the middle of a frame")
-                self.heard_at = real_time.monotonic()
-                await self.transport.wait_readable()
-
     # -- pending responses
 
     async def _respond(self, pending: Pending[Any]) -> None:
@@ -380,30 +236,6 @@ class Connection:
         finally:
             self._is_waiting = False
         self.heard_at = real_time.monotonic()
-
-    async def wait_unmuted(self) -> None:
-        """Send what is ready, and wait until requests may be read again."""
-        if not self.pending:
-            await self.writer.flush()
-        until, self.muted_until = self.muted_until, 0.0
-        await real_time.sleep_until(until)
-
-    async def be_silent(self) -> NoReturn:
-        """Respond to nothing any more and forget what the peer sends, until it closes. Only for who makes a response
-        that the connection waits for. Raises ConnectionLost.
-        """
-        self.is_cut_off = True
-        if not self.pending:
-            await self.writer.flush()
-        buffer = self._server.receive_buffer
-        while True:
-            count = self.transport.receive_into(buffer)
-            if count == 0:
-                raise ConnectionLost("the peer closed")
-            if count == WOULD_BLOCK:
-                await self.transport.wait_readable()
-            else:
-                await trio.lowlevel.checkpoint()
 
     def _enqueue(self, pending: Pending[Any]) -> bool:
         """Queue a response if it lets the connection read on. Returns False if it does not, or the queue is full."""

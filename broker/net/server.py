@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
 from oncelog.broker.logs import get_logger
-from oncelog.broker.net.connection import SHARED_BUFFER_BYTES, Connection
+from oncelog.broker.net.peer import Peer
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.dispatch.dispatcher import Dispatcher
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.dispatch.interception import Interception
+    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.seams.transport import Transport
     from oncelog.broker.security.connection_rates import ConnectionRates
     from oncelog.broker.security.listener import ListenerSecurity
-    from oncelog.broker.services import Services
 
+SHARED_BUFFER_BYTES = 256 * 1024
+"""Size of the receive buffer that all connections share."""
 POOLED_BUFFER_BYTES = 1024 * 1024 + 64 * 1024
 """Size of the buffers kept for frames larger than the shared one: a client's largest batch by default fits."""
 FIRST_BUFFER_BYTES = 32 * 1024
@@ -53,6 +57,27 @@ class BoundListener(NamedTuple):
     """Kafka: ``SecurityProtocol``."""
     security: ListenerSecurity | None = None
     """None: every peer is anonymous, and nothing is encrypted."""
+    node_id: int | None = None
+    """The upstream node that it stands for, in a proxy."""
+
+
+class ServerServices(Protocol):
+    """What a server needs of its node or proxy."""
+
+    @property
+    def config(self) -> DynamicBrokerConfig: ...
+
+    @property
+    def files(self) -> FileSystem: ...
+
+    @property
+    def lines(self) -> LineLimiter: ...
+
+    @property
+    def note_bug(self) -> Callable[[], None]: ...
+
+
+PeerT = TypeVar("PeerT", bound=Peer)
 
 
 class ByteBudget:
@@ -80,31 +105,32 @@ class ByteBudget:
             self._room = trio.Event()
 
 
-class Server:
-    """Accepts connections and gives each a task; owns what they share."""
+class Server(Generic[PeerT]):
+    """Accepts connections and gives each a task; owns what they share. ``connect`` makes a connection of an accepted
+    transport.
+    """
 
     def __init__(
         self,
-        services: Services,
-        dispatcher: Dispatcher,
+        services: ServerServices,
+        dispatcher: Interception,
         listeners: list[BoundListener],
         rates: ConnectionRates,
+        connect: Callable[[Server[PeerT], Transport, BoundListener], PeerT],
     ) -> None:
         config = services.config.current
-        self.dispatcher = dispatcher
         self.listeners = listeners
-        for bound in listeners:
-            if bound.security is not None:
-                bound.security.attach(services)
         self.files = services.files
         self.lines = services.lines
         self.note_bug: Callable[[], None] = services.note_bug
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.max_frame_bytes = config.socket_request_max_bytes
         self.frame_budget = ByteBudget(config.queued_max_request_bytes)
-        self.connections: set[Connection] = set()
+        self.connections: set[PeerT] = set()
         self._config = services.config
+        self._dispatcher = dispatcher
         self._rates = rates
+        self._connect = connect
         self.nursery: trio.Nursery
         self._per_address: Counter[str] = Counter()
         self._spare: list[bytearray] = []
@@ -128,6 +154,11 @@ class Server:
         finally:
             for bound in self.listeners:
                 bound.listener.close()
+
+    def add(self, bound: BoundListener) -> None:
+        """Accept connections from one more listener, whose security is that of another one here."""
+        self.listeners.append(bound)
+        self.nursery.start_soon(self._accept, bound)
 
     async def _accept(self, bound: BoundListener) -> None:
         listener = bound.listener
@@ -166,7 +197,7 @@ class Server:
         self._room = trio.Event()
 
     def _admit(self, transport: Transport, bound: BoundListener) -> None:
-        accepts = self.dispatcher.accepts
+        accepts = self._dispatcher.accepts
         if accepts is not None and not accepts(bound.name):
             transport.close()
             return
@@ -195,11 +226,11 @@ class Server:
                 transport.close()
                 return
         self._per_address[address] += 1
-        connection = Connection(self, transport, bound.name, bound.security)
+        connection = self._connect(self, transport, bound)
         self.connections.add(connection)
         self.nursery.start_soon(connection.serve)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: PeerT) -> None:
         """Take note that ``connection`` was closed: there is room for another one."""
         address = _address_of(connection.transport)
         self.connections.discard(connection)

@@ -24,7 +24,7 @@ from oncelog.broker.security.tls.principal import NoMatchingRule
 
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.net.connection import Connection
+    from oncelog.broker.net.peer import Peer
     from oncelog.broker.seams.transport import Transport
     from oncelog.broker.services import Services
 
@@ -123,7 +123,7 @@ class ListenerSecurity:
         assert isinstance(transport, SocketTransport)
         return TlsTransport(transport, self._tls.context)
 
-    async def establish(self, connection: Connection) -> None:
+    async def establish(self, connection: Peer) -> None:
         """Shake hands and set the connection's principal, or let it log in with its first requests.
 
         Raises CloseConnection if the handshake fails, OSError.
@@ -133,7 +133,7 @@ class ListenerSecurity:
         if self._sasl is not None:
             SaslLogin(self._sasl, connection).begin()
 
-    async def _shake_hands(self, connection: Connection, tls: ListenerTls) -> None:
+    async def _shake_hands(self, connection: Peer, tls: ListenerTls) -> None:
         transport = connection.transport
         assert isinstance(transport, TlsTransport)
         certificate = None

@@ -13,7 +13,7 @@ from oncelog.broker.authorization import ALTER, CLUSTER, CLUSTER_OPERATION, TOPI
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.dispatch.policies import Interceptor, Quotas
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.net.connection import ANONYMOUS
+from oncelog.broker.net.peer import ANONYMOUS
 from oncelog.broker.request import CloseConnection
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.net.connection import SHARED_BUFFER_BYTES
+from oncelog.broker.net.server import SHARED_BUFFER_BYTES
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchResponse
 from oncelog.wire.messages.produce import ProduceResponse

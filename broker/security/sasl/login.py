@@ -1,6 +1,6 @@
 """`SaslLogin`: the log-in of one connection, and the end of its session.
 
-While a connection logs in, its frames come here and not to the dispatcher (`Connection.gate`). After that the gate is
+While a connection logs in, its frames come here and not to the dispatcher (`Peer.gate`). After that the gate is
 gone, or looks at each frame whether the session has ended (KIP-368). Source: ``SaslChannelBuilder``, ``KafkaChannel``.
 """
 
@@ -18,7 +18,7 @@ from oncelog.broker.security.sasl.authenticator import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.net.connection import Connection
+    from oncelog.broker.net.peer import Peer
     from oncelog.broker.request import Pending
     from oncelog.broker.security.sasl.listener import SaslListener
 
@@ -31,7 +31,7 @@ _key_at = struct.Struct(">h").unpack_from
 class SaslLogin:
     """The log-in of a connection."""
 
-    def __init__(self, listener: SaslListener, connection: Connection) -> None:
+    def __init__(self, listener: SaslListener, connection: Peer) -> None:
         self._listener = listener
         self._connection = connection
         self._authenticator = listener.new_authenticator()

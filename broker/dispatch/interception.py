@@ -1,0 +1,205 @@
+"""`Interception`: what stands between a request and whatever handles it, and between a response and its client:
+interceptors, an authorizer and quotas. The broker's `Dispatcher` and the proxy's both are one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.logs import get_logger
+from oncelog.broker.request import CloseConnection, ConnectionLost
+from oncelog.broker.seams.clock import real_time
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from oncelog.broker.authorization import Authorization, Authorizer
+    from oncelog.broker.dispatch.api import Api
+    from oncelog.broker.dispatch.policies import Interceptor, Quotas
+    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.log.results import FileRange
+    from oncelog.broker.request import RequestContext
+    from oncelog.wire.schema import Message
+
+log = get_logger(__name__)
+
+
+class Interception:
+    """Interceptors, an authorizer and quotas are installed here."""
+
+    def __init__(
+        self, authorization: Authorization, lines: LineLimiter, note_bug: Callable[[], None]
+    ) -> None:
+        self._interceptors: tuple[Interceptor, ...] = ()
+        self._authorization = authorization
+        self._quotas: Quotas | None = None
+        self._lines = lines
+        self._note_bug = note_bug
+        self.accepts: Callable[[str], bool] | None = None
+        """Asked with the name of its listener for every new connection; one that it refuses is closed at once.
+        None: all are accepted.
+        """
+
+    # -- what is installed
+
+    def install(self, interceptor: Interceptor) -> None:
+        """From now on ``interceptor`` sees every request after those that were installed earlier, and every response
+        before them. It also sees the responses to requests that wait already.
+        """
+        self._interceptors += (interceptor,)
+        self._on_installed()
+
+    def remove(self, interceptor: Interceptor) -> None:
+        """``interceptor`` sees nothing from now on, not even the response to a request that it has seen.
+
+        Raises ValueError where it is not installed.
+        """
+        if interceptor not in self._interceptors:
+            raise ValueError("the interceptor is not installed")
+        self._interceptors = tuple(one for one in self._interceptors if one is not interceptor)
+        self._on_installed()
+
+    def authorize_with(self, authorizer: Authorizer | None) -> None:
+        """Ask ``authorizer`` from now on; None: everybody may do everything."""
+        self._authorization.authorizer = authorizer
+        self._on_installed()
+
+    def throttle_with(self, quotas: Quotas | None) -> None:
+        """Ask ``quotas`` from now on; None: nobody is throttled."""
+        self._quotas = quotas
+        self._on_installed()
+
+    @property
+    def has_quotas(self) -> bool:
+        """Whether somebody may be throttled."""
+        return self._quotas is not None
+
+    def _on_installed(self) -> None:
+        """Something was installed or removed: it holds for the next request."""
+        raise NotImplementedError
+
+    async def handle(self, context: RequestContext) -> Any:
+        """Handle ``context.request``, as after the last interceptor. An interceptor may call it, also several times,
+        and return a response of its own.
+
+        Returns the response, None if the request gets none. Raises CloseConnection, ConnectionLost.
+        """
+        raise NotImplementedError
+
+    # -- the path
+
+    async def _ask_interceptors(self, context: RequestContext) -> Any:
+        """Show a request to the interceptors. Returns the response of the one that has one, None to handle it."""
+        if context.connection.muted_until:  # by a response that was sent since this request was read
+            await context.connection.wait_unmuted()
+        for interceptor in self._interceptors:
+            if interceptor in self._interceptors:  # not removed meanwhile
+                response = await interceptor.on_request(context)
+                if response is not None:
+                    return response
+        return None
+
+    async def _respond(self, context: RequestContext, response: Any) -> Any:
+        """Show the response to the interceptors, throttle, and put it behind the others in the writer. Returns the
+        response that is there, or None for none.
+        """
+        if response is None:
+            if context.usage is not None and self._quotas is not None:
+                self._throttle(self._quotas, context, None)
+            return None
+        api, writer = context.api, context.connection.writer
+        files = self._file_ranges(api, response) if self._interceptors or self._quotas is not None else ()
+        try:
+            for interceptor in reversed(self._interceptors):
+                if interceptor in self._interceptors:  # not removed meanwhile
+                    response = await self._or_refused(context, interceptor.on_response(context, response))
+                    if response is None:
+                        return None
+            if self._quotas is not None:
+                self._throttle(self._quotas, context, response)
+            start = len(writer.out)
+            if api.has_long_responses:
+                await api.encode_in_steps(context.api_version, context.correlation_id, response, writer.out)
+            else:
+                api.encode_response(
+                    context.api_version, context.correlation_id, response, writer.out, writer.ranges
+                )
+            if self._interceptors or self._quotas is not None:
+                context.response_bytes = 4 + int.from_bytes(writer.out[start : start + 4], "big")
+            return response
+        finally:
+            for file_range in files:
+                if all(file_range is not written for _, written in writer.ranges):
+                    file_range.release()
+
+    def _on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+        """Tell the interceptors that the request is done (`Interceptor.on_done`)."""
+        for interceptor in self._interceptors:
+            interceptor.on_done(context, response, failure)
+
+    # -- its steps
+
+    async def _or_refused(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
+        """Return the awaited response, or for an error the response that says it. Raises CloseConnection,
+        ConnectionLost.
+        """
+        try:
+            return await response
+        except KafkaError as error:
+            return context.api.refuse(context.request, context.api_version, error)
+        except (CloseConnection, ConnectionLost):
+            raise
+        except Exception as error:
+            return self._own_bug(context, error)
+
+    @staticmethod
+    def _if_wanted(context: RequestContext, response: Any) -> Any:
+        """Return an interceptor's response, or None for a Produce with acks=0.
+
+        Raises CloseConnection for a Produce with acks=0 whose response has an error.
+        """
+        if context.api.handler.api_key != PRODUCE_KEY:
+            return response
+        from oncelog.broker.handlers.produce import response_for_acks
+
+        return response_for_acks(response, context.request.acks)
+
+    @staticmethod
+    def _file_ranges(api: Api, response: Any) -> list[FileRange]:
+        """Return the ranges of files in a response."""
+        if api.handler.api_key != FETCH_KEY:
+            return []
+        from oncelog.broker.fetch.fetch import file_ranges
+
+        return file_ranges(response)
+
+    @staticmethod
+    def _throttle(quotas: Quotas, context: RequestContext, response: Any) -> None:
+        """Tell the client of its throttling and mute its connection afterwards (KIP-219)."""
+        connection = context.connection
+        throttle_ms = quotas.throttle(connection.principal, context.client_id, context, response)
+        if throttle_ms > 0:
+            if response is not None and context.api.has_throttle_time:
+                response.throttle_time_ms = throttle_ms
+            until = real_time.monotonic() + throttle_ms / 1000
+            connection.muted_until = max(connection.muted_until, until)
+
+    def _own_bug(self, context: RequestContext, error: Exception) -> Message:
+        """Log a defect of ours; return the response for it. Raises CloseConnection if the API has no field for it."""
+        self._lines.write(
+            log.exception,
+            "a request failed by our own fault",
+            {
+                "api": context.api.handler.name,
+                "version": context.api_version,
+                "error": type(error).__name__,
+            },
+            client_id=context.client_id,
+            correlation_id=context.correlation_id,
+        )
+        self._note_bug()
+        return context.api.refuse(
+            context.request, context.api_version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        )
