@@ -1,0 +1,391 @@
+"""`Window`: the records of one partition that are in flight for one share group.
+
+The window begins at the start offset: all before it is done. It ends with the last record that was ever delivered. In
+between lie batches, which were acquired together. Pure: no I/O, and the time comes in. What has to be stored is
+returned as state batches, which `complete` applies, or takes back, once that is known. `acquisition.py` acquires
+records, `acknowledgement.py` acknowledges them. Source: ``SharePartition``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog.broker.share.in_flight import (
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    FINAL,
+    NEVER,
+    InFlightBatch,
+    Run,
+)
+from oncelog.broker.share.persister import DeliveryState, StateBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+STALE_LOCKS_MAX = 1_000
+"""Locks of records that are no longer acquired which may stay in the queue, beyond as many as there are."""
+
+
+class Limits(NamedTuple):
+    """What the group's configuration allows."""
+
+    records_max: int
+    """Records in flight (``share.partition.max.record.locks``)."""
+    deliveries_max: int
+    """Deliveries of a record (``share.delivery.count.limit``)."""
+    may_renew: bool = True
+    """Whether members may renew their locks (``share.renew.acknowledge.enable``)."""
+
+
+class StoredStateError(Exception):
+    """The stored state of a share partition contradicts itself."""
+
+
+class Window:
+    """See the module. ``limits`` may be set at any time."""
+
+    __slots__ = (
+        "_locks",
+        "_locks_max",
+        "batches",
+        "delivery_complete_count",
+        "end_offset",
+        "firsts",
+        "gap",
+        "gap_end",
+        "has_free",
+        "limits",
+        "start_offset",
+    )
+
+    def __init__(self, start_offset: int, limits: Limits, stored: Iterable[StateBatch] = ()) -> None:
+        """``stored`` is what was stored, in order of offsets. Raises StoredStateError."""
+        self.limits = limits
+        self.start_offset = start_offset
+        self.end_offset = start_offset
+        """The last offset that was acquired; the next one to acquire if there are no batches."""
+        self.batches: list[InFlightBatch] = []
+        self.firsts: list[int] = []
+        """The first offset of each batch."""
+        self.delivery_complete_count = 0
+        """Records from the start offset on that are done, or will be if what is being stored is stored."""
+        self.has_free = False
+        """False if certainly no record in the window is available."""
+        self.gap = -1
+        """From here on stored batches have gaps between them: records that were perhaps delivered, but about which
+        nothing was stored. It is so as long as the window ends at `gap_end`. -1: there are none.
+        """
+        self.gap_end = -1
+        self._locks: list[tuple[float, int, int]] = []
+        """A heap: when the lock of records ends, their first and their last offset. They may have another lock by
+        then, or none.
+        """
+        self._locks_max = STALE_LOCKS_MAX
+        self._restore(stored)
+
+    def _restore(self, stored: Iterable[StateBatch]) -> None:
+        before = self.start_offset - 1
+        gap = -1
+        for first, last, state, delivery_count in stored:
+            if not max(self.start_offset, before + 1) <= first <= last:
+                raise StoredStateError(f"stored batch {first}-{last} after offset {before}")
+            if gap < 0 and first > before + 1:
+                gap = before + 1
+            before = last
+            run = Run(first, last, DeliveryState(state), delivery_count)
+            self.firsts.append(first)
+            self.batches.append(InFlightBatch(run))
+            if run.is_done:
+                self.delivery_complete_count += run.size
+        if self.batches:
+            self.has_free = True
+            self.end_offset = before
+            if gap >= 0:
+                self.gap, self.gap_end = gap, before
+            self.advance()
+
+    def __repr__(self) -> str:
+        return f"Window({self.start_offset}-{self.end_offset} {self.batches})"
+
+    # -- looking
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether records between the stored batches may never have been delivered."""
+        return self.gap >= 0 and self.gap_end == self.end_offset
+
+    @property
+    def records(self) -> int:
+        """The records in flight: from the start offset to the end, whatever their state."""
+        return self.end_offset - self.start_offset + 1 if self.batches else 0
+
+    def runs(self) -> Iterator[Run]:
+        """All runs, in order of offsets."""
+        for batch in self.batches:
+            yield from batch.runs
+
+    def floor(self, offset: int) -> int:
+        """Return the index of the last batch that begins at or before the offset; -1 if there is none."""
+        return bisect_right(self.firsts, offset) - 1
+
+    def slice(self, first: int, last: int) -> list[InFlightBatch]:
+        """Return the batches that begin from offset ``first`` to ``last``."""
+        return self.batches[bisect_left(self.firsts, first) : bisect_right(self.firsts, last)]
+
+    def next_fetch_offset(self) -> int:
+        """Return the offset from which to read records that can be acquired."""
+        batches = self.batches
+        if not batches or self.start_offset > batches[-1].last:
+            self.has_free = False
+            return self.end_offset
+        if self.has_free:
+            found = self._first_free()
+            if found is not None:
+                return found
+            self.has_free = False
+        return self.end_offset + 1
+
+    def _first_free(self) -> int | None:
+        has_gap = self.has_gap
+        gap = self.gap
+        for batch in self.batches:
+            if has_gap:
+                if batch.first > gap:
+                    return gap
+                gap = max(batch.last + 1, gap)
+            for run in batch.runs:
+                if run.is_free:
+                    return run.first
+        return None
+
+    def can_acquire(self) -> bool:
+        """Whether there is room for more records, or one in the window is available again."""
+        return self.next_fetch_offset() != self.end_offset + 1 or self.records < self.limits.records_max
+
+    # -- locks
+
+    def lock(self, deadline: float, first: int, last: int) -> None:
+        """Note when the lock of these records ends."""
+        if len(self._locks) > self._locks_max:
+            self._locks = [
+                (run.deadline, run.first, run.last) for run in self.runs() if run.deadline != NEVER
+            ]
+            heapify(self._locks)
+            self._locks_max = 2 * len(self._locks) + STALE_LOCKS_MAX
+        heappush(self._locks, (deadline, first, last))
+
+    def next_deadline(self) -> float:
+        """Return when `expire` has something to do next, in the clock's seconds; perhaps it has not."""
+        return self._locks[0][0] if self._locks else NEVER
+
+    def expire(self, now: float) -> list[StateBatch]:
+        """Make records available whose locks have ended, or archive those that were delivered as often as allowed.
+
+        Returns what is to be stored; it holds whether it can be stored or not.
+        """
+        changes: list[StateBatch] = []
+        while self._locks and self._locks[0][0] <= now:
+            _, first, last = heappop(self._locks)
+            index = max(0, self.floor(first))
+            for batch in self.batches[index : self.floor(last) + 1]:
+                self._expire(batch, first, last, now, changes)
+        return joined(changes)
+
+    def _expire(
+        self, batch: InFlightBatch, first: int, last: int, now: float, changes: list[StateBatch]
+    ) -> None:
+        if not any(run.is_due(now) for run in batch.overlapping(first, last)):
+            return
+        if batch.first < self.start_offset <= batch.last:
+            batch.between(self.start_offset, batch.last)
+        for run in batch.overlapping(first, last):
+            if run.is_due(now):
+                changes.append(self._give_back(run))
+        batch.join()
+
+    def _give_back(self, run: Run) -> StateBatch:
+        state = self._after_release(run)
+        run.move(state)
+        if state is ARCHIVED:
+            self.delivery_complete_count += self._size_in_window(run)
+        else:
+            self.has_free = True
+        return StateBatch(run.first, run.last, state, run.delivery_count)
+
+    def _after_release(self, run: Run) -> DeliveryState:
+        """Return the state of released records: they are archived after the last delivery that is allowed, and before
+        the start offset, which the log start has moved.
+        """
+        if run.last < self.start_offset or run.delivery_count >= self.limits.deliveries_max:
+            return ARCHIVED
+        return AVAILABLE
+
+    # -- moves that are stored first
+
+    def begin(self, run: Run, state: DeliveryState, changes: list[StateBatch]) -> None:
+        """Begin to move acquired records; `complete` ends it."""
+        if state is AVAILABLE:
+            state = self._after_release(run)
+        run.pending = state
+        if state in FINAL:
+            self.delivery_complete_count += self._size_in_window(run)
+        changes.append(StateBatch(run.first, run.last, state, run.delivery_count))
+
+    def release(self, member_id: str) -> list[StateBatch]:
+        """Begin to give back all that a member has acquired."""
+        changes: list[StateBatch] = []
+        for batch in self.batches:
+            if all(run.member_id != member_id for run in batch.runs):
+                continue
+            if batch.first < self.start_offset <= batch.last:
+                batch.between(self.start_offset, batch.last)
+            for run in batch.runs:
+                if run.state is ACQUIRED and run.pending is None and run.member_id == member_id:
+                    self.begin(run, AVAILABLE, changes)
+        return joined(changes)
+
+    def complete(self, changes: Iterable[StateBatch], *, is_stored: bool) -> bool:
+        """End moves that were begun: with ``is_stored`` they hold, otherwise the members still have the records.
+
+        Returns whether the start offset has moved.
+        """
+        for first, last, _, _ in changes:
+            index = max(0, self.floor(first))
+            for batch in self.batches[index : self.floor(last) + 1]:
+                for run in batch.overlapping(first, last):
+                    pending = run.pending
+                    if pending is None:
+                        continue
+                    if is_stored:
+                        run.move(pending)
+                        if pending is AVAILABLE:
+                            self.has_free = True
+                        continue
+                    run.pending = None
+                    if pending in FINAL:
+                        self.delivery_complete_count -= self._size_in_window(run)
+                    self.lock(run.deadline, run.first, run.last)
+                batch.join()
+        return is_stored and self.advance()
+
+    def _size_in_window(self, run: Run) -> int:
+        """Return how many records of a run are not before the start offset."""
+        return max(0, run.last - max(self.start_offset, run.first) + 1)
+
+    # -- the start offset
+
+    def advance(self) -> bool:
+        """Move the start offset behind the records that are done, and forget them. Returns whether it has moved."""
+        batches = self.batches
+        index = self.floor(self.start_offset)
+        if index < 0 or not batches[index].at(self.start_offset).is_done:
+            return False
+        done, count = self._done_up_to()
+        if done is None:
+            return False
+        if done == batches[-1].last:
+            self.start_offset = self.end_offset = max(self.start_offset, done + 1)
+            batches.clear()
+            self.firsts.clear()
+            self.delivery_complete_count = 0
+            return True
+        index = self.floor(done)
+        if done == batches[index].last:
+            start = max(self.start_offset, self.firsts[index + 1])
+            if self.has_gap:
+                start = min(self.gap, start)
+            index += 1
+        else:
+            start = done + 1
+        self.start_offset = max(self.start_offset, start)
+        self.delivery_complete_count -= count
+        del batches[:index], self.firsts[:index]
+        return True
+
+    def _done_up_to(self) -> tuple[int | None, int]:
+        """Return the last offset up to which all records are done, and how many of them are in the window."""
+        done = None
+        count = 0
+        for batch in self.batches:
+            if self.has_gap and batch.last >= self.gap:
+                break
+            for run in batch.runs:
+                if not run.is_done:
+                    return done, count
+                done = run.last
+                count += self._size_in_window(run)
+        return done, count
+
+    def move_log_start(self, log_start_offset: int) -> None:
+        """The log begins at that offset now: records before it that are available will never be delivered.
+
+        Acquired ones stay with their members until they are acknowledged or their locks end.
+        """
+        if log_start_offset <= self.start_offset:
+            return
+        if not self.batches:
+            self.start_offset = self.end_offset = log_start_offset
+            self.delivery_complete_count = 0
+            return
+        last = log_start_offset - 1
+        for batch in self.batches:
+            if batch.first > last:
+                break
+            for run in batch.overlapping(self.start_offset, last):
+                if run.outcome in FINAL:
+                    end = min(run.last, last)
+                    self.delivery_complete_count -= end - max(run.first, self.start_offset) + 1
+        if self.archive(self.start_offset, last, self.batches, AVAILABLE, counts=False):
+            self.has_free = True
+        self.start_offset = log_start_offset
+        if self.gap >= 0:
+            self.gap = max(self.gap, log_start_offset)
+        self.end_offset = max(self.end_offset, log_start_offset)
+
+    def archive(
+        self,
+        first: int,
+        last: int,
+        batches: Iterable[InFlightBatch],
+        state: DeliveryState,
+        *,
+        counts: bool = True,
+    ) -> bool:
+        """Archive the records from ``first`` to ``last`` that are, or are about to be, in ``state``. ``counts``:
+        they become done in the window. Returns whether there were any.
+        """
+        found = False
+        for batch in batches:
+            if batch.first > last:
+                break
+            if batch.last < first or not any(run.outcome is state for run in batch.overlapping(first, last)):
+                continue
+            for run in batch.between(first, last):
+                if run.outcome is not state:
+                    continue
+                found = True
+                if run.pending is None:
+                    run.move(ARCHIVED)
+                else:
+                    run.pending = ARCHIVED
+                if counts:
+                    self.delivery_complete_count += self._size_in_window(run)
+            batch.join()
+        return found
+
+
+def joined(changes: list[StateBatch]) -> list[StateBatch]:
+    """Return the changes with neighbours in the same state as one."""
+    result: list[StateBatch] = []
+    for change in changes:
+        if result:
+            before = result[-1]
+            if before.last_offset + 1 == change.first_offset and before[2:] == change[2:]:
+                result[-1] = before._replace(last_offset=change.last_offset)
+                continue
+        result.append(change)
+    return result
