@@ -49,7 +49,6 @@ KEPT = {
     "atexit": "weakref reads it",
     "MEMBER_TRANSITIONS": "what Kafka allows: tests hold every step against it",
     "GROUP_TRANSITIONS": "the same",
-    "ACQUIRED": "a state of records that share partitions will use",
     "only_reads": "for the proxy, as the four that follow: they go from here with their first use there",
     "handled_s": "",
     "response_bytes": "",
