@@ -57,7 +57,7 @@ class TlsTransport:
     One call may get several TLS records. What OpenSSL has decrypted and nobody has taken yet counts as readable.
     """
 
-    __slots__ = ("_sock", "local", "peer")
+    __slots__ = ("_failure", "_sock", "local", "peer")
 
     can_send_file = False
 
@@ -68,6 +68,8 @@ class TlsTransport:
         self._sock = context.wrap_socket(
             plain.detach(), server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
         )
+        self._failure: OSError | None = None
+        """Why nothing more can be received: raised once what came before it was taken."""
 
     async def handshake(self) -> bytes | None:
         """Shake hands. Returns the peer's certificate (DER), None if it showed none. Raises OSError (ssl.SSLError)."""
@@ -83,6 +85,8 @@ class TlsTransport:
 
     def receive_into(self, buffer: memoryview) -> int:
         """See `Transport`."""
+        if self._failure is not None:
+            raise self._failure
         have, size = 0, len(buffer)
         while have < size:
             try:
@@ -90,6 +94,11 @@ class TlsTransport:
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return have or WOULD_BLOCK
             except ssl.SSLEOFError:
+                return have
+            except OSError as error:
+                if not have:
+                    raise
+                self._failure = error
                 return have
             if count == 0:
                 return have
@@ -111,7 +120,7 @@ class TlsTransport:
 
     def wait_readable(self) -> Awaitable[None]:
         """See `Transport`."""
-        if self._sock.fileno() != -1 and self._sock.pending():
+        if self._failure is not None or (self._sock.fileno() != -1 and self._sock.pending()):
             return trio.lowlevel.checkpoint()
         return trio.lowlevel.wait_readable(self._sock)
 
