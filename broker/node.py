@@ -7,6 +7,7 @@ the reverse: it closes the connections, flushes every log and writes the clean-s
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -245,6 +246,9 @@ class Node:
             self.logs.stop()
             return
         try:
+            if self.logs.keeps_data:
+                with suppress(KafkaError):  # it is logged; the next start works without
+                    metadata.fence()
             metadata.close(sync=self.logs.keeps_data)
         finally:
             self.logs.stop(metadata.broker_epoch)

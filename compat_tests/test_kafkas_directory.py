@@ -26,7 +26,9 @@ SMALL = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partiti
 @pytest.fixture(params=["voters", "standalone"])
 def kafka(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> RealKafka:
     """A Kafka on a directory that kafka-storage formats; its ports are the same at every start."""
-    return RealKafka(SMALL, tmp_path, standalone=request.param == "standalone")
+    # With a session that long Kafka starts only if the stop before has fenced the broker.
+    sessions = {"broker.session.timeout.ms": "600000"}
+    return RealKafka({**SMALL, **sessions}, tmp_path, standalone=request.param == "standalone")
 
 
 def features(session: Session) -> dict[str, int]:

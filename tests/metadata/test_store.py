@@ -22,6 +22,7 @@ from oncelog.wire.stored.metadata import (
     AccessControlEntryRecord,
     BeginTransactionRecord,
     BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
     NoOpRecord,
@@ -428,3 +429,17 @@ def test_the_registration_has_the_endpoints_for_clients() -> None:
         "transaction.version": (0, 2),
         "group.version": (0, 1),
     }
+
+
+def test_a_stop_fences_the_broker_and_the_next_start_unfences_it() -> None:
+    files = disk()
+    store = store_on(files)
+    store.fence()
+    (broker,) = store.image.brokers.values()
+    assert (broker.fenced, broker.in_controlled_shutdown) == (True, True)
+    store.close()
+    [*_, shutdown, fenced] = log_of(files)[1]
+    assert shutdown == BrokerRegistrationChangeRecord(1, store.broker_epoch, in_controlled_shutdown=1)
+    assert fenced == BrokerRegistrationChangeRecord(1, store.broker_epoch, fenced=1)
+    (broker,) = store_on(files).image.brokers.values()
+    assert (broker.fenced, broker.in_controlled_shutdown) == (False, False)
