@@ -355,8 +355,7 @@ class Node:
         self.connection_rates.on_change()
         self.quotas.on_change()
         is_needed = self.metadata.image.client_quotas.clients > 0
-        if is_needed != self.dispatcher.has_quotas:
-            self.dispatcher.throttle_with(self.quotas if is_needed else None)
+        self.dispatcher.throttle_with(self.quotas if is_needed else None)
 
     def _note_denied(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
         """Say what a client wanted and may not do, as Kafka's authorizer does."""

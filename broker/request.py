@@ -47,14 +47,14 @@ class RequestContext:
         """The body; None for an ApiVersions of a version that is not served, whose response has version 0."""
         self.frame: memoryview | None = None
         """The request's bytes without their size, in memory of their own; an append stamps offsets in it. None if
-        nothing was installed when the request was read."""
+        no interceptor was installed and no quota concerned it when the request was read."""
         self.handled_s: float | None = None
         """How long its handler, or the upstream of a proxy, has taken (real time, seconds); None if nothing was
         installed when the request was read, or as long as neither has responded."""
         self.response_bytes: int | None = None
         """Bytes of the response that is on its way to the client, with its size; None if none is."""
         self.usage: Usage | None = None
-        """What it uses of its client's quotas; None if there were no quotas when the request was read."""
+        """What it uses of its client's quotas; None if none concerned it when the request was read."""
 
     @property
     def principal(self) -> str:

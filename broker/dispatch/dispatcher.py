@@ -1,9 +1,10 @@
 """The path of every request: decode, interceptors, authorization, handler, quota, encode.
 
-`Dispatcher._dispatch` is that path. While no interceptor and no quota is installed, there are two fast paths:
-`dispatch` is `_dispatch_fast`, which first tries `oncelog.broker.dispatch.fast_produce`, and the connection whose
-Produce satisfies a delayed fetch sends its response (`oncelog.broker.fetch.delayed`). Installing one switches both off
-and empties what they remember, so that it sees every request and every response.
+`Dispatcher._dispatch` is that path. While no interceptor is installed, there are two fast paths: `dispatch` is
+`_dispatch_fast`, which first tries `oncelog.broker.dispatch.fast_produce`, and the connection whose Produce satisfies a
+delayed fetch sends its response (`oncelog.broker.fetch.delayed`). Installing one switches both off and empties what
+they remember, so that it sees every request and every response. Quotas, too, empty what they remember, whenever one
+changes; then the fast paths take no request that a quota concerns: such a request is watched.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Dispatcher(Interception):
         self._apis: dict[int, Api] = {}
         """The APIs that were asked for so far, by key."""
         self._is_watched = False
-        """Whether interceptors or quotas are installed: every request and response passes them."""
+        """Whether interceptors or quotas are installed. Interceptors see every request and response; without any, a
+        request is watched if a quota concerns it.
+        """
         self._uses_fast_paths = True
         self._fast_produce: FastProduce | None = None
         """Made with the first Produce."""
@@ -74,7 +77,7 @@ class Dispatcher(Interception):
         self.forget()
         self._is_watched = bool(self._interceptors) or self._quotas is not None
         fetches = self._services.delayed_fetches
-        if self._uses_fast_paths and not self._is_watched:
+        if self._uses_fast_paths and not self._interceptors:
             self.dispatch = self._dispatch_fast
             self.complete_satisfied_fetches = fetches.complete_satisfied
         else:
@@ -105,7 +108,7 @@ class Dispatcher(Interception):
             return self._as_pending(
                 connection, context, Pending(self._handle_after_pending(connection, context))
             )
-        if self._is_watched:
+        if context.frame is not None:
             return self._as_pending(connection, context, Pending(self._handle_watched(context)))
         response = self._handle(context)
         if (
@@ -164,14 +167,24 @@ class Dispatcher(Interception):
         return RequestContext(api, version, correlation_id, header.client_id, connection, request)
 
     def _decode_watched(self, connection: Connection, frame: memoryview) -> RequestContext:
-        """As `_decode`; the frame is in a buffer that others use while interceptors wait."""
+        """As `_decode`; a watched request gets its frame, copied: others use the buffer while interceptors wait."""
         began = real_time.monotonic()
+        if not self._interceptors and not self._concerns_quotas(connection, frame):
+            return self._decode(connection, frame)
         frame = memoryview(bytearray(frame))
         context = self._decode(connection, frame)
         context.frame = frame
         if self._quotas is not None:
             context.usage = self._quotas.begin(context, began)
         return context
+
+    def _concerns_quotas(self, connection: Connection, frame: memoryview) -> bool:
+        """Whether a request may be throttled, or has to wait because an earlier one of its connection was."""
+        if connection.muted_until:
+            return True
+        header = read_request_header(frame, False)  # the client id stands at the same place in all versions
+        quotas = self._quotas
+        return quotas is not None and quotas.concern(connection.principal, header.client_id, header.api_key)
 
     def _load(self, api_key: int) -> Api:
         handler = self._services.handlers.get(api_key)

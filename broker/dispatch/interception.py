@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.logs import get_logger
 from oncelog.broker.request import CloseConnection, ConnectionLost
-from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY
 
@@ -67,7 +66,7 @@ class Interception:
         self._on_installed()
 
     def throttle_with(self, quotas: Quotas | None) -> None:
-        """Ask ``quotas`` from now on; None: nobody is throttled."""
+        """Ask ``quotas`` from now on; None: nobody is throttled. Call it whenever a quota has changed."""
         self._quotas = quotas
         self._on_installed()
 
@@ -183,8 +182,7 @@ class Interception:
         if throttle_ms > 0:
             if response is not None and context.api.has_throttle_time:
                 response.throttle_time_ms = throttle_ms
-            until = real_time.monotonic() + throttle_ms / 1000
-            connection.muted_until = max(connection.muted_until, until)
+            connection.mute(throttle_ms)
 
     def _own_bug(self, context: RequestContext, error: Exception) -> Message:
         """Log a defect of ours; return the response for it. Raises CloseConnection if the API has no field for it."""

@@ -100,6 +100,12 @@ class KnownTopics(Protocol):
 class Quotas(Protocol):
     """How much of the node one client may use (Kafka: ``ClientQuotaManager``)."""
 
+    def concern(self, principal: str, client_id: str, api_key: int) -> bool:
+        """Whether the principal's requests of the API with that client id may be throttled or count. The dispatcher
+        remembers the decision until `Dispatcher.throttle_with` is called again.
+        """
+        return True
+
     def begin(self, context: RequestContext, began: float) -> Usage | None:
         """Return what will be known of a request's usage, or None. It was read at that time (real time, seconds)."""
         return None

@@ -160,7 +160,7 @@ class Exchange:
         milliseconds = active.rule.value
         if self._context.api.has_throttle_time and response is not None:
             response.throttle_time_ms = max(response.throttle_time_ms, int(milliseconds))
-        connection.muted_until = max(connection.muted_until, real_time.monotonic() + milliseconds / 1000)
+        connection.mute(milliseconds)
 
     def _change_records(self, active: ActiveRule, response: Any, change: Callable[[bytes], bytes]) -> None:
         """Change the records of all rows that the rule names, if there are any and the rule fires for them."""

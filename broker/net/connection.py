@@ -80,7 +80,7 @@ class Connection(Peer):
         self._requests = 0
         """Requests since the task last waited."""
 
-    def _on_new_principal(self) -> None:
+    def _forget_requests(self) -> None:
         self.produce_fronts = None
 
     def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:

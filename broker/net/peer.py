@@ -104,8 +104,8 @@ class Peer:
         """Handle a request, whatever the gate is. Returns a response to wait for, or None."""
         raise NotImplementedError
 
-    def _on_new_principal(self) -> None:
-        """Forget what was remembered of the principal before."""
+    def _forget_requests(self) -> None:
+        """Forget what was remembered of earlier requests: another principal, or a muted peer."""
 
     # -- the peer
 
@@ -147,7 +147,7 @@ class Peer:
     @principal.setter
     def principal(self, principal: str) -> None:
         self._principal = principal
-        self._on_new_principal()
+        self._forget_requests()
 
     @property
     def security_protocol(self) -> str:
@@ -210,6 +210,11 @@ class Peer:
                     raise CloseConnection("the peer closed in the middle of a frame")
                 self.heard_at = real_time.monotonic()
                 await self.transport.wait_readable()
+
+    def mute(self, milliseconds: float) -> None:
+        """Read no request for that time, from now on."""
+        self.muted_until = max(self.muted_until, real_time.monotonic() + milliseconds / 1000)
+        self._forget_requests()
 
     async def wait_unmuted(self) -> None:
         """Send what is ready, and wait until requests may be read again."""

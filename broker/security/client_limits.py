@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.client_quotas import Entity
 
 UNLIMITED = float(2**63 - 1)
-"""The limit of who has none. What they use is counted, too: they may get one."""
+"""The limit of who has none."""
 SWEEP_AT = 1000
 """Sensors beyond which idle ones are looked for, whenever their number has doubled."""
 
@@ -95,6 +95,10 @@ class ClientLimits(Generic[S]):
         if not name:
             return UNLIMITED
         return by_name[name] if name in by_name else by_name.get(None, UNLIMITED)
+
+    def has_limit(self, user: str, client_id: str | None) -> bool:
+        """Whether there is a limit for a client."""
+        return self.is_enabled and self.limit(self.tags(user, client_id)) != UNLIMITED
 
     def find(self, user: str, client_id: str | None, now_ms: int) -> tuple[S, float]:
         """Return the sensor and the limit of a client."""

@@ -1,8 +1,9 @@
 """`ClientQuotas`: byte rates, share of the loop's time, and changes of topics that users and clients may use.
 
-It is installed in the dispatcher only while the metadata has such quotas. A client that uses more is told for how long
-it is throttled, and its connection is muted for that time, which is real time. Source: Kafka's ``ClientQuotaManager``,
-``ClientRequestQuotaManager``, ``ControllerMutationQuotaManager``, ``KafkaApis``; KIP-13, KIP-124, KIP-219, KIP-599.
+It is installed in the dispatcher only while the metadata has such quotas, and counts only requests that they concern. A
+client that uses more is told for how long it is throttled, and its connection is muted for that time (real time).
+Source: Kafka's ``ClientQuotaManager``, ``ClientRequestQuotaManager``, ``ControllerMutationQuotaManager``,
+``KafkaApis``; KIP-13, KIP-124, KIP-219, KIP-599.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.client_limits import UNLIMITED, ClientLimits
 from oncelog.broker.security.rates import Rate, TokenBucket
 from oncelog.broker.security.usage import MutationQuota, Usage
-from oncelog.wire.header import PRODUCE_KEY
+from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY
 
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 INT_MAX = 2**31 - 1
 BUCKET_IDLE_MS = 3_600_000
 """``INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS``."""
+DECISIONS_MAX = 10_000
+"""Decisions of `ClientQuotas.concern` that are remembered; one more, and all are forgotten."""
+CLIENT_ID_CHARS_MAX = 256
+"""Characters of a client id about which a decision is remembered."""
 EXEMPT = frozenset({27})
 """API keys without a quota of the loop's time: WriteTxnMarkers."""
 
@@ -60,17 +65,44 @@ class ClientQuotas:
         self._fetch = ClientLimits(CONSUMER_BYTE_RATE, rate, idle_ms)
         self._request = ClientLimits(REQUEST_PERCENTAGE, rate, idle_ms)
         self._mutations = ClientLimits(CONTROLLER_MUTATION_RATE, bucket, BUCKET_IDLE_MS)
+        self._concerns: dict[tuple[str, str, int], bool] = {}
 
     def on_change(self) -> None:
         """The quotas in the metadata have changed: it holds for the next request."""
         self._is_stale = True
+        self._concerns.clear()
 
-    def begin(self, context: RequestContext, began: float) -> Usage:
-        """Return what will be known of the request's usage. It was begun at that time (real time)."""
+    def _load(self) -> None:
+        self._is_stale = False
+        for limits in (self._produce, self._fetch, self._request, self._mutations):
+            limits.load(self._image.client_quotas.entities)
+
+    def concern(self, principal: str, client_id: str, api_key: int) -> bool:
+        """Whether a quota of any kind that counts for the API holds for the client."""
+        kind = api_key if api_key in (PRODUCE_KEY, FETCH_KEY) else -1
+        key = principal, client_id, kind
+        decided = self._concerns.get(key)
+        if decided is not None:
+            return decided
         if self._is_stale:
-            self._is_stale = False
-            for limits in (self._produce, self._fetch, self._request, self._mutations):
-                limits.load(self._image.client_quotas.entities)
+            self._load()
+        user = principal.partition(":")[2]
+        other: ClientLimits[Rate] | ClientLimits[TokenBucket] = self._mutations
+        if kind != -1:
+            other = self._produce if kind == PRODUCE_KEY else self._fetch
+        found = self._request.has_limit(user, client_id) or other.has_limit(user, client_id)
+        if len(self._concerns) >= DECISIONS_MAX:
+            self._concerns.clear()
+        if len(client_id) <= CLIENT_ID_CHARS_MAX:
+            self._concerns[key] = found
+        return found
+
+    def begin(self, context: RequestContext, began: float) -> Usage | None:
+        """Return what will be known of the request's usage, None if no quota concerns it. It was begun at that time
+        (real time).
+        """
+        if not self.concern(context.principal, context.client_id or "", context.api.handler.api_key):
+            return None
         user = context.principal.partition(":")[2]
         size = 0 if context.frame is None else len(context.frame)
         return Usage(self, user, context.client_id, size, began)

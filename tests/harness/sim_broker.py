@@ -18,7 +18,7 @@ from oncelog.broker.net.server import BoundListener
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import MovableClock
 from tests.harness.clocks import VirtualWall
-from tests.harness.sim_client import SimClient
+from tests.harness.sim_client import CLIENT_ID, SimClient
 from tests.harness.sim_network import MemoryListener, MemoryTransport
 from tests.sim.files import SimFileSystem, SimulatedCrash
 
@@ -125,8 +125,8 @@ class SimBroker:
         """Whether the process has died (`SimFileSystem.crash_at`)."""
         return self._process.dead or self.files.is_dead
 
-    def connect(self, from_host: str = "client") -> SimClient:
-        return SimClient(self.listener.connect(from_host))
+    def connect(self, from_host: str = "client", client_id: str = CLIENT_ID) -> SimClient:
+        return SimClient(self.listener.connect(from_host), client_id)
 
     async def open_transport(self, host: str, port: int) -> MemoryTransport:
         """A `Connect` of the transport seam, to the process that runs now."""

@@ -20,8 +20,9 @@ class ConnectionEndedError(Exception):
 class SimClient:
     """Requests and responses keep their order. Several requests may be in flight: `send`, then `receive`."""
 
-    def __init__(self, transport: MemoryTransport) -> None:
+    def __init__(self, transport: MemoryTransport, client_id: str = CLIENT_ID) -> None:
         self.transport = transport
+        self._client_id = client_id
         self._next_correlation_id = 0
         self._frames = FrameReader()
 
@@ -30,7 +31,7 @@ class SimClient:
         return await self.receive(response, version)
 
     async def send(self, request: Message, version: int) -> None:
-        frame = encode_request(request, version, self._next_correlation_id, CLIENT_ID)
+        frame = encode_request(request, version, self._next_correlation_id, self._client_id)
         self._next_correlation_id += 1
         await self.send_bytes(frame)
 

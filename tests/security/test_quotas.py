@@ -9,7 +9,9 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
+from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.net.writer import ResponseWriter
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.alter_client_quotas import (
@@ -118,6 +120,61 @@ async def test_quotas_hold_and_end_with_the_next_request_and_are_there_after_a_r
         await set_quota(client, ANYBODY, "producer_byte_rate", None)
         assert not broker.node.dispatcher.has_quotas
         assert await told(client, LARGE) == 0
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the fast paths did: ``produce``, ``fetch``."""
+    found: list[str] = []
+    handle, send_now = FastProduce.handle, ResponseWriter.send_now
+
+    def handled(self: FastProduce, *arguments: Any) -> bool:
+        is_handled = handle(self, *arguments)
+        found.extend(["produce"] * is_handled)
+        return is_handled
+
+    def sent(self: ResponseWriter) -> None:
+        found.append("fetch")
+        send_now(self)
+
+    monkeypatch.setattr(FastProduce, "handle", handled)
+    monkeypatch.setattr(ResponseWriter, "send_now", sent)
+    return found
+
+
+def test_who_has_no_quota_keeps_the_fast_paths(taken: list[str]) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            others: Names = {"client-id": "others"}
+            admin, free, limited = broker.connect(), broker.connect(), broker.connect(client_id="others")
+            await create_topic(admin, "t", configs=KEPT)
+            await set_quota(admin, others, "producer_byte_rate", 1e9)
+            offset = 0
+
+            async def turn(producer: SimClient, consumer: SimClient) -> list[str]:
+                """What the fast paths do when a consumer waits for the second record of a producer."""
+                nonlocal offset
+                await told(producer, SMALL)
+                offset += 1
+                await consumer.send(fetch_request("t", offset, max_wait_ms=60_000), 12)
+                await trio.testing.wait_all_tasks_blocked()
+                taken.clear()
+                await told(producer, SMALL)
+                offset += 1
+                await consumer.receive(FetchResponse, 12)
+                return list(taken)
+
+            waiting, limited_waiting = broker.connect(), broker.connect(client_id="others")
+            assert await turn(free, waiting) == ["produce", "fetch"]
+            assert await turn(limited, waiting) == ["fetch"], "its quota concerns Produce"
+            assert await turn(free, limited_waiting) == ["produce", "fetch"], "its quota concerns Produce"
+            await set_quota(admin, others, "consumer_byte_rate", 1e9)
+            assert await turn(free, limited_waiting) == ["produce"]
+            await set_quota(admin, ANYBODY, "producer_byte_rate", 100)
+            assert await told(free, LARGE) > 30_000, "what the fast path remembers is forgotten"
+
+    run()
 
 
 async def fetched(client: SimClient, request: FetchRequest) -> PartitionData:
