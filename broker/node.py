@@ -37,6 +37,7 @@ from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
 from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.server import BoundListener, Server
+from oncelog.broker.security.connection_limits import ConnectionLimits
 from oncelog.broker.security.connection_rates import ConnectionRates
 from oncelog.broker.security.delegation_tokens import DelegationTokens
 from oncelog.broker.security.quotas import ClientQuotas
@@ -232,7 +233,8 @@ class Node:
                 row.security.attach(self.services)
         self.dispatcher = Dispatcher(self.services)
         self.quotas = ClientQuotas(config, self.metadata.image)
-        self.connection_rates = ConnectionRates(self.config, self.metadata.image)
+        limits = ConnectionLimits(self.config, [row.name for row in listeners])
+        self.connection_rates = ConnectionRates(self.config, limits, self.metadata.image)
         if self.metadata.image.client_quotas.clients:
             self.dispatcher.throttle_with(self.quotas)
         if not logs.was_clean:
@@ -355,7 +357,8 @@ class Node:
         self.connection_rates.on_change()
         self.quotas.on_change()
         is_needed = self.metadata.image.client_quotas.clients > 0
-        self.dispatcher.throttle_with(self.quotas if is_needed else None)
+        if is_needed or self.dispatcher.has_quotas:
+            self.dispatcher.throttle_with(self.quotas if is_needed else None)
 
     def _note_denied(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
         """Say what a client wanted and may not do, as Kafka's authorizer does."""

@@ -155,6 +155,8 @@ class BrokerConfig(
             close = get_close_matches(name, BrokerConfig.KEYS, 1, 0.8)
             meant = f"; did you mean {close[0]}?" if close else ""
             raise ConfigError(f"Unknown configuration {name} (value {shown}){meant}")
+        elif (limit := name.rpartition(".max.connection")[2]) in ("s", ".creation.rate"):
+            BrokerConfig.KEYS[f"max.connection{limit}"].parse(text)  # of one listener
 
     def _align_node_ids(self, texts: dict[str, str], origins: dict[str, str]) -> None:
         """If only one of ``node.id`` and ``broker.id`` is set, give the other the same value.

@@ -133,6 +133,7 @@ class Server(Generic[PeerT]):
         self._connect = connect
         self.nursery: trio.Nursery
         self._per_address: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
         self._spare: list[bytearray] = []
         self._room = trio.Event()
 
@@ -163,7 +164,9 @@ class Server(Generic[PeerT]):
     async def _accept(self, bound: BoundListener) -> None:
         listener = bound.listener
         while True:
-            while len(self.connections) >= self._config.current.max_connections:
+            while not self._rates.limits.have_room(
+                bound.name, self._per_listener[bound.name], len(self.connections)
+            ):
                 # As Kafka's acceptor does; new connections stay in the listen queue.
                 await self._room.wait()
             try:
@@ -175,7 +178,7 @@ class Server(Generic[PeerT]):
             if transport is None:
                 await listener.wait_for_connection()
                 continue
-            wait_ms = self._rates.accepted()
+            wait_ms = self._rates.accepted(bound.name)
             if wait_ms:  # as Kafka's acceptor does: with the connection in its hand
                 try:
                     await real_time.sleep(wait_ms / 1000)
@@ -202,7 +205,7 @@ class Server(Generic[PeerT]):
             transport.close()
             return
         address = _address_of(transport)
-        wait_ms = self._rates.accepted_from(address)
+        wait_ms = self._rates.accepted_from(bound.name, address)
         if wait_ms:
             self.nursery.start_soon(self._close_later, transport, wait_ms)
             return
@@ -226,6 +229,7 @@ class Server(Generic[PeerT]):
                 transport.close()
                 return
         self._per_address[address] += 1
+        self._per_listener[bound.name] += 1
         connection = self._connect(self, transport, bound)
         self.connections.add(connection)
         self.nursery.start_soon(connection.serve)
@@ -234,6 +238,7 @@ class Server(Generic[PeerT]):
         """Take note that ``connection`` was closed: there is room for another one."""
         address = _address_of(connection.transport)
         self.connections.discard(connection)
+        self._per_listener[connection.listener_name] -= 1
         self._per_address[address] -= 1
         if not self._per_address[address]:
             del self._per_address[address]

@@ -1,4 +1,4 @@
-"""`ConnectionRates`: how many connections a second a node accepts, from all addresses and from each one.
+"""`ConnectionRates`: how many connections a second a node accepts: in all, at each listener, and from each address.
 
 Source: Kafka's ``ConnectionQuotas``; KIP-612.
 """
@@ -16,20 +16,23 @@ from oncelog.broker.security.rates import Rate
 if TYPE_CHECKING:
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.metadata.image import MetadataImage
+    from oncelog.broker.security.connection_limits import ConnectionLimits
 
 ADDRESSES_MAX = 10_000
 """Addresses whose rate is kept; beyond that the first ones are forgotten."""
 
 
 class ConnectionRates:
-    """The rates of a node, and their limits: ``max.connection.creation.rate``, and the quotas of addresses. `INT_MAX`
-    is none.
+    """The rates of a node; ``limits`` has those of the configuration, ``image`` the quotas of addresses. `INT_MAX` is
+    none.
     """
 
-    def __init__(self, config: DynamicBrokerConfig, image: MetadataImage) -> None:
+    def __init__(self, config: DynamicBrokerConfig, limits: ConnectionLimits, image: MetadataImage) -> None:
         self._config = config
         self._image = image
-        self._limits: dict[str, int] = {}
+        self.limits = limits
+        self._listeners: dict[str, Rate] = {}
+        self._quotas: dict[str, int] = {}
         self._default = INT_MAX
         self._is_stale = True
         self._all = self._new_rate()
@@ -39,21 +42,25 @@ class ConnectionRates:
         """The quotas in the metadata have changed: it holds for the next connection."""
         self._is_stale = True
 
-    def accepted(self) -> int:
-        """Count a connection. Returns milliseconds to wait before it is served, and the next one is accepted."""
-        limit = self._config.current.max_connection_creation_rate
-        return 0 if limit == INT_MAX else self._record(self._all, limit)
+    def accepted(self, listener: str) -> int:
+        """Count a connection of a listener. Returns milliseconds to wait before it is served, and the listener accepts
+        the next one.
+        """
+        wait_ms = 0
+        if not self.limits.is_protected(listener):
+            wait_ms = self._record(self._all, self.limits.rate)
+        return max(wait_ms, self._record(self._of_listener(listener), self.limits.rate_of(listener)))
 
-    def accepted_from(self, address: str) -> int:
+    def accepted_from(self, listener: str, address: str) -> int:
         """Count a connection from an address. If it is one too many, it is not counted at all: returns milliseconds
         after which it has to be closed; else 0.
         """
         if self._is_stale:
             self._load()
-        if not self._limits and self._default == INT_MAX:
+        if not self._quotas and self._default == INT_MAX:
             return 0
         name = _canonical(address)
-        limit = self._limits.get(name, self._default)
+        limit = self._quotas.get(name, self._default)
         if limit == INT_MAX:
             return 0
         rate = self._addresses.get(name)
@@ -63,14 +70,22 @@ class ConnectionRates:
             rate = self._addresses[name] = self._new_rate()
         wait_ms = self._record(rate, limit)
         if wait_ms:
-            rate.record(-1, time_ms())
-            if self._config.current.max_connection_creation_rate != INT_MAX:
-                self._all.record(-1, time_ms())
+            now_ms = time_ms()
+            rate.record(-1, now_ms)
+            self._of_listener(listener).record(-1, now_ms)
+            if not self.limits.is_protected(listener):
+                self._all.record(-1, now_ms)
         return wait_ms
+
+    def _of_listener(self, listener: str) -> Rate:
+        rate = self._listeners.get(listener)
+        if rate is None:
+            rate = self._listeners[listener] = self._new_rate()
+        return rate
 
     def _load(self) -> None:
         self._is_stale = False
-        self._limits, self._default = {}, INT_MAX
+        self._quotas, self._default = {}, INT_MAX
         for entity, values in self._image.client_quotas.entities.items():
             names = dict(entity)
             if IP not in names or CONNECTION_CREATION_RATE not in values:
@@ -79,7 +94,7 @@ class ConnectionRates:
             if address is None:
                 self._default = limit
             else:
-                self._limits[_canonical(address)] = limit
+                self._quotas[_canonical(address)] = limit
 
     def _new_rate(self) -> Rate:
         config = self._config.static

@@ -294,3 +294,42 @@ def test_a_java_producer_sees_its_throttle_time(
     )
     [text] = re.findall(r"producer-metrics:produce-throttle-time-max:.*?: ([0-9.]+)", ran.stdout)
     assert float(text) == pytest.approx(5_100, abs=SLACK_MS)
+
+
+def test_connections_of_a_listener(bootstrap: str, session: Session) -> None:
+    """The listener's own rate, set and taken back while it is open."""
+    key = "listener.name.plaintext.max.connection.creation.rate"
+
+    def alter(value: str | None) -> tuple[int, str | None]:
+        change = {"name": key, "config_operation": 1 if value is None else 0, "value": value}
+        resource = {"resource_type": 4, "resource_name": "1", "configs": [change]}
+        [row] = session.call_unobserved("IncrementalAlterConfigs", 1, {"resources": [resource]})["responses"]
+        return row["error_code"], row["error_message"]
+
+    def longest_wait_s(connections: int) -> float:
+        longest = 0.0
+        for _ in range(connections):
+            began = time.monotonic()
+            with Connection(bootstrap) as connection:
+                connection.call("ListGroups", 1, {})
+            longest = max(longest, time.monotonic() - began)
+        return longest
+
+    code, message = alter("0")
+    assert code == 42
+    assert "Invalid max.connection.creation.rate 0" in (message or "")
+    assert alter("many")[0] == 42
+    assert alter("1") == (0, None)
+    try:
+        deadline = time.monotonic() + 20
+        while longest_wait_s(3) < 0.7:  # Kafka's broker learns of the change a moment later
+            assert time.monotonic() < deadline
+        resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": [key]}
+        [result] = session.call_unobserved("DescribeConfigs", 4, {"resources": [resource]})["results"]
+        [row] = result["configs"]
+        assert (row["name"], row["value"], row["config_source"], row["read_only"]) == (key, "1", 2, True)
+    finally:
+        assert alter(None) == (0, None)
+    deadline = time.monotonic() + 20
+    while longest_wait_s(20) > 0.7:
+        assert time.monotonic() < deadline

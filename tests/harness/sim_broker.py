@@ -44,8 +44,13 @@ class SimBroker:
     """``async with SimBroker(seed) as broker``; ``config`` holds Kafka's keys as text."""
 
     def __init__(
-        self, seed: int = 0, config: dict[str, str] | None = None, pipe_bytes_max: int = 256 * 1024
+        self,
+        seed: int = 0,
+        config: dict[str, str] | None = None,
+        pipe_bytes_max: int = 256 * 1024,
+        others: tuple[str, ...] = (),
     ) -> None:
+        """``others``: the names of listeners beside PLAINTEXT."""
         self.seed = seed
         self.rng = random.Random(seed)
         self.files = SimFileSystem(random.Random(seed + 1))
@@ -55,6 +60,7 @@ class SimBroker:
         self.clock = MovableClock(VirtualWall(EPOCH_MS).now_ms)
         self.node: Node
         self._pipe_bytes_max = pipe_bytes_max
+        self._others = others
         self._nursery: trio.Nursery
         self._process: _ProcessFiles
         self._scope: trio.CancelScope | None = None
@@ -81,6 +87,7 @@ class SimBroker:
     async def start(self) -> None:
         """Bring up a node on the disk as it is."""
         self.listener = MemoryListener(self._pipe_bytes_max)
+        self.others = {name: MemoryListener(self._pipe_bytes_max) for name in self._others}
         self._process = _ProcessFiles(self.files)
         self.node = Node(self.config, files=self._process, clock=self.clock, rng=self.rng)
         self.node.fail_on_bugs = True
@@ -91,8 +98,9 @@ class SimBroker:
         process = self._process
         try:
             with trio.CancelScope() as self._scope:
-                bound = BoundListener("PLAINTEXT", self.listener, *self.listener.address)
-                await self.node.run([bound], task_status=task_status)
+                listeners = {"PLAINTEXT": self.listener, **self.others}
+                bound = [BoundListener(name, one, *one.address) for name, one in listeners.items()]
+                await self.node.run(bound, task_status=task_status)
         except BaseException:
             # A dead process reports nothing: exceptions of its tasks while they unwind mean nothing.
             if not (process.dead or self.files.is_dead):
