@@ -162,7 +162,7 @@ class TlsTransport:
 
     def wait_readable(self) -> Awaitable[None]:
         """See `Transport`."""
-        if self._incoming.pending or self._tls.pending():
+        if self._end is not None or self._incoming.pending or self._tls.pending():
             return trio.lowlevel.checkpoint()
         return self._plain.wait_readable()
 

@@ -11,17 +11,20 @@ import pytest
 import trio
 
 from oncelog.broker.seams.tls import SEND_BYTES, TlsTransport, load_certificate, new_server_context
-from oncelog.broker.seams.transport import WOULD_BLOCK, SocketTransport
+from oncelog.broker.seams.transport import WOULD_BLOCK, SocketListener, SocketTransport
 from tests.security.certificates import Authority
 
 TIMEOUT_S = 30
+AUTHORITY = Authority()
+SERVER = AUTHORITY.identity("server")
+FORGED_RECORD = bytes.fromhex("17 0303 0040") + bytes(64)
+"""Application data that no key has encrypted."""
 
 
 @pytest.fixture(scope="module")
 def context() -> ssl.SSLContext:
-    identity = Authority().identity("server")
     made = new_server_context()
-    load_certificate(made, identity.key, identity.chain)
+    load_certificate(made, SERVER.key, SERVER.chain)
     return made
 
 
@@ -112,32 +115,6 @@ def test_all_bytes_come_and_go(room: int, context: ssl.SSLContext) -> None:
         trio.run(serve, sock)
 
 
-def test_what_came_before_a_damaged_record_is_received_first(context: ssl.SSLContext) -> None:
-    may_end = threading.Event()
-
-    def client(sock: socket.socket) -> None:
-        with shake_hands(sock) as tls:
-            tls.sendall(b"whole")
-            socket.socket.sendall(tls, bytes.fromhex("1703030020") + bytes(32))  # a record nobody has encrypted
-            assert may_end.wait(TIMEOUT_S)
-
-    async def serve(sock: socket.socket) -> None:
-        transport = TlsTransport(SocketTransport(sock, "client:1"), context)
-        await transport.handshake()
-        received = b""
-        with pytest.raises(ssl.SSLError):
-            while True:
-                received += await receive(transport, 1000)
-        assert received == b"whole"
-        with pytest.raises(ssl.SSLError):
-            await receive(transport, 1000)
-        may_end.set()
-        transport.close()
-
-    with sockets(client) as sock:
-        trio.run(serve, sock)
-
-
 def test_a_peer_that_goes_without_a_word_is_the_end(context: ssl.SSLContext) -> None:
     def client(sock: socket.socket) -> None:
         tls = shake_hands(sock)
@@ -178,3 +155,58 @@ def test_the_alert_reaches_a_client_that_is_refused(context: ssl.SSLContext) -> 
             trio.run(serve, sock)
     finally:
         context.minimum_version = newest
+
+
+def test_what_came_before_a_bad_record_is_given_first() -> None:
+    context = new_server_context()
+    load_certificate(context, SERVER.key, SERVER.chain)
+
+    async def main() -> None:
+        listener = SocketListener.bind("127.0.0.1", 0, 1)
+        theirs = socket.create_connection(listener.address)
+        await listener.wait_for_connection()
+        plain = listener.accept()
+        listener.close()
+        assert plain is not None
+        transport, client = TlsTransport(plain, context), TlsClient(theirs)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.handshake)
+            await trio.to_thread.run_sync(client.handshake)
+        theirs.sendall(client.encrypted(b"first") + client.encrypted(b"second") + FORGED_RECORD)
+        buffer = memoryview(bytearray(100))
+        await transport.wait_readable()
+        count = transport.receive_into(buffer)
+        assert bytes(buffer[:count]) == b"firstsecond"
+        with trio.fail_after(5):
+            await transport.wait_readable()  # nothing more comes, and yet there is something to tell
+        with pytest.raises(ssl.SSLError):
+            transport.receive_into(buffer)
+        transport.close()
+        theirs.close()
+
+    trio.run(main)
+
+
+class TlsClient:
+    """The other side, which decides what it sends together."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        context = ssl.create_default_context(cadata=AUTHORITY.pem.decode())
+        self._sock = sock
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_hostname="localhost")
+
+    def handshake(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._sock.sendall(self._out.read())
+                self._in.write(self._sock.recv(65536))
+            else:
+                self._sock.sendall(self._out.read())
+                return
+
+    def encrypted(self, data: bytes) -> bytes:
+        self._tls.write(data)
+        return self._out.read()
