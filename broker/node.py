@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.acls import StandardAuthorizer
+    from oncelog.broker.security.failed_login import FailedLogin
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message
 
@@ -298,7 +299,7 @@ class Node:
         return self.metadata.image
 
     @property
-    def login_observers(self) -> list[Callable[[Peer, LoginExchange], None]]:
+    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedLogin], None]]:
         """See `Services.login_observers`."""
         return self.services.login_observers
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from oncelog.broker.control.types import (
         Assignment,
+        FailedLogin,
         GroupInfo,
         Headers,
         HeadersGiven,
@@ -72,6 +73,7 @@ __all__ = [
     "BrokerFailedError",
     "Clock",
     "ErrorCode",
+    "FailedLogin",
     "Faults",
     "Group",
     "GroupInfo",
@@ -125,6 +127,7 @@ _MODULES = {
     "BrokerFailedError": "oncelog.broker.control.errors",
     "Clock": "oncelog.broker.embedded.sync_api.clock",
     "ErrorCode": "oncelog.wire.errors",
+    "FailedLogin": "oncelog.broker.control.types",
     "Faults": "oncelog.broker.embedded.sync_api.faults",
     "Group": "oncelog.broker.embedded.sync_api.groups",
     "GroupInfo": "oncelog.broker.control.types",
