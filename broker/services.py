@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.coordinators.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from oncelog.broker.coordinators.groups import GroupCoordinator
+    from oncelog.broker.coordinators.share import ShareCoordinator
     from oncelog.broker.coordinators.transactions import TransactionCoordinator
     from oncelog.broker.fetch.delayed_fetches import DelayedFetches
     from oncelog.broker.fetch.sessions import FetchSessions
@@ -41,6 +42,7 @@ class Services(NamedTuple):
     logs: LogManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share_coordinator: ShareCoordinator
     txn_partitions: AddPartitionsToTxnManager
     fetch_sessions: FetchSessions
     delayed_fetches: DelayedFetches
