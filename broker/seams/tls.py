@@ -38,6 +38,11 @@ def new_server_context() -> ssl.SSLContext:
     return context
 
 
+def new_client_context() -> ssl.SSLContext:
+    """Return a context for clients with OpenSSL's defaults: servers must show a certificate for their name."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
 def load_certificate(context: ssl.SSLContext, key: bytes, chain: bytes) -> None:
     """Give a context its key and certificate chain (PEM). Raises OSError, ValueError.
 
@@ -59,7 +64,7 @@ def load_certificate(context: ssl.SSLContext, key: bytes, chain: bytes) -> None:
 
 
 class TlsTransport:
-    """TLS on a connection that was accepted. `handshake` comes first. See `Transport`.
+    """TLS on a connection. `handshake` comes first. See `Transport`.
 
     OpenSSL reads and writes memory, not the socket: on a socket it takes two system calls for each TLS record, and
     librdkafka sends a record for each message. A ``send`` that would block is tried again with the same data.
@@ -69,14 +74,21 @@ class TlsTransport:
 
     can_send_file = False
 
-    def __init__(self, plain: SocketTransport, context: ssl.SSLContext) -> None:
-        """Take over ``plain``."""
+    def __init__(
+        self, plain: SocketTransport, context: ssl.SSLContext, server_name: str | None = None
+    ) -> None:
+        """Take over ``plain``. ``server_name``: the host that was connected to; None: this side is the server.
+
+        Raises ValueError for a name that cannot be a host's.
+        """
         self.peer = plain.peer
         self.local = plain.local
         self._plain = plain
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
+        )
         self._end: ssl.SSLError | None = None
         """Why nothing more can be received."""
         self._unsent = memoryview(b"")
