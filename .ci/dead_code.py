@@ -18,13 +18,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 USERS = ("wire", "coordinator", "broker", "spark_it", "bench", "oncelog/*.py")
 TESTS = ("tests", "compat_tests")
 
-# Made for tests: there, they are users. Share partitions are being built bottom up: their folder goes from here when a
+# Made for tests: there, they are users. Share groups are being built bottom up: their two folders go from here when a
 # client reaches them.
 FOR_TESTS = (
     "broker/seams/memory_*.py",
     "broker/seams/mortal_files.py",
     "broker/client/*",
     "broker/share/*",
+    "coordinator/share/*",
 )
 
 # Where variables and classes are facts of Kafka's (fields, records, error codes, keys), used or not.
@@ -37,7 +38,7 @@ DECLARED = (
 )
 
 # What programs import, and what is called by name.
-PUBLIC = ("oncelog/*.py", "broker/embedded/*_api/*", "broker/control/types.py")
+PUBLIC = ("oncelog/*.py", "broker/filters/*", "broker/embedded/*_api/*", "broker/control/types.py")
 
 KEPT = {
     "authorize_with": "for what is installed in front of handlers: later issues call it",
@@ -48,10 +49,7 @@ KEPT = {
     "atexit": "weakref reads it",
     "MEMBER_TRANSITIONS": "what Kafka allows: tests hold every step against it",
     "GROUP_TRANSITIONS": "the same",
-    "only_reads": "for the proxy, as the four that follow: they go from here with their first use there",
-    "handled_s": "",
-    "response_bytes": "",
-    "SeenSessions": "",
+    "SeenSessions": "for the proxy, as the next: they go from here with their first use there",
     "REFUSED_BY_PROXY": "",
     "uint32": "one of the types that a declaration may have",
     "run_due": "what `take_due` is for, without the runtime's slices; the pure tests step with it",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
+    from oncelog.broker.trace.output import TraceOutput
 
 HEAP_BLOCK_BYTES = 8 * 1024 * 1024
 """The start allocates a block of this size once and frees it. From then on the C library takes smaller blocks (a
@@ -77,6 +78,8 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         with logging_to(output):
             users = users_of(options, environment)
             config, listeners = configuration(options, environment, scratch, users)
+        if options.filter or variable_of("filter") in environment:
+            sys.path.insert(0, os.getcwd())  # as for `python -m`: filters lie where the command is given
         settings = control_settings(options, environment, config, _read_or_refuse)
     except (ConfigError, UsageError) as error:
         return _print_error(error, EXIT_USAGE)
@@ -98,9 +101,17 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             host_name=host_name(),
             seed=seed,
             on_crash=_kill_this_process,
+            write_trace=_trace_output().write,
             users=users,
         )
         return _run_in(scratch, parent, config, serving)
+
+
+def _trace_output() -> TraceOutput:
+    from oncelog.broker.seams.stderr import StderrSink
+    from oncelog.broker.trace.output import TraceOutput
+
+    return TraceOutput(StderrSink(1))
 
 
 def _kill_this_process() -> None:

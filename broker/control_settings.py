@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from oncelog.broker.interceptor_settings import InterceptorSettings, interceptor_settings
 from oncelog.broker.options import UsageError, checked_token, control_address, origin_of, variable_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class ControlSettings:
     """The path of a snapshot's file."""
     version: str | None = None
     """The release of Kafka that the broker is like."""
+    interceptors: InterceptorSettings = field(default_factory=InterceptorSettings)
 
 
 def is_in_memory(config: BrokerConfig) -> bool:
@@ -63,6 +65,7 @@ def control_settings(
         rules=_rules(options, environment, read),
         from_snapshot=chosen("from_snapshot")[0],
         version=_version(*chosen("as_version")),
+        interceptors=interceptor_settings(options, environment),
     )
     return settings if settings != ControlSettings() else None
 

@@ -36,6 +36,7 @@ async def serve_controlled(
     host_name: str,
     seed: int,
     on_crash: Callable[[], None],
+    write_trace: Callable[[str], None],
     durable: bool,
     users: Users,
 ) -> None:
@@ -43,7 +44,7 @@ async def serve_controlled(
     of the control API. Log lines go to ``output``, too. ``users`` may log in.
 
     At a crash point of a rule it calls ``on_crash``, which ends the process; with a control API only the broker dies,
-    and who controls it can start it again.
+    and who controls it can start it again. ``write_trace`` gets the lines of a trace.
 
     Raises ListenError, and BrokerFailedError if the broker cannot start, or ends by itself.
     """
@@ -60,7 +61,13 @@ async def serve_controlled(
         users=users,
     )
     listener = None if settings.address is None else _open_control(*settings.address)
-    broker = ControlledBroker(options, output.also_to, settings.rules)
+    broker = ControlledBroker(
+        options,
+        output.also_to,
+        settings.rules,
+        observer=settings.interceptors.trace(write_trace, "handler"),
+        filters=settings.interceptors.filters,
+    )
     if settings.address is None:
         broker.on_crash = on_crash
     try:

@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 VARIABLE_PREFIX = "ONCELOG_"
 COMMAND = "serve"
@@ -189,11 +189,32 @@ def _parser() -> _Parser:
         metavar="NAME:PASSWORD",
         action="append",
     )
+    add_interceptor_options(add)
     add("from_snapshot", "start with the data in this snapshot; the data directory is empty", metavar="FILE")
     add("as_version", "serve what a broker of that release of Kafka serves, such as 3.9", metavar="VERSION")
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.add_argument("-h", "--help", action="store_true", help="print this")
     return parser
+
+
+def add_interceptor_options(add: Callable[..., None]) -> None:
+    """Add the options of the trace and of filters, by ``add(name, help, **more)``."""
+    add(
+        "filter",
+        "show requests and responses to this oncelog.Interceptor, which may change or refuse them; may be repeated "
+        "(in the variable: one a line)",
+        metavar="MODULE:NAME[,SETTING=VALUE]",
+        action="append",
+    )
+    add("trace", "print each request and response, a line each", action="store_true", default=None)
+    add("trace_records", "print their records, too", action="store_true", default=None)
+    for what, example in (("client", "client id"), ("api", "API"), ("topic", "topic"), ("group", "group")):
+        add(
+            f"trace_{what}",
+            f"print only those of this {example}; may be repeated, and have the wildcards * and ?",
+            metavar="NAME",
+            action="append",
+        )
 
 
 def flag_of(option: str) -> str:

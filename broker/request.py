@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 
 class RequestContext:
-    """One request's header, its body, and the connection that it came on."""
+    """One request: what an interceptor, and a handler, knows of it.
+
+    api_name, api_version: Kafka's name of the API, such as ``Produce``, and the version.
+    request: the body, with Kafka's field names in snake case; an interceptor may change it.
+    client_id, principal, host: who asks.
+    correlation_id: as its client counts.
+    connection: the connection that it came on.
+    """
 
     __slots__ = (
         "api",
@@ -55,6 +62,11 @@ class RequestContext:
         """Bytes of the response that is on its way to the client, with its size; None if none is."""
         self.usage: Usage | None = None
         """What it uses of its client's quotas; None if none concerned it when the request was read."""
+
+    @property
+    def api_name(self) -> str:
+        """Kafka's name of the API, such as ``Produce``."""
+        return self.api.kafka_name
 
     @property
     def principal(self) -> str:

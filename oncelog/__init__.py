@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     )
     from oncelog.broker.control.types import (
         Assignment,
-        FailedLogin,
         GroupInfo,
         Headers,
         HeadersGiven,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
         TopicInfo,
         TransactionInfo,
     )
+    from oncelog.broker.dispatch.policies import Interceptor
     from oncelog.broker.embedded.async_api.broker import AsyncBroker
     from oncelog.broker.embedded.async_api.clock import AsyncClock
     from oncelog.broker.embedded.async_api.faults import AsyncFaults, AsyncRule, AsyncRuleDraft
@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     from oncelog.broker.embedded.sync_api.topics import Topic
     from oncelog.broker.embedded.sync_api.transactions import Transaction, Transactions
     from oncelog.broker.faults.state import RuleState
+    from oncelog.broker.filters.passing_records import PassingRecord
+    from oncelog.broker.filters.record_filter import RecordFilter
+    from oncelog.broker.filters.topic_names import rename_topics
+    from oncelog.broker.request import CloseConnection, RequestContext
     from oncelog.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -72,13 +76,14 @@ __all__ = [
     "Broker",
     "BrokerFailedError",
     "Clock",
+    "CloseConnection",
     "ErrorCode",
-    "FailedLogin",
     "Faults",
     "Group",
     "GroupInfo",
     "Headers",
     "HeadersGiven",
+    "Interceptor",
     "InvalidArgumentError",
     "IsolationLevel",
     "KafkaError",
@@ -90,10 +95,13 @@ __all__ = [
     "OncelogError",
     "Outcome",
     "PartitionInfo",
+    "PassingRecord",
     "ProducerInfo",
     "Record",
+    "RecordFilter",
     "RecordGiven",
     "Request",
+    "RequestContext",
     "Rule",
     "RuleDraft",
     "RuleState",
@@ -107,6 +115,7 @@ __all__ = [
     "UnsupportedError",
     "WaitTimeoutError",
     "__version__",
+    "rename_topics",
 ]
 
 __version__ = "0.1.0"
@@ -126,14 +135,15 @@ _MODULES = {
     "Broker": "oncelog.broker.embedded.sync_api.broker",
     "BrokerFailedError": "oncelog.broker.control.errors",
     "Clock": "oncelog.broker.embedded.sync_api.clock",
+    "CloseConnection": "oncelog.broker.request",
     "ErrorCode": "oncelog.wire.errors",
-    "FailedLogin": "oncelog.broker.control.types",
     "Faults": "oncelog.broker.embedded.sync_api.faults",
     "Group": "oncelog.broker.embedded.sync_api.groups",
     "GroupInfo": "oncelog.broker.control.types",
     "Headers": "oncelog.broker.control.types",
     "HeadersGiven": "oncelog.broker.control.types",
     "InvalidArgumentError": "oncelog.broker.control.errors",
+    "Interceptor": "oncelog.broker.dispatch.policies",
     "IsolationLevel": "oncelog.broker.control.types",
     "KafkaError": "oncelog.wire.errors",
     "Member": "oncelog.broker.control.types",
@@ -143,11 +153,14 @@ _MODULES = {
     "Offsets": "oncelog.broker.control.types",
     "OncelogError": "oncelog.broker.control.errors",
     "Outcome": "oncelog.broker.control.types",
+    "PassingRecord": "oncelog.broker.filters.passing_records",
     "PartitionInfo": "oncelog.broker.control.types",
     "ProducerInfo": "oncelog.broker.control.types",
     "Record": "oncelog.broker.control.types",
+    "RecordFilter": "oncelog.broker.filters.record_filter",
     "RecordGiven": "oncelog.broker.control.types",
     "Request": "oncelog.broker.control.types",
+    "RequestContext": "oncelog.broker.request",
     "Rule": "oncelog.broker.embedded.sync_api.faults",
     "RuleDraft": "oncelog.broker.embedded.sync_api.faults",
     "RuleState": "oncelog.broker.faults.state",
@@ -160,6 +173,7 @@ _MODULES = {
     "Transactions": "oncelog.broker.embedded.sync_api.transactions",
     "UnsupportedError": "oncelog.broker.control.errors",
     "WaitTimeoutError": "oncelog.broker.control.errors",
+    "rename_topics": "oncelog.broker.filters.topic_names",
 }
 
 

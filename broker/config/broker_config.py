@@ -17,11 +17,7 @@ from oncelog.broker.config.definitions_security import (
     SaslKeys,
     TlsKeys,
 )
-from oncelog.broker.config.definitions_share_streams import (
-    ShareCoordinatorKeys,
-    ShareGroupKeys,
-    StreamsGroupKeys,
-)
+from oncelog.broker.config.definitions_share_streams import ShareGroupKeys, StreamsGroupKeys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +34,6 @@ class BrokerConfig(
     LogKeys,
     GroupKeys,
     ShareGroupKeys,
-    ShareCoordinatorKeys,
     StreamsGroupKeys,
     TransactionKeys,
     LoginKeys,

@@ -38,8 +38,10 @@ from oncelog.broker.serve import ListenError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from oncelog.broker.control.journal import Observer
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.snapshots import Snapshot
+    from oncelog.broker.dispatch.policies import Interceptor
     from oncelog.broker.faults.crash_points import CrashPoints
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.faults.rule import Rule
@@ -65,7 +67,8 @@ class ControlledBroker:
     """A broker with ``options``. It opens nothing before `start`. `run` must run meanwhile.
 
     ``log_output`` makes the output of each node's log lines. It must write them to the given sink, too. ``rules`` are
-    there from the start, and after each reset.
+    there from the start, and after each reset. ``observer`` and ``filters`` are installed in each node, behind the
+    journal and before the rules.
     """
 
     def __init__(
@@ -73,10 +76,15 @@ class ControlledBroker:
         options: BrokerOptions,
         log_output: Callable[[Sink, Clock], LogOutput] = LogOutput,
         rules: Sequence[Rule] = (),
+        *,
+        observer: Observer | None = None,
+        filters: Sequence[Interceptor] = (),
     ) -> None:
         self.options = options
         self._log_output = log_output
         self._rules = rules
+        self._observer = observer
+        self._filters = filters
         self.config = options.broker_config()
         self.release = OURS if options.version is None else emulated(options.version)
         self.seed = options.seed
@@ -367,6 +375,12 @@ class ControlledBroker:
     def _prepare(self, node: Node) -> None:
         """Called before the node listens."""
         self.journal.attach(node)
+        if self._observer is not None:
+            self._observer.attach(node)
+        if self._filters:
+            from oncelog.broker.filters.loading import install_filters
+
+            install_filters(self._filters, node)
         node.metadata.skip_producer_ids(self._producer_ids_from)
         topics = self.options.topics.items()
         missing = {name: topic for name, topic in topics if name not in node.metadata.image.topics}

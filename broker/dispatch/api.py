@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.handlers.chunked import LONG_RESPONSES
+from oncelog.broker.handlers.table import api_name
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.slices import Slices
 from oncelog.wire.compiler import compile_step_encoder
@@ -45,6 +46,7 @@ class Api:
         "handler",
         "has_long_responses",
         "has_throttle_time",
+        "kafka_name",
         "max_version",
         "min_version",
         "request",
@@ -56,7 +58,7 @@ class Api:
     def __init__(self, handler: Handler, *, is_handled: bool = True) -> None:
         messages = _load(f"oncelog.wire.messages.{handler.name}")
         module = _load(f"oncelog.broker.handlers.{handler.name}") if is_handled else None
-        stem = "".join(word.capitalize() for word in handler.name.split("_"))
+        stem = self.kafka_name = api_name(handler.name)
         self.handler = handler
         self.min_version = handler.min_version
         self.max_version = handler.max_version

@@ -29,6 +29,8 @@ class Interceptor:
     """Kafka's names of the APIs that it wants to see, such as ``Produce``; None: all. Read at its installation. It may
     be shown others, too: a proxy passes what nobody wants to see on unread, the broker decodes every request.
     """
+    known_topics: KnownTopics | None = None
+    """The topics of the cluster; whoever installs a user's interceptor sets it."""
     only_reads = False
     """Whether it changes neither a request nor a response, and responds to none: a proxy passes on the bytes that came.
     """
@@ -51,6 +53,11 @@ class Interceptor:
         None: none is sent, because none was asked for, an interceptor dropped it, or the connection ended (``failure``:
         why). A request that was handled before the installation is done without having been seen. Must not raise.
         """
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """Return the name of the topic with an id, by which newer requests and responses name it; None if unknown."""
+        topic = None if self.known_topics is None else self.known_topics.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
 
 
 class RequestPath(Protocol):

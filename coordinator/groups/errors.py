@@ -1,6 +1,4 @@
-"""Translates errors of a shard's log for clients of groups and share partitions (Kafka:
-``CoordinatorOperationExceptionHelper``).
-"""
+"""Translates errors of a shard's log for clients of groups (Kafka: ``CoordinatorOperationExceptionHelper``)."""
 
 from __future__ import annotations
 

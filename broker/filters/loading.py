@@ -1,0 +1,151 @@
+"""Loads filters by name: ``module:name``, with settings as ``module:name,setting=value``."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.logs import get_logger
+from oncelog.broker.request import CloseConnection, ConnectionLost
+from oncelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
+    from oncelog.broker.dispatch.policies import KnownTopics, RequestPath
+    from oncelog.broker.request import RequestContext
+
+log = get_logger(__name__)
+
+
+class FilterError(ValueError):
+    """A filter that cannot be loaded; the message says why and what is expected."""
+
+
+def load_filter(text: str) -> Interceptor:
+    """Return the interceptor that ``module:name`` names: an instance, or what makes one, called with the settings.
+
+    Settings are texts; one whose parameter is annotated as ``int``, ``float`` or ``bool`` is converted. Raises
+    FilterError.
+    """
+    path, *given = text.split(",")
+    module_name, colon, name = path.partition(":")
+    if not (module_name and colon and name):
+        raise FilterError(
+            f"{text}: expected MODULE:NAME, such as stamp:Stamp for the class Stamp in stamp.py"
+        )
+    settings: dict[str, str] = {}
+    for setting in given:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.isidentifier():
+            raise FilterError(f"{text}: {setting!r}: expected a setting as NAME=VALUE")
+        settings[key] = value
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise FilterError(f"{text}: cannot import {module_name}: {type(error).__name__}: {error}") from error
+    found = getattr(module, name, None)
+    if found is None:
+        there = [one for one in vars(module) if is_filter(getattr(module, one)) and one != "Interceptor"]
+        raise FilterError(
+            f"{text}: {module_name} has no {name}; its filters are {', '.join(there) or 'none'}"
+        )
+    if isinstance(found, Interceptor):
+        if settings:
+            raise FilterError(f"{text}: {name} is made already, and takes no settings")
+        return found
+    if not callable(found):
+        raise FilterError(f"{text}: {name} is no oncelog.Interceptor, but {found!r}")
+    return _made(text, name, found, settings)
+
+
+def is_filter(value: Any) -> bool:
+    """Whether something in a module is an interceptor, or a class of them."""
+    return isinstance(value, Interceptor) or (isinstance(value, type) and issubclass(value, Interceptor))
+
+
+def _made(text: str, name: str, make: Any, settings: dict[str, str]) -> Interceptor:
+    parameters = inspect.signature(make, eval_str=False).parameters
+    try:
+        arguments = {
+            key: _converted(parameters[key].annotation, value) if key in parameters else value
+            for key, value in settings.items()
+        }
+        made = make(**arguments)
+    except Exception as error:
+        raise FilterError(f"{text}: {name} cannot be made: {error}") from error
+    if not isinstance(made, Interceptor):
+        raise FilterError(f"{text}: {name} makes no oncelog.Interceptor, but {made!r}")
+    return made
+
+
+def _converted(annotation: Any, text: str) -> Any:
+    kind = getattr(annotation, "__name__", annotation)
+    if kind in ("int", "float"):
+        return int(text) if kind == "int" else float(text)
+    if kind == "bool":
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{text!r}: expected true or false")
+        return text.lower() == "true"
+    return text
+
+
+class Filtered(Protocol):
+    """Where filters are installed: a `Node`, or a proxy."""
+
+    @property
+    def dispatcher(self) -> RequestPath:
+        """Its dispatcher."""
+
+    @property
+    def known_topics(self) -> KnownTopics:
+        """The topics that there are."""
+
+
+def install_filters(filters: Iterable[Interceptor], target: Filtered) -> None:
+    """Install filters, the one nearest to the clients first."""
+    for one in filters:
+        one.known_topics = target.known_topics
+        target.dispatcher.install(_Guard(one))
+
+
+class _Guard(Interceptor):
+    """A filter whose own errors are told as such, and fail one request."""
+
+    def __init__(self, inner: Interceptor) -> None:
+        self._inner = inner
+        self.apis = inner.apis
+        self.only_reads = inner.only_reads
+
+    async def on_request(self, context: RequestContext) -> Any:
+        return await self._guarded(context, self._inner.on_request(context)) if self._wants(context) else None
+
+    async def on_response(self, context: RequestContext, response: Any) -> Any:
+        if not self._wants(context):
+            return response
+        return await self._guarded(context, self._inner.on_response(context, response))
+
+    def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+        if self._wants(context):
+            try:
+                self._inner.on_done(context, response, failure)
+            except Exception:
+                self._log(context)
+
+    def _wants(self, context: RequestContext) -> bool:
+        # An ApiVersions of an unknown version has no request to look at.
+        return context.request is not None and (self.apis is None or context.api_name in self.apis)
+
+    async def _guarded(self, context: RequestContext, call: Awaitable[Any]) -> Any:
+        try:
+            return await call
+        except (KafkaError, CloseConnection, ConnectionLost):
+            raise
+        except Exception as error:
+            self._log(context)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a filter failed") from error
+
+    def _log(self, context: RequestContext) -> None:
+        log.exception("a filter failed", filter=type(self._inner).__name__, api=context.api_name)

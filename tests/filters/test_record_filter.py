@@ -1,0 +1,247 @@
+"""Filters for records, in a broker: what they change, refuse and leave out, and what stays as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compat_tests.batches import GZIP, LZ4, NONE, SNAPPY, TRANSACTIONAL, ZSTD, batch, read_batches, record
+from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.filters.loading import install_filters
+from oncelog.broker.filters.passing_records import PassingRecord, rewrite
+from oncelog.broker.filters.record_filter import RecordFilter
+from oncelog.broker.request import RequestContext
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from oncelog.wire.records import iterate_records
+from tests.harness.requests import bytes_of, create_topic, fetch, produce, produce_request
+from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError
+from tests.harness.simulation import simulated
+
+OTHER_PRODUCE_VERSIONS = (3, 8, 12, 13)
+
+
+class Stamp(RecordFilter):
+    def on_produced(self, record: PassingRecord, context: RequestContext) -> None:
+        record.headers.append(("via", (context.client_id or "").encode()))
+
+
+class Even(RecordFilter):
+    """Refuses odd values, and leaves records without a key out of what is read."""
+
+    def on_produced(self, record: PassingRecord, context: RequestContext) -> None:
+        if int(record.value or b"0") % 2:
+            raise ValueError(f"{record.topic}: {record.value!r} is odd")
+
+    def on_fetched(self, record: PassingRecord, context: RequestContext) -> None:
+        if record.key is None:
+            record.leave_out()
+
+
+def install(broker: SimBroker, *filters: Interceptor) -> None:
+    install_filters(filters, broker.node)
+
+
+def numbers(*values: bytes) -> bytes:
+    return batch([record(b"k", value, offset_delta=at) for at, value in enumerate(values)])
+
+
+# -- batches
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
+def test_only_what_a_filter_changes_is_other(codec: int) -> None:
+    original = batch(
+        [record(b"k", b"v", [("a", b"1"), ("b", None)], offset_delta=0), record(None, None, offset_delta=1)],
+        codec=codec,
+        attributes=TRANSACTIONAL,
+        producer=(7, 3, 40),
+        base_offset=100,
+        leader_epoch=5,
+        base_timestamp=1_000,
+        max_timestamp=1_000,
+    )
+
+    def show(passing: PassingRecord) -> None:
+        passing.value = b"new"
+
+    changed = rewrite(original, "t", 0, show)
+    assert changed is not None
+    [before], [after] = list(read_batches(original)), list(read_batches(bytes(changed)))
+    same = (
+        "base_offset",
+        "leader_epoch",
+        "attributes",
+        "last_offset_delta",
+        "base_timestamp",
+        "max_timestamp",
+    )
+    for name in (*same, "producer_id", "producer_epoch", "base_sequence"):
+        assert getattr(after, name) == getattr(before, name), name
+    records = list(iterate_records(bytes(changed)))
+    assert [(one.offset, one.key, one.value, one.headers) for one in records] == [
+        (100, b"k", b"new", [(b"a", b"1"), (b"b", None)]),
+        (101, None, b"new", []),
+    ]
+
+
+def test_untouched_batches_are_the_same_bytes() -> None:
+    first, second = batch(2), batch(2, base_offset=2)
+    assert rewrite(first + second, "t", 0, lambda passing: None) is None
+
+    def show(passing: PassingRecord) -> None:
+        if passing.offset == 3:
+            passing.key = b"other"
+
+    changed = rewrite(first + second + second[:50], "t", 0, show)
+    assert changed is not None
+    assert bytes(changed[: len(first)]) == first
+    assert bytes(changed[-50:]) == second[:50], "what is cut off passes"
+    assert [one.key for one in iterate_records(bytes(changed), offset=len(first))] == [b"k0", b"other"]
+
+
+def test_control_batches_and_other_magics_pass_unseen() -> None:
+    seen: list[PassingRecord] = []
+    assert rewrite(batch(1, attributes=32) + batch(1, magic=1), "t", 0, seen.append) is None
+    assert seen == []
+
+
+def test_a_batch_may_become_empty() -> None:
+    changed = rewrite(batch(3, base_offset=5), "t", 0, PassingRecord.leave_out)
+    assert changed is not None
+    [found] = read_batches(bytes(changed))
+    assert (found.base_offset, found.last_offset_delta, found[-1]) == (5, 2, b"")
+
+
+# -- in a broker
+
+
+@simulated
+async def test_a_header_for_each_record() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        install(broker, Stamp())
+        assert (await produce(client, "t", batch(2))).error_code == 0
+        row = await fetch(client, "t", 0)
+        records = list(iterate_records(bytes_of(row.records)))
+        assert [[name for name, _ in one.headers] for one in records] == [[b"via"], [b"via"]]
+
+
+@pytest.mark.parametrize("version", OTHER_PRODUCE_VERSIONS)
+@simulated
+async def test_a_refused_record_takes_its_batch_along_and_no_other(version: int) -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        topic_id = await create_topic(client, "t", 3)
+        install(broker, Even())
+        rows = [
+            PartitionProduceData(0, numbers(b"2", b"4")),
+            PartitionProduceData(1, numbers(b"2", b"3", b"5")),
+            PartitionProduceData(2, numbers(b"6")),
+        ]
+        topic = (
+            TopicProduceData("", topic_id, rows)
+            if version >= 13
+            else TopicProduceData("t", partition_data=rows)
+        )
+        response = await client.call(ProduceRequest(None, 1, 1000, [topic]), version, ProduceResponse)
+        [found] = response.responses
+        by_index = {row.index: row for row in found.partition_responses}
+        assert {index: row.error_code for index, row in by_index.items()} == {
+            0: 0,
+            1: ErrorCode.INVALID_RECORD,
+            2: 0,
+        }
+        assert by_index[1].base_offset == -1
+        if version >= 8:
+            assert by_index[1].error_message == "t: b'3' is odd"
+            assert [one.batch_index for one in by_index[1].record_errors] == [1, 2]
+        assert [(await fetch(client, "t", 0, index)).high_watermark for index in range(3)] == [2, 0, 1]
+
+
+@simulated
+async def test_a_request_with_nothing_left_is_not_handled() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        install(broker, Even())
+        row = await produce(client, "t", numbers(b"1"))
+        assert row.error_code == ErrorCode.INVALID_RECORD
+        assert (await fetch(client, "t", 0)).high_watermark == 0
+        await client.send(produce_request("t", numbers(b"1"), acks=0), 8)
+        with pytest.raises(ConnectionEndedError):
+            await client.receive(ProduceResponse, 8)
+
+
+@simulated
+async def test_records_that_are_left_out_take_no_offset_away() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        await produce(client, "t", batch([record(b"k", b"0"), record(None, b"2", offset_delta=1)]))
+        await produce(client, "t", batch([record(b"k", b"4", extra=b"")]))
+        install(broker, Even())
+        row = await fetch(client, "t", 0)
+        data = bytes_of(row.records)
+        found = list(read_batches(data))
+        assert [one.last_offset_delta for one in found] == [1, 0]
+        assert [one.value for one in iterate_records(data)] == [b"0"]
+        assert broker.files.held == 0
+
+
+class Large(RecordFilter):
+    def on_fetched(self, record: PassingRecord, context: RequestContext) -> None:
+        record.value = b"small"
+
+
+@simulated
+async def test_records_in_a_file_are_seen_too() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        await produce(client, "t", batch([record(None, bytes(20_000))]))
+        install(broker, Large())
+        row = await fetch(client, "t", 0)
+        assert [one.value for one in iterate_records(bytes_of(row.records))] == [b"small"]
+        assert broker.files.held == 0
+
+
+class Failing(Interceptor):
+    apis = frozenset(("Produce",))
+
+    async def on_request(self, context: RequestContext) -> Any:
+        raise ZeroDivisionError
+
+    def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+        raise ZeroDivisionError
+
+
+class Refusing(Interceptor):
+    async def on_request(self, context: RequestContext) -> Any:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "no")
+
+
+@simulated
+async def test_an_error_of_a_filter_fails_one_request() -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        install(broker, Failing())
+        assert (await produce(client, "t")).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await fetch(client, "t", 0)).error_code == 0
+        install(broker, Refusing())
+        assert (await fetch(client, "t", 0)).error_code in (0, ErrorCode.POLICY_VIOLATION)
+
+
+def test_a_filter_wants_the_apis_of_the_functions_that_it_defines() -> None:
+    assert Stamp.apis == frozenset(("Produce",))
+    assert Large.apis == frozenset(("Fetch",))
+    assert Even.apis == frozenset(("Produce", "Fetch"))
