@@ -18,14 +18,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 USERS = ("wire", "coordinator", "broker", "spark_it", "bench", "oncelog/*.py")
 TESTS = ("tests", "compat_tests")
 
-# Made for tests: there, they are users. Share groups are being built bottom up: their two folders go from here when a
+# Made for tests: there, they are users. Share partitions are being built bottom up: their folder goes from here when a
 # client reaches them.
 FOR_TESTS = (
     "broker/seams/memory_*.py",
     "broker/seams/mortal_files.py",
     "broker/client/*",
     "broker/share/*",
-    "coordinator/share/*",
 )
 
 # Where variables and classes are facts of Kafka's (fields, records, error codes, keys), used or not.

@@ -21,6 +21,7 @@ from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from oncelog.broker.coordinators.environment import CoordinatorEnvironment
 from oncelog.broker.coordinators.groups import GroupCoordinator
+from oncelog.broker.coordinators.share import ShareCoordinator
 from oncelog.broker.coordinators.transactions import TransactionCoordinator
 from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.emulation.release import OURS
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.acls import StandardAuthorizer
+    from oncelog.broker.security.failed_login import FailedLogin
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message
 
@@ -114,6 +116,7 @@ class Node:
         """The one that the configuration asks for."""
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
+        self.share_coordinator: ShareCoordinator
         self.quotas: ClientQuotas
         self.connection_rates: ConnectionRates
         self.services: Services
@@ -144,6 +147,7 @@ class Node:
                     nursery.start_soon(self._remove_expired_tokens)
                 await nursery.start(self.groups.runtime.run)
                 await nursery.start(self.transactions.run)
+                await nursery.start(self.share_coordinator.run)
                 self.server = Server(
                     self.services,
                     self.dispatcher,
@@ -154,6 +158,7 @@ class Node:
                 await nursery.start(self.server.run)
                 self.groups.runtime.load_all()
                 self.transactions.runtime.load_all()
+                self.share_coordinator.runtime.load_all()
                 task_status.started()
         finally:
             self._stop()
@@ -197,6 +202,7 @@ class Node:
             background=logs.background,
             note_bug=self.note_bug,
         )
+        self.share_coordinator = ShareCoordinator(environment)
         self.groups = GroupCoordinator(environment, self.random)
         self.transactions = TransactionCoordinator(environment, self.groups, self.next_producer_id)
         if self.config.static.authorizer_class_name:
@@ -215,6 +221,7 @@ class Node:
             logs=logs,
             groups=self.groups,
             transactions=self.transactions,
+            share_coordinator=self.share_coordinator,
             txn_partitions=AddPartitionsToTxnManager(self.config, self.cluster, self.transactions),
             fetch_sessions=self.fetch_sessions,
             delayed_fetches=DelayedFetches(),
@@ -298,7 +305,7 @@ class Node:
         return self.metadata.image
 
     @property
-    def login_observers(self) -> list[Callable[[Peer, LoginExchange], None]]:
+    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedLogin], None]]:
         """See `Services.login_observers`."""
         return self.services.login_observers
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.coordinators.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from oncelog.broker.coordinators.groups import GroupCoordinator
+    from oncelog.broker.coordinators.share import ShareCoordinator
     from oncelog.broker.coordinators.transactions import TransactionCoordinator
     from oncelog.broker.fetch.delayed_fetches import DelayedFetches
     from oncelog.broker.fetch.sessions import FetchSessions
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.delegation_tokens import DelegationTokens
+    from oncelog.broker.security.failed_login import FailedLogin
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.broker.security.sasl.users import Users
 
@@ -40,6 +42,7 @@ class Services(NamedTuple):
     logs: LogManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share_coordinator: ShareCoordinator
     txn_partitions: AddPartitionsToTxnManager
     fetch_sessions: FetchSessions
     delayed_fetches: DelayedFetches
@@ -53,7 +56,7 @@ class Services(NamedTuple):
     delegation_tokens: DelegationTokens
     users: Users
     """Who may log in beside those of the metadata and of the JAAS texts."""
-    login_observers: list[Callable[[Peer, LoginExchange], None]]
-    """Told of each request of a log-in, which no interceptor sees. Must not raise."""
+    login_observers: list[Callable[[Peer, LoginExchange | FailedLogin], None]]
+    """Told of each request of a log-in, which no interceptor sees, and of peers turned away. Must not raise."""
     note_bug: Callable[[], None]
     """Called after a request failed because of a defect of ours: tests end the node then."""

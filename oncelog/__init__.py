@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from oncelog.broker.control.types import (
         Assignment,
+        FailedLogin,
         GroupInfo,
         Headers,
         HeadersGiven,
@@ -78,6 +79,7 @@ __all__ = [
     "Clock",
     "CloseConnection",
     "ErrorCode",
+    "FailedLogin",
     "Faults",
     "Group",
     "GroupInfo",
@@ -137,6 +139,7 @@ _MODULES = {
     "Clock": "oncelog.broker.embedded.sync_api.clock",
     "CloseConnection": "oncelog.broker.request",
     "ErrorCode": "oncelog.wire.errors",
+    "FailedLogin": "oncelog.broker.control.types",
     "Faults": "oncelog.broker.embedded.sync_api.faults",
     "Group": "oncelog.broker.embedded.sync_api.groups",
     "GroupInfo": "oncelog.broker.control.types",

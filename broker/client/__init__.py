@@ -4,5 +4,5 @@
 seams' `Transport`, which tests simulate. A request is sent once, unless the call passes a `Retry`. There is no
 background task: the task that waits for a response reads it.
 
-It does not pause for ``throttle_time_ms`` (KIP-219), and speaks neither TLS nor SASL.
+`security` has TLS and the log-ins. The client does not pause for ``throttle_time_ms`` (KIP-219).
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -33,6 +34,9 @@ from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from oncelog.wire.schema import Request, ResponseT_co
 
+if TYPE_CHECKING:
+    from oncelog.broker.client.security.client_security import ClientSecurity
+
 ANY = AnyBroker()
 ONE_KEY_MAX = 3
 """The last version of FindCoordinator with a single key (KIP-699)."""
@@ -44,6 +48,7 @@ class ClusterClient:
     """A client of one cluster: ``with ClusterClient(…) as client``. Any number of tasks may use it at the same time.
 
     ``bootstrap`` are the addresses of some brokers. A connection is opened on first use, and again after it was lost.
+    ``security`` says how; None: without TLS and log-in.
     """
 
     def __init__(
@@ -55,12 +60,15 @@ class ClusterClient:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         metadata_max_age_s: float = METADATA_MAX_AGE_S,
+        security: ClientSecurity | None = None,
     ) -> None:
         self.metadata = ClusterMetadata(metadata_max_age_s)
         if not bootstrap:
             raise ValueError("no bootstrap broker")
         self._bootstrap = tuple(bootstrap)
-        self._open = partial(open_connection, connect, client_id=client_id, timeout_s=connect_timeout_s)
+        self._open = partial(
+            open_connection, connect, client_id=client_id, timeout_s=connect_timeout_s, security=security
+        )
         self._request_timeout_s = request_timeout_s
         self._connections: dict[tuple[Address, bool], ClientConnection] = {}
         self._opening: defaultdict[tuple[Address, bool], trio.StrictFIFOLock] = defaultdict(

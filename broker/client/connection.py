@@ -7,20 +7,28 @@ in flight. The first task that waits for a response reads for all tasks.
 
 from __future__ import annotations
 
+import ssl
 from collections import deque
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import trio
 
 from oncelog import __version__
-from oncelog.broker.client.errors import to_error_code
+from oncelog.broker.client.errors import AuthenticationError, to_error_code
+from oncelog.broker.client.security.log_in import HANDSHAKE_VERSION
+from oncelog.broker.client.security.tls import tls_failure
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK, Connect, Transport
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.framing import FrameReader, decode_response, encode_request
 from oncelog.wire.header import read_response_header
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from oncelog.wire.schema import Message, Request, ResponseT_co
+
+if TYPE_CHECKING:
+    from oncelog.broker.client.security.client_security import ClientSecurity
+    from oncelog.broker.client.security.log_in import LogInRequest
 
 SOFTWARE_NAME = "oncelog"
 """The software name that ApiVersions sends, beside this package's version (KIP-511)."""
@@ -81,9 +89,13 @@ class ClientConnection:
         client_id: str | None = SOFTWARE_NAME,
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
+        security: ClientSecurity | None = None,
     ) -> None:
         self.versions: dict[int, tuple[int, int]] | None = None
         self._transport = transport
+        self._security = security
+        self._renew_at: float | None = None
+        """When the session is renewed, with the next request (real time, seconds); None: never."""
         self._client_id = client_id
         self._correlation_id = 0
         self._frames = FrameReader(response_bytes_max)
@@ -148,13 +160,17 @@ class ClientConnection:
         """Send a request without waiting for its response. Raises as `call` does."""
         if not has_response(request):
             raise ValueError("a Produce with acks=0 has no response: send_without_response")
-        kind = type(request)
-        version = self.version_for(kind) if version is None else version
+        version = self.version_for(type(request)) if version is None else version
         async with self._sending:
-            frame = self._next_frame(request, version)
-            in_flight = InFlight(self, kind, version, self._correlation_id)
-            self._in_flight.append(in_flight)
-            await self._send_all(frame)
+            if self._renew_at is not None and real_time.monotonic() >= self._renew_at:
+                await self._log_in()
+            return await self._send(request, version)
+
+    async def _send(self, request: Request[ResponseT_co], version: int) -> InFlight[ResponseT_co]:
+        frame = self._next_frame(request, version)
+        in_flight = InFlight(self, type(request), version, self._correlation_id)
+        self._in_flight.append(in_flight)
+        await self._send_all(frame)
         return in_flight
 
     async def send_without_response(self, request: Request[Message], version: int | None = None) -> None:
@@ -163,7 +179,54 @@ class ClientConnection:
             raise ValueError(f"{type(request).__name__} has a response: send")
         version = self.version_for(type(request)) if version is None else version
         async with self._sending:
+            if self._renew_at is not None and real_time.monotonic() >= self._renew_at:
+                await self._log_in()
             await self._send_all(self._next_frame(request, version))
+
+    # -- the log-in
+
+    async def log_in(self) -> None:
+        """Log in as the client's security says, after `negotiate`. The session is then renewed as it is used (KIP-368).
+
+        Raises AuthenticationError, and KafkaError as `call` does.
+        """
+        async with self._sending:
+            await self._log_in()
+
+    async def _log_in(self) -> None:
+        """Log in, or again; nobody else sends meanwhile. Responses to earlier requests may come between."""
+        login = None if self._security is None else await self._security.new_log_in()
+        is_complete = login is None
+        try:
+            request = None if login is None else login.begin()
+            while login is not None and request is not None:
+                request = login.following(await self._log_in_response(request))
+            if login is not None:
+                renewal_s = login.renewal_s
+                self._renew_at = None if renewal_s is None else real_time.monotonic() + renewal_s
+            is_complete = True
+        except AuthenticationError as error:
+            raise self._fail_with(AuthenticationError(error.code, self._about_peer(error.message))) from None
+        finally:
+            if not is_complete:  # cancelled
+                self.fail(ErrorCode.NETWORK_EXCEPTION, "a log-in was cut off")
+
+    async def _log_in_response(self, request: LogInRequest) -> Message:
+        if isinstance(request, SaslHandshakeRequest):
+            in_flight: InFlight[Any] = await self._send(request, HANDSHAKE_VERSION)
+        else:
+            in_flight = await self._send(request, self.version_for(type(request)))
+        response: Message = await in_flight.wait_response()
+        return response
+
+    def detach(self) -> Transport:
+        """Give the transport away, to somebody who goes on after the log-in; this connection is of no use any more.
+
+        Nothing may be in flight.
+        """
+        assert not self._in_flight
+        self._failure = KafkaError(ErrorCode.NETWORK_EXCEPTION, "its transport was given away")
+        return self._transport
 
     # -- versions
 
@@ -274,20 +337,35 @@ class ClientConnection:
     # -- the end
 
     def _lost(self, error: Exception) -> KafkaError:
+        if isinstance(
+            error, ssl.SSLError
+        ):  # TLS 1.3: the broker looks at the client's certificate after the handshake
+            return self._fail_with(tls_failure(self._transport.peer, error))
         return self.fail(ErrorCode.NETWORK_EXCEPTION, str(error) or type(error).__name__)
 
     def fail(self, code: ErrorCode, text: str) -> KafkaError:
         """Close the connection for this reason, unless it is closed. Returns the error to raise: the first reason's."""
+        return self._fail_with(KafkaError(code, self._about_peer(text)))
+
+    def _fail_with(self, reason: KafkaError) -> KafkaError:
         if self._failure is None:
-            self._failure = KafkaError(code, f"{self._transport.peer}: {text}")
+            self._failure = reason
             self._in_flight.clear()
             self._transport.close()
             self._received.unpark_all()
-        return KafkaError(self._failure.code, self._failure.message)
+        return self._again()
+
+    def _about_peer(self, text: str | None) -> str:
+        return f"{self._transport.peer}: {text}"
+
+    def _again(self) -> KafkaError:
+        """Return the reason why the connection is closed, as a new exception."""
+        assert self._failure is not None
+        return type(self._failure)(self._failure.code, self._failure.message)
 
     def _check_open(self) -> None:
         if self._failure is not None:
-            raise KafkaError(self._failure.code, self._failure.message)
+            raise self._again()
 
 
 async def open_connection(
@@ -297,21 +375,36 @@ async def open_connection(
     client_id: str | None = SOFTWARE_NAME,
     *,
     timeout_s: float = CONNECT_TIMEOUT_S,
+    security: ClientSecurity | None = None,
 ) -> ClientConnection:
-    """Connect to a broker and negotiate versions. Returns the connection.
+    """Connect to a broker, shake hands (TLS), negotiate versions and log in (SASL). Returns the connection.
 
-    Raises KafkaError: NETWORK_EXCEPTION if connecting fails, REQUEST_TIMED_OUT after ``timeout_s``.
+    Raises KafkaError: NETWORK_EXCEPTION if connecting fails, REQUEST_TIMED_OUT after ``timeout_s``;
+    AuthenticationError, with a message of one line.
     """
     connection = None
+    is_open = False
     with real_time.move_on_after(timeout_s):
         try:
-            connection = ClientConnection(await connect(host, port), client_id)
+            transport = await connect(host, port)
+            if security is not None:
+                transport = await security.secured(transport, host)
+            connection = ClientConnection(transport, client_id, security=security)
             await connection.negotiate()
+            if security is not None:
+                await connection.log_in()
+            is_open = True
             return connection
         except OSError as error:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{host}:{port}: {error}") from error
+        except KafkaError as error:
+            wants_tls = security is None or not security.protocol.endswith("SSL")
+            if error.code is ErrorCode.NETWORK_EXCEPTION and connection is not None and wants_tls:
+                text = f"{error.message} (perhaps it wants TLS: security.protocol)"
+                raise KafkaError(error.code, text) from error
+            raise
         finally:
-            if connection is not None and connection.versions is None:
+            if connection is not None and not is_open:
                 connection.close()
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{host}:{port}: not connected within {timeout_s:g} s")
 

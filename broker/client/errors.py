@@ -1,4 +1,4 @@
-"""The errors in all fields of a response (Kafka: ``AbstractResponse.errorCounts``)."""
+"""`AuthenticationError`; the errors in all fields of a response (Kafka: ``AbstractResponse.errorCounts``)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,19 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.schema import Message, Struct
+
+
+class AuthenticationError(KafkaError):
+    """The broker refuses who the client is, or the client who the broker is (Kafka: ``AuthenticationException``).
+
+    Nothing but other settings will change that. A ``code`` of None is that of a failed TLS handshake, which has none of
+    its own in Kafka either.
+    """
+
+    def __init__(self, code: ErrorCode | None, message: str | None = None) -> None:
+        super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code, message)
 
 
 def to_error_code(code: int) -> ErrorCode:

@@ -17,7 +17,11 @@ from oncelog.broker.config.definitions_security import (
     SaslKeys,
     TlsKeys,
 )
-from oncelog.broker.config.definitions_share_streams import ShareGroupKeys, StreamsGroupKeys
+from oncelog.broker.config.definitions_share_streams import (
+    ShareCoordinatorKeys,
+    ShareGroupKeys,
+    StreamsGroupKeys,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +38,7 @@ class BrokerConfig(
     LogKeys,
     GroupKeys,
     ShareGroupKeys,
+    ShareCoordinatorKeys,
     StreamsGroupKeys,
     TransactionKeys,
     LoginKeys,

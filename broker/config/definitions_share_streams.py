@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.broker.config.definitions import CLUSTER_WIDE, INT, KeyCollector, key
+from oncelog.broker.config.definitions import CLUSTER_WIDE, HIGH, INT, LOW, SHORT, KeyCollector, key
+from oncelog.broker.config.definitions_coordinators import check_codec_number
 
 
 def _default(
@@ -63,6 +64,51 @@ class ShareGroupKeys(metaclass=KeyCollector):
     )
     group_share_min_partition_max_record_locks: int = _min_limit(100, 100, 2_000, unit="")
     group_share_max_partition_max_record_locks: int = _max_limit(4_000, 2_000, 10_000, unit="")
+
+
+class ShareCoordinatorKeys(metaclass=KeyCollector):
+    """Keys for the share coordinator."""
+
+    __slots__ = ()
+
+    share_coordinator_state_topic_num_partitions: int = key(
+        INT, 50, "Partitions of __share_group_state.", at_least=1, importance=HIGH
+    )
+    share_coordinator_state_topic_replication_factor: int = key(
+        SHORT, 3, "Replicas of __share_group_state.", at_least=1, importance=HIGH
+    )
+    share_coordinator_state_topic_min_isr: int = key(
+        SHORT, 2, "In-sync replicas that a write to __share_group_state needs.", at_least=1, importance=HIGH
+    )
+    share_coordinator_state_topic_segment_bytes: int = key(
+        INT, 100 << 20, "Bytes of a segment of __share_group_state.", at_least=1, importance=HIGH
+    )
+    share_coordinator_state_topic_compression_codec: int = key(
+        INT,
+        0,
+        "The number of the codec of __share_group_state; 0 is none.",
+        importance=HIGH,
+        check=check_codec_number,
+    )
+    share_coordinator_snapshot_update_records_per_snapshot: int = key(
+        INT, 500, "Updates of a share partition between two of its snapshots.", at_least=0, at_most=500
+    )
+    share_coordinator_cold_partition_snapshot_interval_ms: int = key(
+        INT,
+        300_000,
+        "Milliseconds after which an idle share partition gets a snapshot.",
+        at_least=1,
+        importance=LOW,
+        internal=True,
+    )
+    share_coordinator_state_topic_prune_interval_ms: int = key(
+        INT,
+        300_000,
+        "Milliseconds between two deletions of obsolete records of __share_group_state.",
+        at_least=1,
+        importance=LOW,
+        internal=True,
+    )
 
 
 class StreamsGroupKeys(metaclass=KeyCollector):

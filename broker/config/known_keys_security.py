@@ -33,24 +33,8 @@ share.coordinator.append.linger.ms int -1 -1..
     Milliseconds that the coordinator gathers records before it writes them; -1 is by load.
 share.coordinator.cached.buffer.max.bytes int 1048588 524288.. cluster-wide
     Bytes of the largest buffer that the coordinator keeps for reuse.
-share.coordinator.cold.partition.snapshot.interval.ms int 300000 1.. internal
-    Milliseconds after which an idle share partition gets a snapshot.
 share.coordinator.load.buffer.size int 5242880 1..
     Bytes of one read when the broker loads share partitions.
-share.coordinator.snapshot.update.records.per.snapshot int 500 0..500
-    Updates of a share partition between two of its snapshots.
-share.coordinator.state.topic.compression.codec int 0
-    The number of the codec of __share_group_state; 0 is none.
-share.coordinator.state.topic.min.isr short 2 1..
-    Replicas in sync that a write to __share_group_state needs.
-share.coordinator.state.topic.num.partitions int 50 1..
-    Partitions of __share_group_state.
-share.coordinator.state.topic.prune.interval.ms int 300000 1.. internal
-    Milliseconds between two deletions of obsolete records of __share_group_state.
-share.coordinator.state.topic.replication.factor short 3 1..
-    Replicas of __share_group_state.
-share.coordinator.state.topic.segment.bytes int 104857600 1..
-    Bytes of a segment of __share_group_state.
 share.coordinator.threads int 1 1..
     Threads of the share coordinator.
 share.coordinator.write.timeout.ms int 5000 1..

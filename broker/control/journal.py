@@ -16,6 +16,7 @@ from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.request import CloseConnection, RequestContext
+from oncelog.broker.security.failed_login import FailedLogin
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, read_request_header
 from oncelog.wire.schema import deep_copy
@@ -23,6 +24,7 @@ from oncelog.wire.schema import deep_copy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from oncelog.broker.control.types import FailedLogin as Refused
     from oncelog.broker.control.types import Outcome, Request
     from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics, RequestPath
     from oncelog.broker.net.peer import Peer
@@ -114,8 +116,8 @@ class Journaled(Protocol):
         """Broker time."""
 
     @property
-    def login_observers(self) -> list[Callable[[Peer, LoginExchange], None]]:
-        """Told of each request of a log-in, which no interceptor sees."""
+    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedLogin], None]]:
+        """Told of each request of a log-in, which no interceptor sees, and of peers that are turned away."""
 
     def watch_metadata(self, on_change: Callable[[KnownTopic | None], None]) -> None:
         """Call ``on_change`` with each change of the metadata: with a topic that was deleted, otherwise with None."""
@@ -150,6 +152,8 @@ class Journal(Interceptor):
         self.changes = Changes()
         """Noted when a request (but for `TOLD_BY_LOGS`) comes and when it is done, when topics change, when a node is
         loaded or ends, and after each operation."""
+        self.failed_logins: deque[Refused] = deque(maxlen=kept)
+        """The latest peers that were turned away, the newest last."""
         self.listeners: dict[RequestListener, None] = {}
         """Told of each request that is done."""
 
@@ -182,6 +186,7 @@ class Journal(Interceptor):
         self._bytes.clear()
         self._bytes_left = BYTES_KEPT
         self._names.clear()
+        self.failed_logins.clear()
 
     def _on_metadata(self, deleted: KnownTopic | None) -> None:
         if deleted is not None:
@@ -206,9 +211,12 @@ class Journal(Interceptor):
         if context.api.handler.api_key not in TOLD_BY_LOGS:
             self.changes.note()
 
-    def on_login(self, connection: Peer, exchange: LoginExchange) -> None:
-        """A connection that logs in has sent a request, and gets its response."""
+    def on_login(self, connection: Peer, exchange: LoginExchange | FailedLogin) -> None:
+        """A connection that logs in has sent a request, and gets its response; or it is turned away."""
         assert self._source is not None
+        if isinstance(exchange, FailedLogin):
+            self._on_failed_login(connection, exchange)
+            return
         api = self._login_apis.get(exchange.api_key)
         if api is None:
             api = self._login_apis[exchange.api_key] = Api(HANDLERS[exchange.api_key])
@@ -231,6 +239,25 @@ class Journal(Interceptor):
             entry.errors, _ = errors_and_rows(entry.response)
         self._keep(entry)
         self._tell(entry)
+
+    def _on_failed_login(self, connection: Peer, failed: FailedLogin) -> None:
+        from oncelog.broker.control.types import FailedLogin as Refused
+
+        assert self._source is not None
+        self._number += 1
+        self.failed_logins.append(
+            Refused(
+                number=self._number,
+                step="TLS" if failed.step == "TLS" else "SASL",
+                reason=failed.reason,
+                peer=connection.transport.peer,
+                listener=connection.listener_name,
+                timestamp=self._source.clock.now_ms(),
+                principal=f"User:{failed.user[:CLAIM_CHARS_KEPT]}" if failed.user else None,
+                mechanism=failed.mechanism[:CLAIM_CHARS_KEPT] or None,
+            )
+        )
+        self.changes.note()
 
     def _keep(self, entry: Entry) -> None:
         key = entry.api.handler.api_key

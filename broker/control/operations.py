@@ -56,6 +56,8 @@ MODULES: dict[str, str] = {
     "commit_offsets": _HERE + "writing",
     "requests": _HERE + "waiting",
     "wait_for": _HERE + "waiting",
+    "failed_logins": _HERE + "failed_logins",
+    "wait_for_failed_login": _HERE + "failed_logins",
     "wait_for_records": _HERE + "waiting",
     "wait_for_group": _HERE + "waiting",
     "wait_for_transaction": _HERE + "waiting",

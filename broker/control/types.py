@@ -303,6 +303,32 @@ class ProducerInfo(_Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class FailedLogin(_Shown):
+    """A client that was turned away: its TLS handshake or its log-in failed."""
+
+    number: int
+    """Rises with each request that the broker reads, and each client that it turns away."""
+    step: Literal["TLS", "SASL"]
+    """What failed: the handshake (or no rule names the certificate), or the log-in."""
+    reason: str
+    peer: str
+    """The client's address and port."""
+    listener: str
+    """The name of the listener by which it came."""
+    timestamp: int
+    """Broker time, in milliseconds."""
+    principal: str | None = None
+    """Whom it claimed to be, as far as it had said."""
+    mechanism: str | None = None
+    """The SASL mechanism, as far as it had said."""
+
+    @property
+    def time(self) -> datetime | None:
+        """When it was turned away, in UTC."""
+        return datetime_of(self.timestamp)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Request:
     """A request that a client sent, and what became of it."""
 

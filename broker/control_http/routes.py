@@ -113,6 +113,8 @@ ROUTES = (
     # What clients do
     Route("GET", "/requests", "requests"),
     Route("POST", "/wait", "wait_for"),
+    Route("GET", "/failed-logins", "failed_logins"),
+    Route("POST", "/failed-logins/wait", "wait_for_failed_login"),
     # Time
     Route("GET", "/clock", "clock"),
     Route("POST", "/clock/advance", "clock_advance", arguments=own_arguments.advance),

@@ -13,7 +13,7 @@ from oncelog.broker.coordinators.runtime import CoordinatorRuntime, M
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.image import GROUP
 from oncelog.broker.topic_names import OFFSETS_TOPIC
-from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 

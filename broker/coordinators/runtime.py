@@ -24,7 +24,7 @@ from oncelog.broker.metadata.internal_topics import topic_parameters
 from oncelog.broker.request import Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.slices import Slices
-from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import RemoveTopicRecord

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import chunked_by_row
 from oncelog.broker.metadata.features import is_consumer_protocol_enabled
-from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import DELETE, GROUP_RESOURCE
-from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_groups import (
     DeletableGroupResult,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, NOT_ASKED
 from oncelog.broker.handlers.chunked import chunked_by_row
 from oncelog.broker.handlers.client import client_of
-from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_groups import (
     DescribedGroup,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import CLUSTER, DESCRIBE, GROUP_RESOURCE
-from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 

@@ -29,7 +29,7 @@ from oncelog.broker.handlers.client import client_of
 from oncelog.broker.handlers.topic_results import merged
 from oncelog.broker.request import Pending, finished
 from oncelog.broker.topic_names import OFFSETS_TOPIC
-from oncelog.coordinator.groups.errors import to_client_error
+from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

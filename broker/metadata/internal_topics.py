@@ -1,7 +1,7 @@
 """Topics that requests create on first use: those of clients, and the internal ones of the coordinators.
 
 Source: ``AutoTopicCreationManager``, ``GroupCoordinatorService.groupMetadataTopicConfigs``,
-``TransactionStateManager.transactionTopicConfigs``.
+``TransactionStateManager.transactionTopicConfigs``, ``ShareCoordinatorService.shareGroupStateTopicConfigs``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.topics import UNSET, create
-from oncelog.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from oncelog.broker.topic_names import (
+    INTERNAL_TOPICS,
+    OFFSETS_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
@@ -22,9 +27,6 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.metadata.topics import Charge
-
-SERVED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
-"""The internal topics that have a coordinator in oncelog."""
 
 _log = get_logger(__name__)
 
@@ -51,6 +53,16 @@ def topic_parameters(name: str, config: BrokerConfig, nodes: int) -> InternalTop
         }
         factor = config.offsets_topic_replication_factor
         return InternalTopic(config.offsets_topic_num_partitions, min(factor, nodes), configs)
+    if name == SHARE_GROUP_STATE_TOPIC:
+        configs = {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(min(config.share_coordinator_state_topic_min_isr, nodes)),
+            "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+            "retention.ms": "-1",
+        }
+        factor = config.share_coordinator_state_topic_replication_factor
+        return InternalTopic(config.share_coordinator_state_topic_num_partitions, min(factor, nodes), configs)
     assert name == TRANSACTIONS_TOPIC, name
     configs = {
         "unclean.leader.election.enable": "false",
@@ -103,8 +115,6 @@ def auto_create(
 
 
 def _create_internal(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> KafkaError | None:
-    if name not in SERVED:
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it has no coordinator here
     try:
         ensure(store, config, name)
     except KafkaError as error:

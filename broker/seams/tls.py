@@ -12,8 +12,15 @@ import trio
 from oncelog.broker.seams.transport import WOULD_BLOCK, Buffer, SocketTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
+RECEIVE_BYTES = 64 * 1024
+"""Encrypted bytes that are received by one system call. OpenSSL keeps memory for as many per connection."""
+SEND_BYTES = 64 * 1024
+"""Encrypted bytes that are sent by one system call."""
+HANDSHAKE_BYTES = 16 * 1024
+END_OF_STREAM = ssl.SSLZeroReturnError()
+"""The peer sends nothing more."""
 PIPE_BYTES = 60 * 1024
 """Bytes of a key or a certificate chain that a pipe takes without a reader."""
 
@@ -29,6 +36,11 @@ def new_server_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
     return context
+
+
+def new_client_context() -> ssl.SSLContext:
+    """Return a context for clients with OpenSSL's defaults: servers must show a certificate for their name."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def load_certificate(context: ssl.SSLContext, key: bytes, chain: bytes) -> None:
@@ -52,67 +64,109 @@ def load_certificate(context: ssl.SSLContext, key: bytes, chain: bytes) -> None:
 
 
 class TlsTransport:
-    """TLS on a connection that was accepted. `handshake` comes first. See `Transport`.
+    """TLS on a connection. `handshake` comes first. See `Transport`.
 
-    One call may get several TLS records. What OpenSSL has decrypted and nobody has taken yet counts as readable.
+    OpenSSL reads and writes memory, not the socket: on a socket it takes two system calls for each TLS record, and
+    librdkafka sends a record for each message. A ``send`` that would block is tried again with the same data.
     """
 
-    __slots__ = ("_failure", "_sock", "local", "peer")
+    __slots__ = ("_end", "_incoming", "_outgoing", "_plain", "_taken", "_tls", "_unsent", "local", "peer")
 
     can_send_file = False
 
-    def __init__(self, plain: SocketTransport, context: ssl.SSLContext) -> None:
-        """Take over ``plain``. Raises OSError if the peer has gone."""
+    def __init__(
+        self, plain: SocketTransport, context: ssl.SSLContext, server_name: str | None = None
+    ) -> None:
+        """Take over ``plain``. ``server_name``: the host that was connected to; None: this side is the server.
+
+        Raises ValueError for a name that cannot be a host's.
+        """
         self.peer = plain.peer
         self.local = plain.local
-        self._sock = context.wrap_socket(
-            plain.detach(), server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
+        self._plain = plain
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
         )
-        self._failure: OSError | None = None
-        """Why nothing more can be received: raised once what came before it was taken."""
+        self._end: ssl.SSLError | None = None
+        """Why nothing more can be received."""
+        self._unsent = memoryview(b"")
+        """Encrypted bytes that the socket has not taken yet."""
+        self._taken = 0
+        """How many bytes of the caller's data are in `_unsent`; `send` has not returned them yet."""
 
     async def handshake(self) -> bytes | None:
         """Shake hands. Returns the peer's certificate (DER), None if it showed none. Raises OSError (ssl.SSLError)."""
+        buffer = memoryview(bytearray(HANDSHAKE_BYTES))
         while True:
             try:
-                self._sock.do_handshake()
+                self._tls.do_handshake()
             except ssl.SSLWantReadError:
-                await trio.lowlevel.wait_readable(self._sock)
-            except ssl.SSLWantWriteError:
-                await trio.lowlevel.wait_writable(self._sock)
+                await self._flush_all()
+                while (count := self._plain.receive_into(buffer)) == WOULD_BLOCK:
+                    await self._plain.wait_readable()
+                self._feed(buffer[:count])
+            except ssl.SSLError:
+                self._flush()  # the alert that says why
+                raise
             else:
-                return self._sock.getpeercert(binary_form=True)
+                await self._flush_all()
+                return self._tls.getpeercert(binary_form=True)
 
     def receive_into(self, buffer: memoryview) -> int:
         """See `Transport`."""
-        if self._failure is not None:
-            raise self._failure
+        if self._end is not None:
+            return self._at_end()
+        tls = self._tls
+        if not self._incoming.pending and not tls.pending():
+            # The encrypted bytes pass through the caller's buffer: the decrypted ones are fewer.
+            count = self._plain.receive_into(buffer[:RECEIVE_BYTES])
+            if count == WOULD_BLOCK:
+                return WOULD_BLOCK
+            self._feed(buffer[:count])
         have, size = 0, len(buffer)
-        while have < size:
-            try:
-                count = self._sock.recv_into(buffer[have:] if have else buffer)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return have or WOULD_BLOCK
-            except ssl.SSLEOFError:
-                return have
-            except OSError as error:
-                if not have:
-                    raise
-                self._failure = error
-                return have
-            if count == 0:
-                return have
-            have += count
-        return have
+        read: Callable[[int, memoryview], int] = tls.read  # type: ignore[assignment]  # with a buffer it counts
+        try:
+            while have < size:
+                count = read(size - have, buffer[have:])
+                if count == 0:
+                    self._end = END_OF_STREAM
+                    break
+                have += count
+        except ssl.SSLWantReadError:  # OpenSSL has taken all that came
+            have = have or WOULD_BLOCK
+        except ssl.SSLEOFError:
+            self._end = END_OF_STREAM
+        except ssl.SSLError as error:
+            self._end = error
+        if self._outgoing.pending:  # an alert, or a response to a new key
+            self._flush()
+        return have or self._at_end()
+
+    def _at_end(self) -> int:
+        """Return 0, or raise the error that ended the stream."""
+        if self._end is not None and self._end is not END_OF_STREAM:
+            raise self._end
+        return 0
 
     def send(self, data: Buffer, *, more: bool = False) -> int:
         """See `Transport`."""
         if not data:
             return 0
-        try:
-            return self._sock.send(data)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        if self._unsent and not self._flush():
             return WOULD_BLOCK
+        taken, self._taken = self._taken, 0
+        if taken:
+            return taken
+        tls, outgoing = self._tls, self._outgoing
+        with memoryview(data) as view:
+            while taken < len(view) and outgoing.pending < SEND_BYTES:
+                taken += tls.write(view[taken:])
+        if self._flush():
+            return taken
+        self._taken = taken
+        return WOULD_BLOCK
 
     def send_file(self, fileno: int, position: int, size: int) -> int:
         """Files cannot be sent by the kernel here."""
@@ -120,18 +174,40 @@ class TlsTransport:
 
     def wait_readable(self) -> Awaitable[None]:
         """See `Transport`."""
-        if self._failure is not None or (self._sock.fileno() != -1 and self._sock.pending()):
+        if self._end is not None or self._incoming.pending or self._tls.pending():
             return trio.lowlevel.checkpoint()
-        return trio.lowlevel.wait_readable(self._sock)
+        return self._plain.wait_readable()
 
     def wait_writable(self) -> Awaitable[None]:
         """See `Transport`."""
-        return trio.lowlevel.wait_writable(self._sock)
+        return self._plain.wait_writable()
 
     def close(self) -> None:
         """Say goodbye (close_notify) if that needs no waiting, and close."""
-        if self._sock.fileno() != -1:
-            trio.lowlevel.notify_closing(self._sock)
-            with suppress(OSError, ValueError):
-                self._sock.unwrap()
-            self._sock.close()
+        with suppress(OSError, ValueError):
+            try:
+                self._tls.unwrap()
+            finally:
+                self._flush()
+        self._plain.close()
+
+    def _feed(self, received: memoryview) -> None:
+        """Give OpenSSL what came from the socket; nothing: the peer has closed."""
+        if received:
+            self._incoming.write(received)
+        else:
+            self._incoming.write_eof()
+
+    def _flush(self) -> bool:
+        """Send what OpenSSL has encrypted, as far as the socket takes it. Returns whether it took all."""
+        while self._unsent or self._outgoing.pending:
+            unsent = self._unsent or memoryview(self._outgoing.read())
+            sent = self._plain.send(unsent)
+            self._unsent = unsent if sent == WOULD_BLOCK else unsent[sent:]
+            if sent == WOULD_BLOCK:
+                return False
+        return True
+
+    async def _flush_all(self) -> None:
+        while not self._flush():
+            await self._plain.wait_writable()

@@ -16,6 +16,7 @@ from oncelog.broker.request import AuthenticationFailed, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.tls import TlsTransport, read_file
 from oncelog.broker.seams.transport import SocketTransport
+from oncelog.broker.security.failed_login import FailedLogin
 from oncelog.broker.security.sasl.listener import SaslListener
 from oncelog.broker.security.sasl.login import SaslLogin
 from oncelog.broker.security.settings import ListenerSettings
@@ -142,17 +143,25 @@ class ListenerSecurity:
                 certificate = await transport.handshake()
             except ssl.SSLError as error:
                 why = error.reason or error.strerror or "it failed"
-                raise self._failure(f"TLS handshake: {why.lower().replace('_', ' ')}") from None
+                raise self._failure(connection, f"TLS handshake: {why.lower().replace('_', ' ')}") from None
         if scope.cancelled_caught:
-            raise CloseConnection(f"no TLS handshake in {HANDSHAKE_SECONDS} s")
+            reason = f"no TLS handshake in {HANDSHAKE_SECONDS} s"
+            self._tell(connection, reason)
+            raise CloseConnection(reason)
         try:
             name = tls.principal(certificate)
         except NoMatchingRule as error:
-            raise self._failure(str(error)) from None
+            raise self._failure(connection, str(error)) from None
         if name is not None:
             connection.principal = f"User:{name}"
 
-    def _failure(self, reason: str) -> AuthenticationFailed:
+    def _tell(self, connection: Peer, reason: str) -> None:
+        """Tell the observers that a peer is turned away."""
+        for observe in self._services.login_observers:
+            observe(connection, FailedLogin("TLS", reason))
+
+    def _failure(self, connection: Peer, reason: str) -> AuthenticationFailed:
+        self._tell(connection, reason)
         return AuthenticationFailed(
             reason, self._services.config.current.connection_failed_authentication_delay_ms / 1000
         )

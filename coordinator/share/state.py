@@ -6,7 +6,12 @@ Source: ``RecordState``, ``PersisterStateBatch``, ``ReadShareGroupStateResponse`
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog.wire.primitives import uuid_to_text
+
+if TYPE_CHECKING:
+    from oncelog.wire.primitives import Uuid
 
 UNINITIALIZED_START_OFFSET = -1
 """The start offset of a share partition that nobody has read yet: the group's reset strategy sets it."""
@@ -23,6 +28,18 @@ class DeliveryState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVED = 4
+
+
+class SharePartitionKey(NamedTuple):
+    """A partition as one share group reads it."""
+
+    group_id: str
+    topic_id: Uuid
+    partition: int
+
+    def coordinator_key(self) -> str:
+        """Return the text by which its share coordinator is found (``SharePartitionKey.asCoordinatorKey``)."""
+        return f"{self.group_id}:{uuid_to_text(self.topic_id)}:{self.partition}"
 
 
 class StateBatch(NamedTuple):

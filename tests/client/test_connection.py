@@ -1,6 +1,7 @@
 """`ClientConnection`, with a scripted broker at the other end."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trio
@@ -28,7 +29,7 @@ VERSIONS = [ApiVersion(12, 0, 4), ApiVersion(18, 0, 4), ApiVersion(22, 0, 6), Ap
 BEAT = HeartbeatRequest("group", 1, "member")
 
 
-def connected(pipe_bytes_max: int = 1 << 16, **options: int) -> tuple[ClientConnection, ScriptedPeer]:
+def connected(pipe_bytes_max: int = 1 << 16, **options: Any) -> tuple[ClientConnection, ScriptedPeer]:
     ours, theirs = memory_pair(pipe_bytes_max=pipe_bytes_max)
     connection = ClientConnection(ours, "me", **options)
     connection.versions = {row.api_key: (row.min_version, row.max_version) for row in VERSIONS}

@@ -116,8 +116,7 @@ def test_a_stock_servers_file_is_one_warning() -> None:
     (warning,) = sources.warnings_of(sources.build_config(sources.from_file(text, "f")))
     assert warning.endswith(
         ": controller.quorum.bootstrap.servers, inter.broker.listener.name, num.network.threads, num.io.threads, "
-        "num.recovery.threads.per.data.dir, share.coordinator.state.topic.replication.factor, "
-        "share.coordinator.state.topic.min.isr [from f]"
+        "num.recovery.threads.per.data.dir [from f]"
     )
 
 

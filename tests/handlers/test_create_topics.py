@@ -322,10 +322,11 @@ def test_internal_topics_have_the_parameters_of_their_coordinators() -> None:
     names = ["__consumer_offsets", "__transaction_state", "__share_group_state", "t"]
     responses = auto_create(node.metadata, node.config, names)
     codes = [error and error.code for error in (responses[name] for name in names)]
-    assert codes == [None, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None]
+    assert codes == [None] * 4
     topics = node.metadata.image.topics
     assert {name: len(topic.partitions) for name, topic in topics.items()} == {
         "__consumer_offsets": 7,
         "__transaction_state": 8,
+        "__share_group_state": 50,
         "t": 1,
     }

@@ -7,6 +7,7 @@ brings up the next one on what is left of the disk.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal
 
@@ -17,6 +18,8 @@ from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.security.listener import ListenerSecurity
+from oncelog.broker.security.sasl.users import Users
 from tests.harness.clocks import VirtualWall
 from tests.harness.sim_client import CLIENT_ID, SimClient
 from tests.harness.sim_network import MemoryListener, MemoryTransport
@@ -41,7 +44,10 @@ class _ProcessFiles:
 
 
 class SimBroker:
-    """``async with SimBroker(seed) as broker``; ``config`` holds Kafka's keys as text."""
+    """``async with SimBroker(seed) as broker``; ``config`` holds Kafka's keys as text.
+
+    ``users``, by name and password, log in where the listener's ``protocol`` is SASL_PLAINTEXT.
+    """
 
     def __init__(
         self,
@@ -49,8 +55,13 @@ class SimBroker:
         config: dict[str, str] | None = None,
         pipe_bytes_max: int = 256 * 1024,
         others: tuple[str, ...] = (),
+        *,
+        protocol: str = "PLAINTEXT",
+        users: Mapping[str, str] | None = None,
     ) -> None:
         """``others``: the names of listeners beside PLAINTEXT."""
+        self._protocol = protocol
+        self._users = Users(users or {})
         self.seed = seed
         self.rng = random.Random(seed)
         self.files = SimFileSystem(random.Random(seed + 1))
@@ -89,7 +100,7 @@ class SimBroker:
         self.listener = MemoryListener(self._pipe_bytes_max)
         self.others = {name: MemoryListener(self._pipe_bytes_max) for name in self._others}
         self._process = _ProcessFiles(self.files)
-        self.node = Node(self.config, files=self._process, clock=self.clock, rng=self.rng)
+        self.node = Node(self.config, files=self._process, clock=self.clock, rng=self.rng, users=self._users)
         self.node.fail_on_bugs = True
         self._ended = trio.Event()
         await self._nursery.start(self._run)
@@ -98,8 +109,14 @@ class SimBroker:
         process = self._process
         try:
             with trio.CancelScope() as self._scope:
-                listeners = {"PLAINTEXT": self.listener, **self.others}
-                bound = [BoundListener(name, one, *one.address) for name, one in listeners.items()]
+                protocol = self._protocol
+                security = (
+                    None if protocol == "PLAINTEXT" else ListenerSecurity(protocol, protocol, self.config)
+                )
+                bound = [
+                    BoundListener(protocol, self.listener, *self.listener.address, protocol, security),
+                    *(BoundListener(name, one, *one.address) for name, one in self.others.items()),
+                ]
                 await self.node.run(bound, task_status=task_status)
         except BaseException:
             # A dead process reports nothing: exceptions of its tasks while they unwind mean nothing.

@@ -6,6 +6,8 @@ import base64
 import hashlib
 import json
 import pickle
+import socket
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -232,3 +234,37 @@ def test_passwords_in_configurations(kafka: oncelog.Broker) -> None:
 def test_a_rule_about_log_ins_is_refused(kafka: oncelog.Broker, api: str) -> None:
     with pytest.raises(oncelog.InvalidArgumentError, match=f"{api} is a part of the log-in, which no rule"):
         kafka.faults.on(api).close()
+
+
+def test_a_failed_log_in_can_be_waited_for(kafka: oncelog.Broker) -> None:
+    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LogInFailed):
+        client.log_in("PLAIN", "app", "wrong")
+    failed = kafka.wait_for_failed_login()
+    assert (failed.step, failed.listener, failed.mechanism, failed.principal) == (
+        "SASL",
+        "SASL_PLAINTEXT",
+        "PLAIN",
+        "User:app",
+    )
+    assert "wrong" not in repr(failed)
+    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LogInFailed):
+        client.log_in("SCRAM-SHA-256", "nobody", "wrong")
+    other = kafka.wait_for_failed_login(after=failed, listener="sasl_plaintext")
+    assert (other.principal, other.mechanism) == ("User:nobody", "SCRAM-SHA-256")
+    assert kafka.failed_logins() == [failed, other]
+    assert kafka.failed_logins(listener="OTHER") == []
+    with pytest.raises(oncelog.WaitTimeoutError, match="others that failed"):
+        kafka.wait_for_failed_login(step="TLS", timeout=0)
+    kafka.reset()
+    assert kafka.failed_logins() == []
+
+
+def test_a_failed_handshake_can_be_waited_for() -> None:
+    with oncelog.Broker(tls=True) as kafka:
+        host, port = kafka.bootstrap_servers.split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as plain, pytest.raises(ssl.SSLError):
+            ssl.create_default_context().wrap_socket(plain, server_hostname="localhost")
+        failed = kafka.wait_for_failed_login(step="TLS")
+        assert (failed.listener, failed.mechanism, failed.principal) == ("SSL", None, None)
+        assert failed.reason.startswith("TLS handshake: "), failed
+        assert "unknown ca" in failed.reason

@@ -26,7 +26,13 @@ with warnings.catch_warnings():
 Json = dict[str, Any]
 
 BUNDLED = pathlib.Path(kafka.protocol.__file__).parent / "schemas" / "resources"
-JARS = ("kafka-clients", "kafka-metadata", "kafka-group-coordinator", "kafka-transaction-coordinator")
+JARS = (
+    "kafka-clients",
+    "kafka-metadata",
+    "kafka-group-coordinator",
+    "kafka-share-coordinator",
+    "kafka-transaction-coordinator",
+)
 
 
 def all_messages() -> list[type[Message]]:

@@ -1,4 +1,4 @@
-"""`AsyncAccess`: what clients need to reach a broker with log-in and TLS."""
+"""`AsyncAccess`: what clients need to reach a broker with log-in and TLS, and who was turned away."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.control.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.control.types import FailedLogin
     from oncelog.broker.embedded.certificates import Certificates
     from oncelog.broker.security.tls.authority import Certificate
 
 
 class AsyncAccess:
-    """The part of `AsyncBroker` that tells clients how to reach it."""
+    """The part of `AsyncBroker` that tells clients how to reach it, and tests who did not get in."""
 
     _options: BrokerOptions
     _certificates: Certificates | None
@@ -23,6 +26,9 @@ class AsyncAccess:
         @property
         def bootstrap_servers(self) -> str:
             """The addresses of all listeners."""
+
+        async def _call(self, operation: str, **arguments: Any) -> Any:
+            """Call an operation of the broker."""
 
     def client_config(
         self,
@@ -57,3 +63,34 @@ class AsyncAccess:
         if self._certificates is None:
             raise InvalidArgumentError("certificate() is for a broker with tls=True")
         return self._certificates.client(name, expired=expired, of_a_stranger=of_a_stranger)
+
+    async def failed_logins(self, *, listener: str | None = None) -> list[FailedLogin]:
+        """Return the latest clients that were turned away, the newest last: failed TLS handshakes and log-ins.
+
+        listener: only those of the listener with that name. The broker keeps the last ``requests_kept``.
+        """
+        found: list[FailedLogin] = await self._call("failed_logins", listener=listener)
+        return found
+
+    async def wait_for_failed_login(
+        self,
+        *,
+        listener: str | None = None,
+        step: Literal["TLS", "SASL"] | None = None,
+        after: FailedLogin | None = None,
+        timeout: float = 10,
+    ) -> FailedLogin:
+        """Wait until a client was turned away; return that. One that was there before the call counts, too.
+
+        step: only failed handshakes (``TLS``) or log-ins (``SASL``).
+        after: only those that came later than this one.
+        timeout: seconds of real time. WaitTimeoutError says what came instead.
+        """
+        failed: FailedLogin = await self._call(
+            "wait_for_failed_login",
+            listener=listener,
+            step=step,
+            after=0 if after is None else after.number,
+            timeout=timeout,
+        )
+        return failed

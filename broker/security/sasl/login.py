@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.request import AuthenticationFailed, CloseConnection
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.security.failed_login import FailedLogin
 from oncelog.broker.security.sasl.authenticator import (
     SASL_HANDSHAKE,
     State,
@@ -20,6 +21,7 @@ from oncelog.broker.security.sasl.authenticator import (
 if TYPE_CHECKING:
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.request import Pending
+    from oncelog.broker.security.sasl.authenticator import Step
     from oncelog.broker.security.sasl.listener import SaslListener
 
 REAUTH_INTERVAL_MIN_S = 1.0
@@ -57,12 +59,20 @@ class SaslLogin:
             for observe in self._listener.services.login_observers:
                 observe(connection, step.exchange)
         if step.failed is not None:
+            self._tell(step)
             config = self._listener.services.config.current
             delay_ms = config.connection_failed_authentication_delay_ms
             raise AuthenticationFailed(f"authentication failed: {step.failed}", delay_ms / 1000)
         if self._authenticator.state is State.COMPLETE:
             self._finish()
         return None
+
+    def _tell(self, step: Step) -> None:
+        """Tell the observers that the log-in has failed."""
+        said = ("", "") if step.exchange is None else (step.exchange.mechanism, step.exchange.user)
+        failed = FailedLogin("SASL", step.failed or "", *said)
+        for observe in self._listener.services.login_observers:
+            observe(self._connection, failed)
 
     def _finish(self) -> None:
         connection, lifetime_ms = self._connection, self._authenticator.lifetime_ms

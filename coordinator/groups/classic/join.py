@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.groups.classic import (
     rebalance,
     records,
@@ -15,7 +16,6 @@ from oncelog.coordinator.groups.classic import (
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.member import ClassicGroupMember, SupportedProtocol
 from oncelog.coordinator.groups.classic.states import ClassicGroupState
-from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 

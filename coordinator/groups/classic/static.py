@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.groups.classic import join, rebalance, records, responses, timers
 from oncelog.coordinator.groups.classic.states import ClassicGroupState
-from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

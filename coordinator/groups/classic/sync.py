@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.groups.classic import rebalance, records, responses, timers, to_consumer_group
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.states import ClassicGroupState
-from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 

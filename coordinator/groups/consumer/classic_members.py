@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.groups.classic import responses
 from oncelog.coordinator.groups.consumer import (
     embedded_protocol,
@@ -21,7 +22,6 @@ from oncelog.coordinator.groups.consumer import (
     timers,
 )
 from oncelog.coordinator.groups.consumer.group import PROTOCOL_TYPE
-from oncelog.coordinator.groups.errors import to_client_error
 from oncelog.coordinator.groups.modern.member import MemberState
 from oncelog.coordinator.groups.modern.timers import cancel
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError

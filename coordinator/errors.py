@@ -1,4 +1,6 @@
-"""Translates errors of a shard's log for clients of groups (Kafka: ``CoordinatorOperationExceptionHelper``)."""
+"""Translates errors of a shard's log for clients of groups and share partitions (Kafka:
+``CoordinatorOperationExceptionHelper``).
+"""
 
 from __future__ import annotations
 
