@@ -21,6 +21,7 @@ from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.refusal.rows import GROUP, TOPIC, locate
 from oncelog.broker.request import CloseConnection, RequestContext
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.security.failed_login import FailedLogin
 from oncelog.broker.trace.rendering import Shown, message_text, quoted
 
 if TYPE_CHECKING:
@@ -151,8 +152,15 @@ class Trace(Interceptor):
             outcome = "response dropped"
         self._tell(told.number, "<", context, f"{times}: {outcome}")
 
-    def on_login(self, connection: Peer, exchange: LoginExchange) -> None:
-        """A connection that logs in has sent a request, and gets its response."""
+    def on_login(self, connection: Peer, exchange: LoginExchange | FailedLogin) -> None:
+        """A connection that logs in has sent a request, and gets its response; or it is turned away."""
+        if isinstance(exchange, FailedLogin):
+            if self._selection == EVERYTHING:
+                reason = quoted(exchange.reason)
+                self._number += 1
+                peer = connection.transport.peer
+                self._write(f"{self._time()} #{self._number} ! {peer} {exchange.step} failed: {reason}")
+            return
         api = Api(HANDLERS[exchange.api_key], is_handled=False)
         self._number += 1
         if not self._selection.takes(exchange.client_id, api.kafka_name) or not self._selection.takes_names(
@@ -195,13 +203,15 @@ class Trace(Interceptor):
         return message_text(message, version, self._shown)
 
     def _tell(self, number: int, direction: str, context: RequestContext, rest: str) -> None:
-        milliseconds = self._now_ms()
-        second = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         client, peer = quoted(context.client_id or ""), context.connection.transport.peer
         self._write(
-            f"{second}.{milliseconds % 1000:03d}Z #{number} {direction} {client} {peer} "
-            f"{context.api_name} v{context.api_version}{rest}"
+            f"{self._time()} #{number} {direction} {client} {peer} {context.api_name} v{context.api_version}{rest}"
         )
+
+    def _time(self) -> str:
+        milliseconds = self._now_ms()
+        second = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{second}.{milliseconds % 1000:03d}Z"
 
 
 def _has_wildcard(patterns: tuple[str, ...]) -> bool:
