@@ -1,0 +1,231 @@
+"""The share coordinators of both targets take the same calls: they answer the same, and DumpLogSegments prints the same
+records of ``__share_group_state``.
+
+Kafka's is called by the APIs 83 to 87, ours inside of the node.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, NamedTuple, Protocol
+
+import trio
+
+from compat_tests.definitions import Fields
+from compat_tests.differential import Session
+from compat_tests.real_kafka import RealKafka, RealPartMissing, require
+from conftest import KafkaTool
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listeners import resolve_listeners
+from oncelog.broker.net.server import BoundListener
+from oncelog.broker.node import Node
+from oncelog.broker.serve import serve
+from oncelog.coordinator.share.state import DeliveryState, StateBatch
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.schema import uuid_to_text
+
+PROPERTIES = {
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.snapshot.update.records.per.snapshot": "3",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+STATE_TOPIC = "__share_group_state"
+PARTITIONS = 2
+CALLS = 400
+RETRIED = (14, 15, 16)
+
+
+class Call(NamedTuple):
+    name: str
+    group: str
+    topic: str
+    partition: int
+    args: dict[str, Any]
+
+
+def random_calls(seed: int) -> Iterator[Call]:
+    """Calls of all kinds, most of which succeed."""
+    rng = random.Random(seed)
+    for _ in range(CALLS):
+        name = rng.choices(("Initialize", "Read", "Write", "Delete", "Summary"), weights=(12, 15, 60, 3, 10))[
+            0
+        ]
+        topic = rng.choices(("t", "none"), weights=(20, 1))[0]
+        partition = rng.choices((0, 1, 2, -1), weights=(30, 30, 1, 1))[0]
+        epoch = rng.choices((-1, 0, 1, 2), weights=(5, 1, 2, 4))[0]
+        leader_epoch = rng.choices((-1, 0, 1, 2, 3), weights=(4, 1, 2, 4, 4))[0]
+        start = rng.choice((-1, rng.randrange(30)))
+        batches = []
+        for _ in range(rng.randrange(4)):
+            first = rng.randrange(40)
+            state = rng.choice((DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
+            batches.append(StateBatch(first, first + rng.randrange(9), int(state), rng.randrange(1, 4)))
+        all_args: dict[str, dict[str, Any]] = {
+            "Initialize": {"state_epoch": epoch, "start_offset": start},
+            "Read": {"leader_epoch": leader_epoch},
+            "Write": {
+                "state_epoch": epoch,
+                "leader_epoch": leader_epoch,
+                "start_offset": start,
+                "delivery_complete_count": rng.randrange(9),
+                "batches": batches,
+            },
+            "Delete": {},
+            "Summary": {"leader_epoch": leader_epoch},
+        }
+        yield Call(name, rng.choice(("q", "r:1")), topic, partition, all_args[name])
+
+
+def joined(batches: list[Any]) -> list[Any]:
+    """Batches with neighbours of one state joined: Kafka leaves some for the next write."""
+    found: list[list[int]] = []
+    for first, last, state, count in batches:
+        if found and found[-1][1] + 1 == first and found[-1][2:] == [state, count]:
+            found[-1][1] = last
+        else:
+            found.append([first, last, state, count])
+    return found
+
+
+class Target(Protocol):
+    topic_ids: dict[str, bytes]
+
+    async def call(self, call: Call) -> Any: ...
+
+
+class KafkaTarget:
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.topic_ids = {"t": session.topic("t", PARTITIONS), "none": bytes(range(16))}
+
+    async def call(self, call: Call) -> Any:
+        name = "ReadShareGroupStateSummary" if call.name == "Summary" else f"{call.name}ShareGroupState"
+        fields: Fields = {"partition": call.partition, **call.args}
+        if "batches" in fields:
+            rows = fields.pop("batches")
+            fields["state_batches"] = [dict(row._asdict()) for row in rows]
+        topic_id = self.topic_ids[call.topic]
+        key = {
+            "key_type": 2,
+            "coordinator_keys": [f"{call.group}:{uuid_to_text(topic_id)}:{max(call.partition, 0)}"],
+        }
+        values = {"group_id": call.group, "topics": [{"topic_id": topic_id, "partitions": [fields]}]}
+        version = 1 if name in ("WriteShareGroupState", "ReadShareGroupStateSummary") else 0
+        while True:
+            self.session.call_unobserved("FindCoordinator", 6, key)  # creates the topic
+            [topic] = self.session.call_unobserved(name, version, values)["results"]
+            [row] = topic["partitions"]
+            if row["error_code"] not in RETRIED:
+                break
+        if row["error_code"]:
+            return row["error_code"]
+        if call.name == "Read":
+            batches = [tuple(batch.values())[:4] for batch in row["state_batches"]]
+            return row["state_epoch"], row["start_offset"], joined(batches)
+        if call.name == "Summary":
+            names = ("state_epoch", "leader_epoch", "start_offset", "delivery_complete_count")
+            return tuple(row[name] for name in names)
+        return 0
+
+
+class OurTarget:
+    def __init__(self, node: Node, topic_id: bytes) -> None:
+        self.coordinator = node.share_coordinator
+        self.topic_ids = {"t": topic_id, "none": bytes(range(16))}
+
+    async def call(self, call: Call) -> Any:
+        method = getattr(self.coordinator, call.name.lower())
+        try:
+            found = await method(call.group, self.topic_ids[call.topic], call.partition, **call.args)
+        except KafkaError as error:
+            return int(error.code)
+        if call.name == "Read":
+            return found.state_epoch, found.start_offset, joined(found.batches)
+        return tuple(found) if call.name == "Summary" else 0
+
+
+async def answers(target: Target) -> list[Any]:
+    return [(call, await target.call(call)) for call in random_calls(1)]
+
+
+def of_kafka(data_dir: pathlib.Path) -> tuple[list[Any], str]:
+    """Kafka's answers, and the text of the topic's id."""
+    with RealKafka(PROPERTIES, data_dir) as kafka:
+        with closing(Session(kafka.bootstrap)) as session:
+            target = KafkaTarget(session)
+            found = trio.run(answers, target)
+        kafka.stop()
+    return found, uuid_to_text(target.topic_ids["t"])
+
+
+def of_ours(data_dir: pathlib.Path) -> tuple[list[Any], str]:
+    config = BrokerConfig({**PROPERTIES, "log.dirs": str(data_dir), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    found: list[Any] = []
+    ids: list[str] = []
+
+    async def main() -> None:
+        ready = trio.Event()
+        nodes: list[tuple[Node, list[BoundListener]]] = []
+
+        def on_ready(node: Node, bound: list[BoundListener]) -> None:
+            nodes.append((node, bound))
+            ready.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve, config, resolve_listeners(config, lambda: "localhost")[0], on_ready)
+            await ready.wait()
+            [(node, bound)] = nodes
+
+            def create() -> bytes:
+                with closing(Session(f"127.0.0.1:{bound[0].port}")) as session:
+                    return session.topic("t", PARTITIONS)
+
+            topic_id = await trio.to_thread.run_sync(create)
+            ids.append(uuid_to_text(topic_id))
+            found.extend(await answers(OurTarget(node, topic_id)))
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    return found, ids[0]
+
+
+def dumped(kafka_tool: KafkaTool, data_dir: pathlib.Path, topic_id: str) -> list[Any]:
+    """Every record of the topic as DumpLogSegments prints it, without times and ids."""
+    files = ",".join(str(path) for path in sorted(data_dir.glob(f"{STATE_TOPIC}-0/*.log")))
+    tool = "org.apache.kafka.tools.DumpLogSegments"
+    out = kafka_tool(tool, "--share-group-state-decoder", "--files", files).stdout
+    assert "isvalid: false" not in out
+    found = []
+    for line in out.splitlines():
+        _, is_record, rest = line.partition(" key: ")
+        if is_record:
+            key, _, payload = rest.replace(topic_id, "TOPIC").partition(" payload: ")
+            value = json.loads(payload) if payload.startswith("{") else payload
+            if isinstance(value, dict):
+                data = value["data"]
+                for name in ("createTimestamp", "writeTimestamp"):
+                    assert data.pop(name, 1) > 0
+                data["stateBatches"] = joined([tuple(row.values()) for row in data["stateBatches"]])
+            found.append((json.loads(key), value))
+    return found
+
+
+def test_both_answer_and_store_the_same(tmp_path: pathlib.Path, kafka_tool: KafkaTool) -> None:
+    try:
+        kafkas, kafkas_id = of_kafka(tmp_path / "kafka")
+    except RealPartMissing as missing:
+        require(str(missing))
+    ours, our_id = of_ours(tmp_path / "ours")
+    for (call, theirs), (_, our) in zip(kafkas, ours, strict=True):
+        assert our == theirs, call
+    assert {answer for _, answer in ours if isinstance(answer, int)} >= {0, 3, 42, 74, 124}
+    expected = dumped(kafka_tool, tmp_path / "kafka", kafkas_id)
+    found = dumped(kafka_tool, tmp_path / "ours", our_id)
+    assert found == expected
+    assert {key["type"] for key, _ in found} == {"0", "1"}
+    assert "<DELETE>" in [value for _, value in found]
