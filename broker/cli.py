@@ -17,6 +17,7 @@ from oncelog.broker.options import (
     CERTS_COMMAND,
     LOG_FORMATS,
     LOG_LEVELS,
+    PROXY_COMMAND,
     UsageError,
     choose,
     help_text,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
+    from oncelog.broker.proxy.proxy import Proxy
     from oncelog.broker.trace.output import TraceOutput
 
 HEAP_BLOCK_BYTES = 8 * 1024 * 1024
@@ -49,6 +51,8 @@ def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
         from oncelog.broker.certs import main as make_certificates
 
         return make_certificates(words[1:])
+    if words[:1] == [PROXY_COMMAND]:
+        return _proxy(words[1:], os.environ)
     try:
         options = parse_arguments(words)
     except UsageError as error:
@@ -114,6 +118,47 @@ def _trace_output() -> TraceOutput:
     return TraceOutput(StderrSink(1))
 
 
+def _proxy(words: list[str], environment: Mapping[str, str]) -> int:
+    """Run ``oncelog proxy`` and return its exit code."""
+    from oncelog.broker.command_config import host_name
+    from oncelog.broker.config.definitions import ConfigError
+    from oncelog.broker.proxy.options import parse_proxy_arguments, proxy_help_text
+    from oncelog.broker.proxy.settings import proxy_settings
+
+    try:
+        options = parse_proxy_arguments(words)
+        if options.help:
+            print(proxy_help_text(), end="")
+            return EXIT_STOPPED
+        output = _log_output(options, environment)
+        with logging_to(output):
+            settings, warnings = proxy_settings(options, environment, host_name)
+            for warning in warnings:
+                get_logger(__name__).warning(warning)
+    except (ConfigError, UsageError) as error:
+        return _print_error(error, EXIT_USAGE)
+    with logging_to(output):
+        from oncelog.broker.proxy.serve import serve_proxy
+
+        return run(partial(serve_proxy, settings, _on_proxy_ready))
+
+
+def _on_proxy_ready(proxy: Proxy, listeners: list[BoundListener]) -> None:
+    """Write the ready line: listeners as for a broker, the cluster's id, its nodes and their ports."""
+    from oncelog.broker.config.listeners import address_text
+
+    gc.freeze()
+    fields = _listener_fields(listeners)
+    first = listeners[0]
+    fields["upstream"] = ",".join(address_text(*address) for address in proxy.upstream.bootstrap)
+    fields["cluster.id"] = proxy.upstream.cluster_id or "unknown"
+    nodes = proxy.upstream.nodes
+    if nodes:
+        ports = ((node_id, address_text(*proxy.node_ports.address(first.name, node_id))) for node_id in nodes)
+        fields["nodes"] = ",".join(f"{node_id}@{address}" for node_id, address in ports)
+    _write_ready(fields)
+
+
 def _kill_this_process() -> None:
     import signal
 
@@ -148,8 +193,9 @@ def run(serving: Callable[[], Awaitable[None]]) -> int:
     from oncelog.broker.config.definitions import ConfigError
     from oncelog.broker.control.errors import OncelogError
     from oncelog.broker.log.data_directory import DataDirectoryError
+    from oncelog.broker.net.listen import ListenError
+    from oncelog.broker.proxy.upstream import UpstreamError
     from oncelog.broker.seams.os_files import raise_open_files_limit
-    from oncelog.broker.serve import ListenError
 
     raise_open_files_limit()
     bytes(HEAP_BLOCK_BYTES)
@@ -159,7 +205,7 @@ def run(serving: Callable[[], Awaitable[None]]) -> int:
         return EXIT_FAILED  # a second Ctrl-C: not a clean stop
     except BaseExceptionGroup as group:
         error = _single(group)
-        if isinstance(error, DataDirectoryError | ListenError | OncelogError):
+        if isinstance(error, DataDirectoryError | ListenError | OncelogError | UpstreamError):
             return _print_error(error, EXIT_FAILED)
         if isinstance(error, ConfigError):
             return _print_error(error, EXIT_USAGE)
@@ -210,8 +256,21 @@ def _on_ready(node: Node, listeners: list[BoundListener], control: tuple[str, in
 def _print_ready(node: Node, listeners: list[BoundListener], control: tuple[str, int] | None) -> None:
     """Write the ready line to standard output and to the log: the first listener's address, all listeners if there are
     several, and the control API's address."""
-    from oncelog.broker.config.listeners import ListenerEndpoint, address_text
+    from oncelog.broker.config.listeners import address_text
     from oncelog.broker.control_settings import is_in_memory
+
+    fields = _listener_fields(listeners)
+    fields["node.id"] = node.config.current.node_id
+    fields["cluster.id"] = node.cluster.cluster_id
+    if control is not None:
+        fields["control"] = address_text(*control)
+    fields["data.dir"] = "memory" if is_in_memory(node.config.current) else node.logs.data_dir
+    _write_ready(fields)
+
+
+def _listener_fields(listeners: list[BoundListener]) -> dict[str, object]:
+    """Return the first listener's address, and all listeners if there are several."""
+    from oncelog.broker.config.listeners import ListenerEndpoint, address_text
 
     bound = [ListenerEndpoint(row.name, *row.listener.address) for row in listeners]
     advertised = [ListenerEndpoint(row.name, row.host, row.port) for row in listeners]
@@ -222,11 +281,10 @@ def _print_ready(node: Node, listeners: list[BoundListener], control: tuple[str,
         fields["listeners"] = ",".join(map(str, bound))
         if advertised != bound:
             fields["advertised.listeners"] = ",".join(map(str, advertised))
-    fields["node.id"] = node.config.current.node_id
-    fields["cluster.id"] = node.cluster.cluster_id
-    if control is not None:
-        fields["control"] = address_text(*control)
-    fields["data.dir"] = "memory" if is_in_memory(node.config.current) else node.logs.data_dir
+    return fields
+
+
+def _write_ready(fields: Mapping[str, object]) -> None:
     get_logger(__name__).info("ready", **fields)
     try:
         print("oncelog ready", *(f"{name}={value}" for name, value in fields.items()), flush=True)

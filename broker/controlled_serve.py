@@ -11,8 +11,8 @@ from oncelog.broker.config.listeners import ListenerEndpoint
 from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.errors import BrokerFailedError
 from oncelog.broker.control.options import REQUESTS_KEPT, BrokerOptions
+from oncelog.broker.net.listen import ListenError
 from oncelog.broker.seams.transport import SocketListener
-from oncelog.broker.serve import ListenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

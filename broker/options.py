@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 VARIABLE_PREFIX = "ONCELOG_"
 COMMAND = "serve"
 CERTS_COMMAND = "certs"
+PROXY_COMMAND = "proxy"
 LOG_FORMATS = ("human", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOCAL_HOST = "127.0.0.1"
@@ -54,7 +55,7 @@ class UsageError(Exception):
     """The command line or the environment is invalid."""
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Raises UsageError instead of printing the usage and exiting."""
 
     def error(self, message: str) -> NoReturn:
@@ -79,7 +80,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         *(flag_of(name) for name in vars(options) if name not in ("words", "settings")),
     ]
     if unknown:
-        raise UsageError(_unknown_option(unknown[0].partition("=")[0], known))
+        raise UsageError(unknown_option(unknown[0].partition("=")[0], known))
     words = options.words[1:] if options.words[:1] == [COMMAND] else options.words
     if words:
         kind = "command" if words is options.words else "argument"
@@ -137,10 +138,11 @@ def control_address(text: str, origin: str, token: str | None) -> tuple[str, int
     return host.removeprefix("[").removesuffix("]"), port
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="oncelog",
-        usage="oncelog [serve] [OPTION ...]\n       oncelog certs DIR  (certificates for development)",
+        usage="oncelog [serve] [OPTION ...]\n       oncelog proxy --upstream HOST:PORT  (before a Kafka "
+        "cluster; see oncelog proxy --help)\n       oncelog certs DIR  (certificates for development)",
         description="Run a Kafka-compatible broker: on 127.0.0.1:9092 if no option says otherwise.",
         epilog=_EPILOG,
         allow_abbrev=False,
@@ -227,7 +229,7 @@ def variable_of(option: str) -> str:
     return VARIABLE_PREFIX + option.upper()
 
 
-def _unknown_option(option: str, known: Sequence[str]) -> str:
+def unknown_option(option: str, known: Sequence[str]) -> str:
     if "." in option:
         key = option.lstrip("-")
         return f"unknown option {option}; Kafka's keys are set so: -c {key}=VALUE"
@@ -244,7 +246,9 @@ def _unknown_word(word: str, kind: str, known: Sequence[str]) -> str:
     elif word.endswith(".properties"):
         meant = f"--config {word}"
     else:
-        meant = closest(word.lower(), [COMMAND, CERTS_COMMAND]) or closest("--" + word.lower(), known)
+        meant = closest(word.lower(), [COMMAND, CERTS_COMMAND, PROXY_COMMAND]) or closest(
+            "--" + word.lower(), known
+        )
     return f"unknown {kind} {word}; {suggestion(meant)}"
 
 

@@ -28,12 +28,12 @@ from oncelog.broker.control.new_topics import create_topics
 from oncelog.broker.emulation.release import OURS, emulated
 from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError
 from oncelog.broker.logs import LogOutput, get_logger, logging_to
+from oncelog.broker.net.listen import ListenError
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import MovableClock, real_time
 from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
 from oncelog.broker.seams.mortal_files import MortalFileSystem
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
-from oncelog.broker.serve import ListenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import resolve_listeners
+from oncelog.broker.net.listen import ListenError, open_listener
 from oncelog.broker.seams.transport import PortReservation
-from oncelog.broker.serve import ListenError, open_listener
 
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig

@@ -217,7 +217,7 @@ class Dispatcher(Interception):
 
     async def _handle_watched(self, context: RequestContext) -> Any:
         response = await self._ask_interceptors(context)
-        return await self.handle(context) if response is None else self._if_wanted(context, response)
+        return await self.handle(context) if response is None else self.if_wanted(context, response)
 
     async def handle(self, context: RequestContext) -> Any:
         """Authorize and handle ``context.request``, as after the last interceptor. An interceptor may call it, also

@@ -93,7 +93,7 @@ class Interception:
         """Show a request to the interceptors. Returns the response of the one that has one, None to handle it."""
         if context.connection.muted_until:  # by a response that was sent since this request was read
             await context.connection.wait_unmuted()
-        for interceptor in self._interceptors:
+        for interceptor in self._interceptors_for(context):
             if interceptor in self._interceptors:  # not removed meanwhile
                 response = await interceptor.on_request(context)
                 if response is not None:
@@ -111,7 +111,7 @@ class Interception:
         api, writer = context.api, context.connection.writer
         files = self._file_ranges(api, response) if self._interceptors or self._quotas is not None else ()
         try:
-            for interceptor in reversed(self._interceptors):
+            for interceptor in reversed(self._interceptors_for(context)):
                 if interceptor in self._interceptors:  # not removed meanwhile
                     response = await self._or_refused(context, interceptor.on_response(context, response))
                     if response is None:
@@ -135,10 +135,14 @@ class Interception:
 
     def _on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
         """Tell the interceptors that the request is done (`Interceptor.on_done`)."""
-        for interceptor in self._interceptors:
+        for interceptor in self._interceptors_for(context):
             interceptor.on_done(context, response, failure)
 
     # -- its steps
+
+    def _interceptors_for(self, context: RequestContext) -> tuple[Interceptor, ...]:
+        """Return those that are shown this request and its response."""
+        return self._interceptors
 
     async def _or_refused(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
         """Return the awaited response, or for an error the response that says it. Raises CloseConnection,
@@ -154,7 +158,7 @@ class Interception:
             return self._own_bug(context, error)
 
     @staticmethod
-    def _if_wanted(context: RequestContext, response: Any) -> Any:
+    def if_wanted(context: RequestContext, response: Any) -> Any:
         """Return an interceptor's response, or None for a Produce with acks=0.
 
         Raises CloseConnection for a Produce with acks=0 whose response has an error.

@@ -1,0 +1,98 @@
+"""Addresses in responses: each upstream node has a port of the proxy, and clients are told that one.
+
+Endpoints of streams groups are the applications' own and stay as they are. The nodes of DescribeQuorum are controllers,
+which no client reaches through the proxy: one that is a broker, too, has that broker's port here, any other has no
+listener.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.broker.config.listeners import address_text
+from oncelog.broker.proxy.apis import SHARE_ACKNOWLEDGE_KEY, SHARE_FETCH_KEY
+from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.proxy.upstream import Upstream
+
+BROKER_RESOURCE: Final = 4
+BROKER_ENDPOINTS: Final = 1
+ADVERTISED_LISTENERS: Final = "advertised.listeners"
+
+
+class Addresses:
+    """Rewrites responses, and lets ``upstream`` learn from them what it did not know.
+
+    ``address_of`` gives the address of a node, by its id, for clients of a listener, by its name.
+    """
+
+    def __init__(self, upstream: Upstream, address_of: Callable[[str, int], tuple[str, int]]) -> None:
+        self._upstream = upstream
+        self._address_of = address_of
+        self._by_key: dict[int, Callable[[Any, str], None]] = {
+            PRODUCE_KEY: self._node_endpoints,
+            FETCH_KEY: self._node_endpoints,
+            SHARE_FETCH_KEY: self._node_endpoints,
+            SHARE_ACKNOWLEDGE_KEY: self._node_endpoints,
+            3: self._metadata,
+            10: self._find_coordinator,
+            32: self._describe_configs,
+            55: self._describe_quorum,
+            60: self._describe_cluster,
+        }
+
+    def rewrite(self, api_key: int, response: Any, listener: str) -> None:
+        """Rewrite a response for a client of ``listener``. Raises CloseConnection if it is of another cluster."""
+        rewrite = self._by_key.get(api_key)
+        if rewrite is not None:
+            rewrite(response, listener)
+
+    def present(self, node_id: int, host: str, port: int, listener: str) -> tuple[str, int]:
+        """Return the address of a node for clients of ``listener``, from where upstream says that it is."""
+        self._upstream.learn_node(node_id, host, port)
+        return self._address_of(listener, node_id)
+
+    def _metadata(self, response: Any, listener: str) -> None:
+        self._upstream.learn_metadata(response)
+        for row in response.brokers:
+            row.host, row.port = self._address_of(listener, row.node_id)
+
+    def _find_coordinator(self, response: Any, listener: str) -> None:
+        for row in (response, *response.coordinators):
+            if row.node_id >= 0 and row.host:
+                row.host, row.port = self.present(row.node_id, row.host, row.port, listener)
+
+    def _describe_cluster(self, response: Any, listener: str) -> None:
+        self._upstream.learn_cluster(response.cluster_id or None)
+        for row in response.brokers:
+            if response.endpoint_type == BROKER_ENDPOINTS:
+                row.host, row.port = self.present(row.broker_id, row.host, row.port, listener)
+            elif row.broker_id in self._upstream.nodes:
+                row.host, row.port = self._address_of(listener, row.broker_id)
+
+    def _node_endpoints(self, response: Any, listener: str) -> None:
+        for row in response.node_endpoints:
+            row.host, row.port = self.present(row.node_id, row.host, row.port, listener)
+
+    def _describe_quorum(self, response: Any, listener: str) -> None:
+        for node in response.nodes:
+            if node.node_id not in self._upstream.nodes:
+                node.listeners = []
+            for row in node.listeners:
+                row.host, row.port = self._address_of(listener, node.node_id)
+
+    def _describe_configs(self, response: Any, listener: str) -> None:
+        for result in response.results:
+            if result.resource_type != BROKER_RESOURCE or not result.resource_name.isdecimal():
+                continue
+            node_id = int(result.resource_name)
+            if node_id not in self._upstream.nodes:
+                continue
+            told = f"{listener}://{address_text(*self._address_of(listener, node_id))}"
+            for config in result.configs:
+                if config.name == ADVERTISED_LISTENERS:
+                    for row in (config, *config.synonyms):
+                        row.value = told

@@ -1,0 +1,464 @@
+"""`ProxyConnection`: the connection of a client, and the requests on their way upstream. `oncelog.broker.proxy.link`
+has the way back.
+
+A client's connection has one upstream connection, opened with the first request that needs it. Two tasks serve them,
+one for each direction. Requests that nobody has to see are forwarded from the buffer that all connections share:
+their headers are read, and consecutive ones leave in one send. A frame of which only a part has come passes on as it
+comes. If upstream does not read, the task waits and reads nothing more from the client.
+
+Responses leave in the order of the requests: `owed` has an entry for each that is to come. While it has any, or the
+other task writes, only that task writes to the client.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from oncelog.broker.net.connection import FAIR_BYTES, OTHER_FRAME_BYTES_MAX
+from oncelog.broker.net.peer import Peer
+from oncelog.broker.proxy.link import UpstreamLink
+from oncelog.broker.proxy.owed import Awaited, Made, Owed, Shown
+from oncelog.broker.request import CloseConnection, ConnectionLost, Pending
+from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.transport import WOULD_BLOCK
+from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from oncelog.broker.net.server import BoundListener, Server
+    from oncelog.broker.proxy.apis import Plan
+    from oncelog.broker.proxy.dispatcher import ProxyDispatcher
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.seams.transport import Transport
+    from oncelog.wire.primitives import Buffer
+
+    OpenUpstream = Callable[["ProxyConnection"], Awaitable[Transport]]
+    """Opens the upstream connection of a client. Raises CloseConnection if that fails."""
+
+OWED_MAX = 1024
+"""Responses that a client may be owed before no more of its requests are read."""
+HEAD_BYTES = 12
+"""Bytes of a request's size, API key, version and correlation id."""
+FIRST_BYTES = 64 * 1024
+"""Bytes that are allocated for a frame that has not arrived whole; more as it comes."""
+LOG_IN_KEYS = frozenset({17, 36})
+"""SaslHandshake, SaslAuthenticate."""
+
+_head_at = struct.Struct(">iii").unpack_from
+_ids_at = struct.Struct(">ii").unpack_from
+_int16_at = struct.Struct(">h").unpack_from
+
+
+class ProxyConnection(Peer):
+    """The state of one client and its upstream connection."""
+
+    __slots__ = (
+        "_dispatcher",
+        "_is_stopped",
+        "_link",
+        "_open",
+        "_passing",
+        "_quiet",
+        "_room",
+        "node_id",
+        "owed",
+    )
+
+    def __init__(
+        self,
+        dispatcher: ProxyDispatcher,
+        open_upstream: OpenUpstream,
+        server: Server[ProxyConnection],
+        transport: Transport,
+        listener: BoundListener,
+    ) -> None:
+        super().__init__(server, transport, listener)
+        self.node_id = listener.node_id
+        """The upstream node whose port the client has connected to; None for any of them."""
+        self.owed: deque[Owed] = deque()
+        self._dispatcher = dispatcher
+        self._open = open_upstream
+        self._link: UpstreamLink | None = None
+        self._passing = 0
+        """Bytes that are left of a request of which the beginning was forwarded."""
+        self._is_stopped = False
+        """Whether the frame after those that were passed needs a closer look."""
+        self._quiet: trio.Event | None = None
+        """Set when nothing is owed any more, if somebody waits for that."""
+        self._room: trio.Event | None = None
+        """Set when less is owed, if this connection has too much in flight."""
+
+    # -- what every peer has
+
+    async def serve(self) -> None:
+        """See `Peer.serve`. The upstream connection ends with it."""
+        try:
+            await super().serve()
+        finally:
+            if self._link is not None:
+                self._link.end()
+
+    async def wait_drained(self) -> None:
+        """See `Peer.wait_drained`."""
+        while not self.is_quiet:
+            self._check_link()
+            self._quiet = trio.Event()
+            await self._quiet.wait()
+
+    async def flush(self) -> None:
+        """See `Peer.flush`."""
+        if self.is_quiet and self.writer.out:
+            await self.writer.flush()
+
+    def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
+        """See `Peer.dispatch_now`."""
+        return Pending(self._handle(frame))
+
+    def idle_since(self) -> float | None:
+        """See `Peer.idle_since`."""
+        if self.owed and self.writer.blocked_since is None and self.must_log_in_since is None:
+            return None
+        return super().idle_since()
+
+    # -- the other task
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is owed, and nobody writes to the client."""
+        return not self.owed and (self._link is None or not self._link.is_writing)
+
+    def note_progress(self) -> None:
+        """A response has left."""
+        if self._room is not None and len(self.owed) < OWED_MAX:
+            self._room.set()
+            self._room = None
+        if self._quiet is not None and self.is_quiet:
+            self._quiet.set()
+            self._quiet = None
+
+    def note_lost(self) -> None:
+        """The upstream connection has ended: what is owed will not come."""
+        lost = ConnectionLost("the upstream connection was lost")
+        while self.owed:
+            to = self.owed.popleft().to
+            if isinstance(to, Awaited):
+                to.fail(lost)
+            elif to is not None and to.context is not None:
+                self._dispatcher.done(to.context, None, lost)
+        for event in (self._room, self._quiet):
+            if event is not None:
+                event.set()
+        self._room = self._quiet = None
+
+    def _check_link(self) -> None:
+        """Raises ConnectionLost if there is no upstream connection any more."""
+        if self._link is not None and self._link.has_ended:
+            raise ConnectionLost("the upstream connection was lost")
+
+    # -- reading
+
+    async def _serve(self) -> None:
+        transport = self.transport
+        shared = self._server.receive_buffer
+        rest: Buffer = b""
+        is_empty = False  # whether the last read has probably taken all there was
+        since_yield = 0
+        while True:
+            have = len(rest)
+            if have == len(shared):
+                raise CloseConnection("the header of a request is too long")
+            if have:  # the other connections use the buffer, too
+                shared[:have] = rest
+            count = WOULD_BLOCK if is_empty else transport.receive_into(shared[have:])
+            if count == WOULD_BLOCK:
+                is_empty = False
+                since_yield = 0
+                self.heard_at = real_time.monotonic()
+                await transport.wait_readable()
+                continue
+            if count == 0:
+                return
+            end = have + count
+            is_empty = end < len(shared)
+            rest = await self._take(shared[:end])
+            since_yield += count
+            if since_yield >= FAIR_BYTES:
+                since_yield = 0
+                await trio.lowlevel.checkpoint()
+
+    async def _take(self, view: memoryview) -> Buffer:
+        """Forward or handle all frames in ``view``; return the beginning of one that is not known yet."""
+        while True:
+            position = self._pass(view)
+            if position:
+                run, view = view[:position], view[position:]
+                link = self._link
+                if link is not None:
+                    sent = link.transport.send(run)
+                    if sent != position:
+                        run, view = self._owned(run[max(sent, 0) :], view)
+                        await link.send(run)
+                else:
+                    run, view = self._owned(run, view)
+                    await (await self._connected()).send(run)
+            if self._is_stopped:
+                view = await self._look(view)
+            elif len(view) >= HEAD_BYTES and len(self.owed) >= OWED_MAX:
+                _, view = self._owned(b"", view)
+                await self._wait_room()
+            else:
+                return bytes(view)
+
+    @staticmethod
+    def _owned(run: Buffer, view: Buffer) -> tuple[memoryview, memoryview]:
+        """Return copies: the task is going to wait, and others use the buffer."""
+        return memoryview(bytes(run)), memoryview(bytes(view))
+
+    def _pass(self, view: memoryview) -> int:
+        """Note what is owed for the requests in ``view`` that pass; return the position of the first byte that does
+        not, and set whether it begins a frame that needs a closer look.
+        """
+        end = len(view)
+        position = self._passing
+        self._is_stopped = False
+        if position > end:
+            self._passing = position - end
+            return end
+        self._passing = 0
+        if self.gate is not None:
+            self._is_stopped = end - position >= 4
+            return position
+        owed = self.owed
+        plans = self._dispatcher.plans
+        limit = self._server.max_frame_bytes
+        while end - position >= HEAD_BYTES:
+            size, key_and_version, correlation_id = _head_at(view, position)
+            if not REQUEST_PREFIX_SIZE <= size <= limit:
+                self._is_stopped = True
+                break
+            plan = plans.get(key_and_version) or self._dispatcher.plan(key_and_version)
+            if plan.needs_look:
+                self._is_stopped = True
+                break
+            if len(owed) >= OWED_MAX:
+                break
+            if plan.key == PRODUCE_KEY:
+                acks = acks_of(view, position, plan.is_flexible)
+                if acks is None and position + 4 + size > end:
+                    break  # they are still to come
+                if acks != 0:
+                    owed.append(Owed(correlation_id, plan))
+            else:
+                owed.append(Owed(correlation_id, plan))
+            position += 4 + size
+            if position > end:
+                self._passing = position - end
+                return end
+        return position
+
+    async def _look(self, view: memoryview) -> memoryview:
+        """Handle the frame at the beginning of ``view``, after the rest of it has come; return a copy of what follows.
+
+        Raises CloseConnection for a frame that is too large.
+        """
+        size = self._frame_size(view, 0)
+        stop = 4 + size
+        reserved = 0
+        try:
+            if len(view) >= stop:
+                frame = bytearray(view[4:stop])
+                view = memoryview(bytes(view[stop:]))
+            else:
+                frame = bytearray(view[4:])
+                view = memoryview(b"")
+                if size > OTHER_FRAME_BYTES_MAX and (len(frame) < 2 or _int16_at(frame)[0] != PRODUCE_KEY):
+                    raise CloseConnection(f"a frame of {size} bytes; only a Produce may be so large")
+                await self._server.frame_budget.reserve(size)
+                reserved = size
+                await self._finish(frame, size)
+            await self._handle_gated(memoryview(frame))
+        finally:
+            if reserved:
+                self._server.frame_budget.release(reserved)
+        return view
+
+    async def _finish(self, frame: bytearray, size: int) -> None:
+        """Read the rest of a frame."""
+        have = len(frame)
+        while have < size:
+            if have == len(frame):
+                frame += bytes(min(size - have, max(FIRST_BYTES, have)))
+            with memoryview(frame) as whole:
+                have += await self._receive(whole[have:])
+
+    # -- requests that are looked at
+
+    async def _handle_gated(self, frame: memoryview) -> None:
+        """Handle a frame, or let the log-in handle it."""
+        gate = self.gate
+        if gate is None:
+            await self._handle(frame)
+            return
+        if self.owed and len(frame) >= 2 and _int16_at(frame)[0] in LOG_IN_KEYS:
+            await self.wait_drained()
+        try:
+            pending = gate(frame)
+            if pending is not None:
+                await pending.wait()
+        finally:
+            await self.flush()
+
+    async def _handle(self, frame: memoryview) -> None:
+        """Handle a request of which the bytes are this connection's own: forward or answer it."""
+        key_and_version, correlation_id = _ids_at(frame, 0)
+        plan = self._dispatcher.plan(key_and_version)
+        if plan.is_refused or (plan.api is None and plan.reads_request):
+            await self._respond(Made(self._dispatcher.refuse_version(plan, correlation_id)))
+            return
+        if len(self.owed) >= OWED_MAX:
+            await self._wait_room()
+        if plan.reads_request:
+            await self._handle_shown(self._dispatcher.decode(self, frame, plan), plan)
+            return
+        data = memoryview(b"".join((len(frame).to_bytes(4, "big"), frame)))
+        link = await self._connected()
+        if plan.key != PRODUCE_KEY or acks_of(data, 0, plan.is_flexible) != 0:
+            self.owed.append(Owed(correlation_id, plan))
+        await link.send(data)
+
+    async def _handle_shown(self, context: RequestContext, plan: Plan) -> None:
+        """Show a request to the interceptors; forward it, or send their response."""
+        dispatcher = self._dispatcher
+        try:
+            response = await dispatcher.ask(context)
+            if response is not None:
+                response = dispatcher.if_wanted(context, response)
+                if response is None:
+                    dispatcher.done(context, None, None)
+                    return
+            else:
+                link = await self._connected()
+                data = dispatcher.encode_request(context)
+                if dispatcher.wants_response(context):
+                    self.owed.append(
+                        Owed(context.correlation_id, plan, Shown(context, real_time.monotonic()))
+                    )
+                    await link.send(data)
+                    return
+                await link.send(data)
+                dispatcher.done(context, None, None)
+                return
+        except BaseException as failure:
+            if all(one.to is None or getattr(one.to, "context", None) is not context for one in self.owed):
+                dispatcher.done(context, None, failure)
+            raise
+        await self._respond(Made(b"", context, response))
+
+    async def exchange(self, context: RequestContext) -> Any:
+        """Forward ``context.request`` and return its response, which does not leave; None if it gets none.
+
+        Raises CloseConnection, ConnectionLost.
+        """
+        began = real_time.monotonic()
+        link = await self._connected()
+        if link.is_own_task():
+            raise RuntimeError("a response cannot wait for another one: call handle in on_request")
+        data = self._dispatcher.encode_request(context)
+        if not self._dispatcher.wants_response(context):
+            await link.send(data)
+            return None
+        plan = self._dispatcher.plan_of(context)
+        awaited = Awaited()
+        self.owed.append(Owed(context.correlation_id, plan, awaited))
+        await link.send(data)
+        try:
+            return await awaited.wait()
+        finally:
+            context.handled_s = real_time.monotonic() - began
+
+    async def _respond(self, made: Made) -> None:
+        """Send a response that was made here, in its turn."""
+        if not self.is_quiet:
+            self.owed.append(Owed(0, None, made))
+            return
+        await self.send_made(made)
+
+    async def send_made(self, made: Made) -> None:
+        """Send a response whose turn it is."""
+        if made.context is None:
+            self.writer.out += made.data
+        else:
+            await self._dispatcher.respond(made.context, made.response, None, None)
+        if self.writer.out:
+            await self.writer.flush()
+
+    # -- upstream
+
+    async def _connected(self) -> UpstreamLink:
+        """Return the upstream connection, which the first call opens. Raises CloseConnection, ConnectionLost."""
+        link = self._link
+        if link is None:
+            transport = await self._open(self)
+            link = self._link = UpstreamLink(self, self._dispatcher, self._server, transport)
+            self._server.nursery.start_soon(link.run)
+        self._check_link()
+        return link
+
+    async def _wait_room(self) -> None:
+        """Wait until less is owed."""
+        while len(self.owed) >= OWED_MAX:
+            self._check_link()
+            self._room = trio.Event()
+            await self._room.wait()
+
+
+def acks_of(view: memoryview, position: int, is_flexible: bool) -> int | None:
+    """Return the acks of a Produce (version 3 and up) whose frame begins at ``position``; None if they are beyond the
+    end of ``view``.
+
+    They follow the header and the transactional id.
+    """
+    try:
+        length = _int16_at(view, position + HEAD_BYTES)[0]
+        at = position + HEAD_BYTES + 2 + max(length, 0)
+        if not is_flexible:
+            length = _int16_at(view, at)[0]
+            return int(_int16_at(view, at + 2 + max(length, 0))[0])
+        if view[at]:  # the header has tagged fields
+            at = _after_tags(view, at)
+        else:
+            at += 1
+        length, at = _uvarint(view, at)
+        return int(_int16_at(view, at + max(length - 1, 0))[0])
+    except (IndexError, struct.error):
+        return None
+
+
+def _uvarint(view: memoryview, at: int) -> tuple[int, int]:
+    value = view[at]
+    if value < 0x80:
+        return value, at + 1
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        at += 1
+        byte = view[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+    return value, at + 1
+
+
+def _after_tags(view: memoryview, at: int) -> int:
+    count, at = _uvarint(view, at)
+    for _ in range(count):
+        _, at = _uvarint(view, at)
+        size, at = _uvarint(view, at)
+        at += size
+        if at >= len(view):
+            raise IndexError
+    return at

@@ -1,0 +1,236 @@
+"""`ProxyDispatcher`: which requests and responses are looked at, and what is done with those.
+
+What nobody has to see passes as bytes (`oncelog.broker.proxy.connection`). The rest takes the broker's path
+(`Interception`), with the upstream node in the place of a handler: decode, interceptors, forward; decode the
+response, rewrite addresses, interceptors, encode.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.dispatch.interception import Interception
+from oncelog.broker.handlers.table import api_name
+from oncelog.broker.proxy.apis import READ, REWRITTEN, KnownApis, Plan
+from oncelog.broker.proxy.versions import passable, unsupported
+from oncelog.broker.request import CloseConnection, RequestContext
+from oncelog.broker.seams.clock import real_time
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.header import (
+    API_VERSIONS_KEY,
+    PRODUCE_KEY,
+    has_tagged_response_header,
+    read_request_header,
+    read_response_header,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.authorization import Authorization
+    from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.proxy.addresses import Addresses
+    from oncelog.broker.proxy.connection import ProxyConnection
+    from oncelog.broker.proxy.endpoints import Endpoint
+    from oncelog.wire.primitives import Buffer
+
+PLANS_MAX = 10_000
+"""API versions that are remembered; a client may name any."""
+
+
+class ProxyDispatcher(Interception):
+    """``addresses`` rewrites responses. Interceptors, an authorizer and quotas are installed here, as in a broker."""
+
+    def __init__(
+        self,
+        authorization: Authorization,
+        lines: LineLimiter,
+        note_bug: Callable[[], None],
+        addresses: Addresses,
+    ) -> None:
+        super().__init__(authorization, lines, note_bug)
+        self.plans: dict[int, Plan] = {}
+        """By the first four bytes of a header, as a number: API key and version."""
+        self._apis = KnownApis()
+        self._addresses = addresses
+        self._wanting: dict[int, tuple[Interceptor, ...]] = {}
+        """The interceptors that want to see an API, by its key."""
+
+    # -- what is looked at
+
+    def plan(self, key_and_version: int) -> Plan:
+        """Return what becomes of the requests of an API version."""
+        found = self.plans.get(key_and_version)
+        if found is not None:
+            return found
+        key, version = struct.unpack(">hh", struct.pack(">i", key_and_version))
+        known = self._apis.get(key)
+        is_readable = known is not None and known.min_version <= version <= known.max_version
+        found = Plan(key, version, known.api if known is not None and is_readable else None)
+        self._decide(found)
+        while len(self.plans) >= PLANS_MAX:
+            del self.plans[next(iter(self.plans))]
+        self.plans[key_and_version] = found
+        return found
+
+    def _decide(self, plan: Plan) -> None:
+        """Set what depends on the interceptors."""
+        wanting = self._wanting_api(plan.key)
+        if plan.api is not None:
+            plan.reads_request = bool(wanting) or self._quotas is not None
+        elif plan.key == API_VERSIONS_KEY:
+            plan.reads_request = True
+        else:
+            plan.is_refused = plan.key in REWRITTEN or any(not one.only_reads for one in wanting)
+        plan.needs_look = plan.reads_request or plan.is_refused
+
+    def plan_of(self, context: RequestContext) -> Plan:
+        """Return the plan of a request that was decoded."""
+        return self.plan((context.api.handler.api_key << 16) | context.api_version)
+
+    def _wanting_api(self, key: int) -> tuple[Interceptor, ...]:
+        found = self._wanting.get(key)
+        if found is None:
+            module = self._apis.names.get(key)
+            name = None if module is None else api_name(module)
+            found = tuple(one for one in self._interceptors if one.apis is None or name in one.apis)
+            self._wanting[key] = found
+        return found
+
+    def _interceptors_for(self, context: RequestContext) -> tuple[Interceptor, ...]:
+        return self._wanting_api(context.api.handler.api_key)
+
+    def _on_installed(self) -> None:
+        self._wanting.clear()
+        for plan in self.plans.values():
+            self._decide(plan)
+
+    @property
+    def passes_unknown(self) -> bool:
+        """Whether APIs that are unknown here may pass: nobody who may change something has to see all."""
+        return all(one.apis is not None or one.only_reads for one in self._interceptors)
+
+    # -- requests
+
+    def decode(self, connection: ProxyConnection, frame: memoryview, plan: Plan) -> RequestContext:
+        """Make a request of bytes, which nobody else uses. Raises DecodeError."""
+        api = plan.api
+        assert api is not None, "a plan without an API is not decoded"
+        header = read_request_header(frame, api.flexible[plan.version])
+        request, _ = api.decoder(plan.version)(frame, header.header_size)
+        connection.client_id = header.client_id
+        context = RequestContext(
+            api, plan.version, header.correlation_id, header.client_id, connection, request
+        )
+        context.frame = frame
+        if self._quotas is not None:
+            context.usage = self._quotas.begin(context, real_time.monotonic())
+        return context
+
+    async def ask(self, context: RequestContext) -> Any:
+        """Show a request to the interceptors. Returns the response of the one that has one, None to forward it.
+
+        Raises CloseConnection, ConnectionLost.
+        """
+        return await self._or_refused(context, self._ask_interceptors(context))
+
+    async def handle(self, context: RequestContext) -> Any:
+        """See `Interception.handle`: forward the request, and wait for the response. Only for
+        `Interceptor.on_request`.
+        """
+        connection: Any = context.connection
+        return await connection.exchange(context)
+
+    def encode_request(self, context: RequestContext, *, is_changed: bool = True) -> Buffer:
+        """Return the bytes to forward, with their size. Raises ValueError for what the version cannot hold.
+
+        The header is the client's. So is the body, if all who may have changed it only read.
+        """
+        frame = context.frame
+        assert frame is not None, "the request was decoded here"
+        if not is_changed or all(one.only_reads for one in self._interceptors_for(context)):
+            body: Buffer = frame
+        else:
+            header = read_request_header(frame, context.api.flexible[context.api_version])
+            body = bytes(frame[: header.header_size]) + context.request.encode(context.api_version)
+        return b"".join((len(body).to_bytes(4, "big"), body))
+
+    def wants_response(self, context: RequestContext) -> bool:
+        """Whether upstream responds to the request: to all but a Produce with acks=0."""
+        return context.api.handler.api_key != PRODUCE_KEY or context.request.acks != 0
+
+    # -- responses
+
+    def read_response(self, plan: Plan, connection: ProxyConnection, payload: Buffer) -> Any:
+        """Decode a response and rewrite it for the client. Returns the version in which it is, and the response.
+
+        Raises DecodeError, CloseConnection.
+        """
+        api, version = plan.api, plan.version
+        assert api is not None, "a plan without an API is not decoded"
+        tagged = has_tagged_response_header(plan.key, api.flexible[version])
+        _, start = read_response_header(payload, tagged)
+        if plan.key == API_VERSIONS_KEY:
+            if int.from_bytes(payload[start : start + 2], "big") == ErrorCode.UNSUPPORTED_VERSION:
+                version = 0
+            response: Any = api.response.decode(payload, version, start)
+            response.api_keys = passable(response.api_keys, passes_unknown=self.passes_unknown)
+            return version, response
+        response = api.response.decode(payload, version, start)
+        self._addresses.rewrite(plan.key, response, connection.listener_name)
+        return version, response
+
+    def present(self, node: Endpoint, listener: str) -> tuple[str, int]:
+        """Return the address of a node for clients of a listener, from where upstream says it is."""
+        return self._addresses.present(node.node_id, node.host, node.port, listener)
+
+    async def respond(
+        self, context: RequestContext, response: Any, payload: Buffer | None, plan: Plan | None
+    ) -> None:
+        """Show a response to the interceptors and put it into the writer. ``payload`` are upstream's bytes.
+
+        Raises CloseConnection, ConnectionLost.
+        """
+        wanting = self._interceptors_for(context)
+        sent: Any = None
+        failure: BaseException | None = None
+        try:
+            if (
+                payload is None
+                or plan is None
+                or plan.response == READ
+                or self._quotas is not None
+                or not all(one.only_reads for one in wanting)
+            ):
+                sent = await self._respond(context, response)
+                return
+            for interceptor in reversed(wanting):
+                await self._or_refused(context, interceptor.on_response(context, response))
+            out = context.connection.writer.out
+            out += len(payload).to_bytes(4, "big")
+            out += payload
+            context.response_bytes = 4 + len(payload)
+            sent = response
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            self.done(context, sent, failure)
+
+    def done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+        """The request is done; see `Interceptor.on_done`."""
+        if context.usage is not None and self._quotas is not None:
+            self._quotas.finish(context)
+        self._on_done(context, response, failure)
+
+    @staticmethod
+    def refuse_version(plan: Plan, correlation_id: int) -> bytes:
+        """Return the response, with its size, to an ApiVersions of an unknown version. Raises CloseConnection for any
+        other API.
+        """
+        if plan.key != API_VERSIONS_KEY:
+            raise CloseConnection(f"version {plan.version} of API key {plan.key} is not served")
+        body = unsupported().encode(0)
+        return struct.pack(">ii", len(body) + 4, correlation_id) + body

@@ -1,0 +1,341 @@
+"""`UpstreamLink`: the upstream connection of one client, and the responses that come on it.
+
+What nobody has to see passes to the client from the buffer that all connections share. If the client does not read,
+the task waits and reads nothing more from upstream. Where either side is lost, both connections end, as a client
+would see it of a broker.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import trio
+
+from oncelog.broker.logs import get_logger
+from oncelog.broker.net.connection import FAIR_BYTES
+from oncelog.broker.proxy.apis import ENDPOINTS, READ
+from oncelog.broker.proxy.endpoints import TAIL_BYTES, has_endpoints, rewrite_tail
+from oncelog.broker.proxy.owed import Awaited, Made, Shown
+from oncelog.broker.request import CloseConnection, ConnectionLost
+from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.transport import WOULD_BLOCK
+from oncelog.wire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from oncelog.broker.net.server import Server
+    from oncelog.broker.proxy.connection import ProxyConnection
+    from oncelog.broker.proxy.dispatcher import ProxyDispatcher
+    from oncelog.broker.proxy.owed import Owed
+    from oncelog.broker.seams.transport import Transport
+    from oncelog.wire.primitives import Buffer
+
+WHOLE_BYTES_MAX = 64 * 1024
+"""Responses with perhaps node endpoints at their end are waited for up to this size; a larger one passes as it
+comes."""
+READ_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes of the largest response that is decoded."""
+FIRST_BYTES = 64 * 1024
+"""Bytes that are allocated for a response that has not arrived whole; more as it comes."""
+
+_head_at = struct.Struct(">ii").unpack_from
+
+log = get_logger(__name__)
+
+
+class UpstreamLink:
+    """Owns ``transport``; `run` is a task of its own."""
+
+    __slots__ = (
+        "_client",
+        "_connection",
+        "_dispatcher",
+        "_is_stopped",
+        "_passing",
+        "_scope",
+        "_server",
+        "_tail",
+        "_task",
+        "has_ended",
+        "is_writing",
+        "transport",
+    )
+
+    def __init__(
+        self,
+        connection: ProxyConnection,
+        dispatcher: ProxyDispatcher,
+        server: Server[ProxyConnection],
+        transport: Transport,
+    ) -> None:
+        self.transport = transport
+        self.has_ended = False
+        self.is_writing = False
+        """Whether a response is on its way to the client that is owed no more."""
+        self._connection = connection
+        self._client = connection.transport
+        self._dispatcher = dispatcher
+        self._server = server
+        self._passing = 0
+        """Bytes that are left of a response of which the beginning has passed, without its tail."""
+        self._tail = False
+        """Whether those are followed by a tail with perhaps node endpoints."""
+        self._is_stopped = False
+        """Whether the frame after those that have passed is looked at."""
+        self._scope = trio.CancelScope()
+        self._task: trio.lowlevel.Task | None = None
+
+    def is_own_task(self) -> bool:
+        """Whether the task that calls is the one that reads responses."""
+        return trio.lowlevel.current_task() is self._task
+
+    def end(self) -> None:
+        """Close the upstream connection: the client's has ended."""
+        self.transport.close()
+        self._scope.cancel()
+
+    # -- requests
+
+    async def send(self, data: memoryview | Buffer) -> None:
+        """Send all of ``data``, which stays unchanged meanwhile. Raises OSError, trio.ClosedResourceError."""
+        view = memoryview(data)
+        transport = self.transport
+        while view:
+            sent = transport.send(view)
+            if sent == WOULD_BLOCK:
+                await transport.wait_writable()
+            else:
+                view = view[sent:]
+
+    # -- responses
+
+    async def run(self) -> None:
+        """Pass responses on until either side is lost; the client's connection ends then, too."""
+        connection = self._connection
+        self._task = trio.lowlevel.current_task()
+        reason: str | None = None
+        try:
+            with self._scope:
+                await self._read_responses()
+                if connection.owed:
+                    reason = f"upstream {self.transport.peer} closed the connection before it had responded"
+        except CloseConnection as why:
+            reason = str(why)
+        except DecodeError as why:
+            reason = f"malformed response from upstream {self.transport.peer}: {why}"
+        except (OSError, trio.ClosedResourceError, ConnectionLost) as error:
+            log.debug("upstream connection lost", peer=self.transport.peer, error=str(error))
+        except Exception:
+            log.exception("a connection failed by our own fault", peer=self._client.peer)
+            self._server.note_bug()
+        finally:
+            self.has_ended = True
+            self.is_writing = False
+            self.transport.close()
+            if reason is None:
+                self._client.close()
+            else:
+                connection.close(reason)
+            connection.note_lost()
+
+    async def _read_responses(self) -> None:
+        transport = self.transport
+        shared = self._server.receive_buffer
+        connection = self._connection
+        rest: Buffer = b""
+        is_empty = False  # whether the last read has probably taken all there was
+        since_yield = 0
+        while True:
+            have = len(rest)
+            if have:  # the other connections use the buffer, too
+                shared[:have] = rest
+            count = WOULD_BLOCK if is_empty else transport.receive_into(shared[have:])
+            if count == WOULD_BLOCK:
+                is_empty = False
+                since_yield = 0
+                connection.heard_at = real_time.monotonic()
+                await transport.wait_readable()
+                continue
+            if count == 0:
+                return
+            end = have + count
+            is_empty = end < len(shared)
+            rest = await self._take(shared[:end])
+            connection.note_progress()
+            since_yield += count
+            if since_yield >= FAIR_BYTES:
+                since_yield = 0
+                await trio.lowlevel.checkpoint()
+
+    async def _take(self, view: memoryview) -> Buffer:
+        """Pass on or look at all frames in ``view``; return the beginning of one that is not known yet."""
+        owed = self._connection.owed
+        while True:
+            position = self._pass(view)
+            if position:
+                run, view = view[:position], view[position:]
+                sent = self._client.send(run)
+                if sent != position:
+                    run = memoryview(bytes(run[max(sent, 0) :]))
+                    view = memoryview(bytearray(view))  # others use the buffer while this task waits
+                    await self._send(run)
+                self.is_writing = self._passing > 0 or self._tail
+            if owed and owed[0].plan is None and not (self._passing or self._tail):
+                view = memoryview(bytearray(view))
+                await self._send_made()
+                continue
+            if not self._is_stopped:
+                return bytes(view)
+            view = await self._look(view)
+
+    async def _send_made(self) -> None:
+        """Send the responses made here whose turn it is."""
+        owed = self._connection.owed
+        self.is_writing = True
+        while owed and owed[0].plan is None:
+            made = owed.popleft().to
+            assert isinstance(made, Made), "nothing else is made here"
+            await self._connection.send_made(made)
+        self.is_writing = False
+
+    async def _send(self, view: memoryview) -> None:
+        """Send to the client, and wait while it does not read."""
+        client, writer = self._client, self._connection.writer
+        self.is_writing = True
+        while view:
+            sent = client.send(view)
+            if sent == WOULD_BLOCK:
+                writer.blocked_since = real_time.monotonic()
+                await client.wait_writable()
+                writer.blocked_since = None
+            else:
+                view = view[sent:]
+
+    def _pass(self, view: memoryview) -> int:
+        """Return the position of the first byte in ``view`` that does not pass, and set whether it begins a frame
+        that is looked at. Raises CloseConnection where upstream breaks the protocol.
+        """
+        end = len(view)
+        position = self._passing
+        self._is_stopped = False
+        if position > end:
+            self._passing = position - end
+            return end
+        self._passing = 0
+        owed = self._connection.owed
+        while end - position >= 8:
+            if self._tail:
+                if end - position < TAIL_BYTES:
+                    break
+                self._tail = False
+                self._rewrite_tail(view[position : position + TAIL_BYTES])
+                position += TAIL_BYTES
+                continue
+            size, correlation_id = _head_at(view, position)
+            plan = owed[0].plan if owed else None
+            if plan is None and owed:
+                break  # one that was made here comes before it
+            if not owed or owed[0].correlation_id != correlation_id or size < 4:
+                self._refuse(size, correlation_id)
+            first = owed[0]
+            assert plan is not None, "upstream responds to it"
+            if first.to is not None or plan.response == READ:
+                self._is_stopped = True
+                break
+            stop = position + 4 + size
+            if plan.response == ENDPOINTS:
+                if stop <= end:
+                    if has_endpoints(view[position + 8 : stop]):
+                        self._is_stopped = True
+                        break
+                elif size <= WHOLE_BYTES_MAX:
+                    break
+                else:
+                    self._tail = True
+                    stop -= TAIL_BYTES
+            owed.popleft()
+            if stop > end:
+                self._passing = stop - end
+                return end
+            position = stop
+        return position
+
+    def _refuse(self, size: int, correlation_id: int) -> None:
+        peer = self.transport.peer
+        if size < 4:
+            raise CloseConnection(f"upstream {peer} is no Kafka: a frame of {size} bytes")
+        if not self._connection.owed:
+            raise CloseConnection(f"upstream {peer} has sent a response to no request")
+        raise CloseConnection(
+            f"upstream {peer} is no Kafka, or breaks its protocol: a response with correlation id {correlation_id}, "
+            "which is not the next"
+        )
+
+    def _rewrite_tail(self, tail: memoryview) -> None:
+        """Rewrite the node endpoints at the end of a response that has passed already, in place."""
+        connection = self._connection
+        rewrite_tail(tail, lambda node: self._dispatcher.present(node, connection.listener_name))
+
+    async def _look(self, view: memoryview) -> memoryview:
+        """Handle the response at the beginning of ``view``, after the rest of it has come; return a copy of what
+        follows.
+        """
+        connection = self._connection
+        size, _ = _head_at(view, 0)
+        stop = 4 + size
+        if size > READ_BYTES_MAX:
+            raise CloseConnection(
+                f"a response of {size} bytes from upstream {self.transport.peer}, which has to be decoded; "
+                f"the limit is {READ_BYTES_MAX}"
+            )
+        payload = bytearray(view[4:stop])
+        view = memoryview(bytearray(view[stop:]))
+        await self._finish(payload, size)
+        entry = connection.owed.popleft()
+        self.is_writing = True
+        await self._respond(entry, payload)
+        if connection.writer.out:
+            await connection.writer.flush()
+        self.is_writing = False
+        return view
+
+    async def _finish(self, payload: bytearray, size: int) -> None:
+        """Read the rest of a response."""
+        have = len(payload)
+        while have < size:
+            if have == len(payload):
+                payload += bytes(min(size - have, max(FIRST_BYTES, have)))
+            with memoryview(payload) as whole:
+                count = self.transport.receive_into(whole[have:])
+                if count == 0:
+                    raise CloseConnection(
+                        f"upstream {self.transport.peer} closed in the middle of a response"
+                    )
+                if count == WOULD_BLOCK:
+                    await self.transport.wait_readable()
+                else:
+                    have += count
+
+    async def _respond(self, entry: Owed, payload: bytearray) -> None:
+        """Give a response to who waits for it, or put it into the client's writer."""
+        connection, dispatcher, to = self._connection, self._dispatcher, entry.to
+        plan = entry.plan
+        assert plan is not None, "it has come from upstream"
+        assert plan.api is not None, "nobody looks at what cannot be decoded"
+        try:
+            version, response = dispatcher.read_response(plan, connection, payload)
+        except BaseException as error:
+            if isinstance(to, Awaited):
+                to.fail(ConnectionLost(str(error)))
+            elif isinstance(to, Shown):
+                dispatcher.done(to.context, None, error)
+            raise
+        if isinstance(to, Awaited):
+            to.give(response)
+        elif isinstance(to, Shown):
+            to.context.handled_s = real_time.monotonic() - to.began
+            to.context.api_version = version
+            await dispatcher.respond(to.context, response, payload, plan)
+        else:
+            writer = connection.writer
+            plan.api.encode_response(version, entry.correlation_id, response, writer.out, writer.ranges)

@@ -1,0 +1,82 @@
+"""The real proxy: a `Proxy` on the operating system's sockets and clock. It changes nothing that belongs to the
+process."""
+
+from __future__ import annotations
+
+import errno
+import random
+from typing import TYPE_CHECKING
+
+import trio
+
+from oncelog.broker.config.listeners import address_text
+from oncelog.broker.net.listen import ListenError, open_listener
+from oncelog.broker.proxy.proxy import Proxy
+from oncelog.broker.seams.clock import SystemClock
+from oncelog.broker.seams.memory_files import MemoryFileSystem
+from oncelog.broker.seams.transport import SocketListener, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.net.server import BoundListener
+    from oncelog.broker.proxy.node_ports import BindNode
+    from oncelog.broker.proxy.settings import ProxySettings
+
+
+async def serve_proxy(
+    settings: ProxySettings,
+    on_ready: Callable[[Proxy, list[BoundListener]], None],
+    *,
+    on_loaded: Callable[[Proxy], None] = lambda proxy: None,
+) -> None:
+    """Run a proxy until cancelled. Calls ``on_ready`` when it passes requests on, ``on_loaded`` before it listens.
+
+    Raises ListenError for an address that cannot be used, UpstreamError for a cluster that cannot be.
+    """
+    bound_listeners: list[BoundListener] = []
+    try:
+        for listener in settings.listeners:
+            bound_listeners.append(open_listener(listener, settings.config))
+        proxy = Proxy(
+            settings.config,
+            settings.upstream,
+            connect=connect,
+            bind_node=node_binder(settings.config),
+            files=MemoryFileSystem(),
+            clock=SystemClock(),
+            rng=random.Random(),
+            first_node_ports=settings.first_node_ports,
+            on_loaded=on_loaded,
+        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_run, proxy, bound_listeners)
+            on_ready(proxy, bound_listeners)
+    finally:
+        for bound in bound_listeners:
+            bound.listener.close()
+
+
+async def _run(
+    proxy: Proxy, bound_listeners: list[BoundListener], task_status: trio.TaskStatus[None]
+) -> None:
+    await proxy.run(bound_listeners, task_status=task_status)
+
+
+def node_binder(config: BrokerConfig) -> BindNode:
+    """Return what binds the listeners of nodes: where the proxy's own listens, with the same security."""
+
+    def bind(main: BoundListener, node_id: int, port: int) -> BoundListener:
+        host = main.listener.address[0]
+        try:
+            listener = SocketListener.bind(host, port, config.socket_listen_backlog_size)
+        except OSError as error:
+            hint = "; --node-ports PORT takes others" if error.errno == errno.EADDRINUSE else ""
+            raise ListenError(
+                f"cannot listen on {address_text(host, port)} for upstream node {node_id}: {error.strerror}{hint}"
+            ) from error
+        listener.set_buffers(config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes)
+        return main._replace(listener=listener, port=listener.address[1], node_id=node_id)
+
+    return bind

@@ -1,0 +1,114 @@
+"""`ProxySettings`: what the proxy's command asks for, from its options and from Kafka's keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog.broker.config import sources
+from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.listeners import resolve_listeners
+from oncelog.broker.options import DEFAULT_PORT, PORT_MAX, UsageError, host_and_port, variable_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping, Sequence
+
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.listeners import ListenerConfig
+
+
+class ProxySettings(NamedTuple):
+    """``first_node_ports`` are the ports of the first upstream node, by listener; others follow. A listener that is not
+    there takes any free ports.
+    """
+
+    config: BrokerConfig
+    listeners: list[ListenerConfig]
+    upstream: list[tuple[str, int]]
+    first_node_ports: dict[str, int]
+
+
+def proxy_settings(
+    options: argparse.Namespace, environment: Mapping[str, str], host_name: Callable[[], str]
+) -> tuple[ProxySettings, list[str]]:
+    """Return the settings, and warnings. Raises UsageError, ConfigError with all problems."""
+    upstream = _upstream(_given(options, environment, "upstream"))
+    listen = _given(options, environment, "listen") or [f"127.0.0.1:{DEFAULT_PORT}"]
+    own = [sources.Setting("listeners", _endpoints(listen, "--listen", DEFAULT_PORT), "--listen")]
+    advertise = _given(options, environment, "advertise")
+    if advertise:
+        text = _endpoints(advertise, "--advertise", 0)
+        own.append(sources.Setting("advertised.listeners", text, "--advertise"))
+    problems: list[str] = []
+    config = sources.build_config(
+        sources.from_environment(environment).settings,
+        sources.from_options(options.settings, problems),
+        own,
+        problems=problems,
+    )
+    warnings: list[str] = []
+    listeners: list[ListenerConfig] = []
+    try:
+        listeners, warnings = resolve_listeners(config, host_name)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(*problems)
+    first = _first_node_ports(_given(options, environment, "node_ports"), listeners)
+    return ProxySettings(config, listeners, upstream, first), warnings + sources.warnings_of(config)
+
+
+def _given(options: argparse.Namespace, environment: Mapping[str, str], option: str) -> list[str]:
+    """Return the values of an option that may be repeated, or of its variable, separated by commas."""
+    given: list[str] = getattr(options, option) or []
+    texts = given or [environment.get(variable_of(option), "")]
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def _upstream(texts: Sequence[str]) -> list[tuple[str, int]]:
+    if not texts:
+        raise UsageError(
+            "--upstream is missing: HOST:PORT of one of the cluster's brokers, or several of them"
+        )
+    found = []
+    for text in texts:
+        host, port = host_and_port(text, "--upstream", DEFAULT_PORT)
+        if not host or not port:
+            raise UsageError(f"--upstream={text}: expected HOST:PORT")
+        found.append((host.removeprefix("[").removesuffix("]"), port))
+    return found
+
+
+def _endpoints(texts: Sequence[str], origin: str, default_port: int) -> str:
+    """Return the value of Kafka's key. An address without a name has the listener PLAINTEXT. Raises UsageError."""
+    endpoints = []
+    for text in texts:
+        name, slashes, address = text.rpartition("://")
+        host, port = host_and_port(address, f"{origin}={text}" if slashes else origin, default_port)
+        endpoints.append(f"{name or 'PLAINTEXT'}://{host}:{port}")
+    return ",".join(endpoints)
+
+
+def _first_node_ports(texts: Sequence[str], listeners: Sequence[ListenerConfig]) -> dict[str, int]:
+    """Return the first node port of each listener: what ``--node-ports`` says, otherwise the one after the
+    listener's.
+    """
+    first = {row.bind.listener: row.bind.port + 1 for row in listeners if 0 < row.bind.port < PORT_MAX}
+    names = [row.bind.listener for row in listeners]
+    for text in texts:
+        name, equals, port = text.rpartition("=")
+        if not port.isascii() or not port.isdecimal() or int(port) > PORT_MAX:
+            raise UsageError(f"--node-ports={text}: expected the first PORT of the nodes, or LISTENER=PORT")
+        if equals and name.upper() not in names:
+            raise UsageError(
+                f"--node-ports={text}: there is no listener {name}; there are {', '.join(names)}"
+            )
+        if not equals and len(names) > 1:
+            raise UsageError(
+                f"--node-ports={text}: there are several listeners: --node-ports {names[0]}={port}"
+            )
+        chosen = name.upper() if equals else names[0]
+        first.pop(chosen, None)
+        if int(port):
+            first[chosen] = int(port)
+    return first

@@ -1,0 +1,41 @@
+"""ApiVersions through a proxy: what upstream serves, without what the proxy cannot pass.
+
+An API that the proxy can decode has the versions that both sides have. One that is unknown here passes unread, so it
+stays as upstream announces it, unless there are addresses in its responses, or an interceptor has to see every
+request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.proxy.apis import REWRITTEN
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.header import API_VERSIONS_KEY
+from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def passable(rows: Iterable[ApiVersion], *, passes_unknown: bool) -> list[ApiVersion]:
+    """Return what the proxy announces of upstream's ``rows``. ``passes_unknown``: nobody has to see all APIs."""
+    announced = []
+    for row in rows:
+        handler = HANDLERS.get(row.api_key)
+        if handler is not None:
+            low = max(row.min_version, handler.announced_min)
+            high = min(row.max_version, handler.max_version)
+            if low <= high:
+                announced.append(ApiVersion(row.api_key, low, high))
+        elif passes_unknown and row.api_key not in REWRITTEN:
+            announced.append(row)
+    return announced
+
+
+def unsupported() -> ApiVersionsResponse:
+    """Return the response, in version 0, to an ApiVersions of a version that is unknown here (KIP-511)."""
+    handler = HANDLERS[API_VERSIONS_KEY]
+    row = ApiVersion(API_VERSIONS_KEY, handler.min_version, handler.max_version)
+    return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [row])

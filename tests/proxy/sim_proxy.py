@@ -1,0 +1,89 @@
+"""A proxy over memory transports, before a simulated broker or whatever listens in a `MemoryNetwork`."""
+
+from __future__ import annotations
+
+import random
+from types import TracebackType
+from typing import Any
+
+import trio
+
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.net.server import BoundListener
+from oncelog.broker.proxy.connection import ProxyConnection
+from oncelog.broker.proxy.proxy import Proxy
+from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.seams.memory_files import MemoryFileSystem
+from oncelog.broker.seams.transport import Connect
+from tests.harness.clocks import VirtualWall
+from tests.harness.sim_broker import EPOCH_MS
+from tests.harness.sim_client import SimClient
+from tests.harness.sim_network import MemoryListener
+
+HOST = "proxy"
+PORT = 9092
+
+
+class SimProxy:
+    """``async with SimProxy(connect, [("simulated", 9092)]) as proxy``: `connect` opens upstream connections."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        upstream: list[tuple[str, int]],
+        config: dict[str, str] | None = None,
+        pipe_bytes_max: int = 256 * 1024,
+        listeners: tuple[str, ...] = ("PLAINTEXT",),
+    ) -> None:
+        self.pipe_bytes_max = pipe_bytes_max
+        self.listeners = {(HOST, PORT + 100 * place): name for place, name in enumerate(listeners)}
+        self.sockets: dict[tuple[str, int], MemoryListener] = {}
+        self.proxy = Proxy(
+            BrokerConfig({"log.dirs": "/none", **(config or {})}),
+            upstream,
+            connect=connect,
+            bind_node=self._bind_node,
+            files=MemoryFileSystem(),
+            clock=MovableClock(VirtualWall(EPOCH_MS).now_ms),
+            rng=random.Random(1),
+        )
+        self.proxy.fail_on_bugs = True
+        self._manager: Any = None
+        self._nursery: trio.Nursery
+
+    def _listen(self, address: tuple[str, int], name: str, node_id: int | None = None) -> BoundListener:
+        listener = self.sockets[address] = MemoryListener(self.pipe_bytes_max, address)
+        return BoundListener(name, listener, *address, node_id=node_id)
+
+    def _bind_node(self, main: BoundListener, node_id: int, port: int) -> BoundListener:
+        return self._listen((HOST, port), main.name, node_id)
+
+    async def __aenter__(self) -> SimProxy:
+        self._manager = trio.open_nursery()
+        self._nursery = await self._manager.__aenter__()
+        bound = [self._listen(address, name) for address, name in self.listeners.items()]
+        try:
+            await self._nursery.start(self._run, bound)
+        except BaseException as error:
+            await self._manager.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def _run(self, bound: list[BoundListener], task_status: trio.TaskStatus[None]) -> None:
+        await self.proxy.run(bound, task_status=task_status)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        self._nursery.cancel_scope.cancel()
+        suppressed: bool | None = await self._manager.__aexit__(kind, error, traceback)
+        return suppressed
+
+    def connect(self, port: int = PORT) -> SimClient:
+        """A client of the proxy's listener, or of a node's."""
+        return SimClient(self.sockets[HOST, port].connect())
+
+    @property
+    def connections(self) -> list[ProxyConnection]:
+        """The connections of clients that are open."""
+        return list(self.proxy.server.connections)
