@@ -96,7 +96,10 @@ CLUSTER_OPERATION = {
     51: ALTER,
     55: DESCRIBE,
     57: ALTER,
+    64: ALTER,
     74: DESCRIBE_CONFIGS,
+    80: ALTER,
+    81: ALTER,
 }
 """By API key: the operation on the cluster that a whole request of the API needs, before anything else is looked at
 (Kafka: ``KafkaApis``, ``ControllerApis``). Every other API asks in its handler."""

@@ -206,3 +206,12 @@ def test_features_and_versions(bootstrap: str) -> None:
     versions = tool(bootstrap, "BrokerApiVersionsCommand")
     assert re.search(r"Produce\(0\): 0 to 13 \[usable: 13\]", versions), versions
     assert re.search(r"Fetch\(1\): 4 to 18 \[usable: 18\]", versions), versions
+
+
+def test_nodes_that_are_not_there(bootstrap: str) -> None:
+    where = ("--bootstrap-server", bootstrap)
+    ran = run_tool(f"{TOOLS}ClusterTool", "unregister", *where, "--id", "77", check=False)
+    assert "Broker ID 77 is not currently registered" in ran.stderr
+    directory = ("--controller-id", "77", "--controller-directory-id", "Iwxq65gLQvGpY0m9R1ufPw")
+    ran = run_tool(f"{TOOLS}MetadataQuorumCommand", *where, "remove-controller", *directory, check=False)
+    assert "Cluster doesn't support removing voter because the kraft.version feature is 0" in ran.stderr

@@ -87,12 +87,15 @@ HANDLERS: dict[int, Handler] = _table(
     (57, "update_features", 0, 2),
     (60, "describe_cluster", 0, 2),
     (61, "describe_producers", 0, 0),
+    (64, "unregister_broker", 0, 0),
     (65, "describe_transactions", 0, 0),
     (66, "list_transactions", 0, 2),
     (68, "consumer_group_heartbeat", 0, 1),
     (69, "consumer_group_describe", 0, 1),
     (74, "list_config_resources", 0, 1),
     (75, "describe_topic_partitions", 0, 0),
+    (80, "add_raft_voter", 0, 1),
+    (81, "remove_raft_voter", 0, 0),
 )
 
 # Older librdkafka does not compress unless ApiVersions returns 0 as Produce's lowest version. The broker still refuses

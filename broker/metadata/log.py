@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.broker.metadata import snapshots
 from oncelog.broker.metadata.frames import Batches, batch
 from oncelog.broker.metadata.image import MetadataImage
-from oncelog.wire.control import LEADER_CHANGE, control_batch
+from oncelog.wire.control import KRAFT_VOTERS, LEADER_CHANGE, control_batch
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.stored.control import LeaderChangeMessage, Voter
 from oncelog.wire.stored.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
@@ -245,6 +245,11 @@ class MetadataLog:
             self._write_epochs()
         self._remove_older()
         return snapshot_id
+
+    @property
+    def has_voters(self) -> bool:
+        """Whether the log says who votes in the quorum."""
+        return KRAFT_VOTERS in self._quorum
 
     def close(self, *, sync: bool = True) -> None:
         """Sync, unless nobody will read the log again, and close. Raises OSError."""

@@ -213,6 +213,11 @@ class MetadataStore:
         return last_offset
 
     @property
+    def has_voters(self) -> bool:
+        """Whether the voters of the quorum are in the log (``kraft.version`` 1); else the configuration has them."""
+        return self._log.has_voters
+
+    @property
     def epoch(self) -> int:
         """The leader epoch that began with this start."""
         return self._log.epoch

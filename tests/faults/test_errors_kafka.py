@@ -64,7 +64,15 @@ def kafkas() -> dict[str, list[Any]]:
     return found
 
 
-KAFKAS_TEXT = ("alter_client_quotas", "describe_configs", "describe_quorum", "find_coordinator")
+KAFKAS_TEXT = (
+    "add_raft_voter",
+    "alter_client_quotas",
+    "describe_configs",
+    "describe_quorum",
+    "find_coordinator",
+    "remove_raft_voter",
+    "unregister_broker",
+)
 """Whatever the error says, these have Kafka's own sentence about its code. oncelog puts the error's message there."""
 
 

@@ -93,6 +93,10 @@ NOT_IN_KAFKA_PYTHON = (
     "oncelog.wire.stored.",
     "oncelog.wire.messages.consumer_group_",
     "oncelog.wire.messages.share_",
+    *(f"oncelog.wire.messages.{verb}_raft_voter" for verb in ("add", "remove")),
+    "oncelog.wire.messages.unregister_broker",
+    "oncelog.wire.messages.get_telemetry_subscriptions",
+    "oncelog.wire.messages.push_telemetry",
     *(f"oncelog.wire.messages.{verb}_share_group_offsets" for verb in ("alter", "delete", "describe")),
     *(f"oncelog.wire.messages.{step}_delegation_token" for step in ("create", "renew", "expire", "describe")),
 )

@@ -1,0 +1,37 @@
+"""RemoveRaftVoter (API key 81): refuses to remove a voter from the quorum of the cluster's metadata.
+
+This node is the last one, which Kafka keeps, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.handlers.raft_voters import (
+    check_voter,
+    check_voters_may_change,
+    own_voter,
+    voter_text,
+)
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+
+if TYPE_CHECKING:
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
+
+
+def handle(
+    services: Services, request: RemoveRaftVoterRequest, context: RequestContext
+) -> RemoveRaftVoterResponse:
+    voter_id, directory = request.voter_id, request.voter_directory_id
+    try:
+        check_voter(services, "Remove", request.cluster_id, voter_id, directory)
+        check_voters_may_change(services, "removing")
+    except KafkaError as error:
+        return RemoveRaftVoterResponse(0, error.code, error.message)
+    return RemoveRaftVoterResponse(
+        0,
+        ErrorCode.VOTER_NOT_FOUND,
+        f"Cannot remove voter {voter_text(voter_id, directory)} from the set of voters [{own_voter(services)}]",
+    )
