@@ -44,6 +44,7 @@ from oncelog.broker.security.delegation_tokens import DelegationTokens
 from oncelog.broker.security.quotas import ClientQuotas
 from oncelog.broker.security.sasl.users import Users, store_credentials
 from oncelog.broker.services import Services
+from oncelog.broker.share.group_states import ShareGroupStates
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.wire.errors import DecodeError, KafkaError
 from oncelog.wire.stored.metadata import (
@@ -122,6 +123,7 @@ class Node:
         self.services: Services
         self.dispatcher: Dispatcher
         self.server: Server[Connection]
+        self._share_group_states: ShareGroupStates
         self._producer_ids: ProducerIds
         self._delegation_tokens: DelegationTokens
         self._release = release
@@ -148,6 +150,7 @@ class Node:
                 await nursery.start(self.groups.runtime.run)
                 await nursery.start(self.transactions.run)
                 await nursery.start(self.share_coordinator.run)
+                await nursery.start(self._share_group_states.run)
                 self.server = Server(
                     self.services,
                     self.dispatcher,
@@ -204,6 +207,9 @@ class Node:
         )
         self.share_coordinator = ShareCoordinator(environment)
         self.groups = GroupCoordinator(environment, self.random)
+        self._share_group_states = ShareGroupStates(
+            self.groups, self.share_coordinator, logs.background, self.note_bug
+        )
         self.transactions = TransactionCoordinator(environment, self.groups, self.next_producer_id)
         if self.config.static.authorizer_class_name:
             from oncelog.broker.security.acls import configured_authorizer
@@ -222,6 +228,7 @@ class Node:
             groups=self.groups,
             transactions=self.transactions,
             share_coordinator=self.share_coordinator,
+            share_group_states=self._share_group_states,
             txn_partitions=AddPartitionsToTxnManager(self.config, self.cluster, self.transactions),
             fetch_sessions=self.fetch_sessions,
             delayed_fetches=DelayedFetches(),

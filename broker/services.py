@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from oncelog.broker.security.failed_login import FailedLogin
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.broker.security.sasl.users import Users
+    from oncelog.broker.share.group_states import ShareGroupStates
 
 
 class Services(NamedTuple):
@@ -43,6 +44,7 @@ class Services(NamedTuple):
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     share_coordinator: ShareCoordinator
+    share_group_states: ShareGroupStates
     txn_partitions: AddPartitionsToTxnManager
     fetch_sessions: FetchSessions
     delayed_fetches: DelayedFetches

@@ -143,13 +143,12 @@ def _share_groups(config: BrokerConfig) -> Iterator[Contradiction]:
         for more, less in ((most, name), (name, least)):
             if _number(config, more) < _number(config, less):
                 yield (more, less), f"{more} must be greater than or equal to {less}"
-    # These keys have no effect here, and are checked only if somebody sets them.
     sessions, size, assignors = (
         "group.share.max.share.sessions",
         "group.share.max.size",
         "group.share.assignors",
     )
-    if {sessions, size} & config.texts.keys() and _number(config, sessions) < _number(config, size):
+    if _number(config, sessions) < _number(config, size):
         yield (sessions, size), f"{sessions} must be greater than or equal to {size}"
     names = config.value(assignors) if assignors in config.texts else None
     if isinstance(names, tuple) and len(names) != 1:

@@ -1,6 +1,6 @@
 """The broker's keys for share groups and streams groups (Kafka: ``GroupCoordinatorConfig``, ``ShareGroupConfig``).
 
-There are no such groups yet, but clients can configure them: the limits are in effect then, and the other keys give
+There are no streams groups yet, but clients can configure them: the limits are in effect then, and the other keys give
 the defaults that DescribeConfigs shows."""
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class ShareGroupKeys(metaclass=KeyCollector):
 
     __slots__ = ()
 
-    group_share_session_timeout_ms: int = _default(
-        45_000, "Milliseconds without a heartbeat after which a member is removed."
+    group_share_session_timeout_ms: int = key(
+        INT, 45_000, "Milliseconds without a heartbeat after which a member is removed.", at_least=1
     )
     group_share_min_session_timeout_ms: int = _min_limit(45_000)
     group_share_max_session_timeout_ms: int = _max_limit(60_000)
-    group_share_heartbeat_interval_ms: int = _default(
-        5_000, "Milliseconds between two heartbeats of a member."
+    group_share_heartbeat_interval_ms: int = key(
+        INT, 5_000, "Milliseconds between two heartbeats of a member.", at_least=1
     )
     group_share_min_heartbeat_interval_ms: int = _min_limit(5_000)
     group_share_max_heartbeat_interval_ms: int = _max_limit(15_000)
-    group_share_assignment_interval_ms: int = _default(
-        1_000, "Milliseconds between two new assignments of a group.", 0, update=CLUSTER_WIDE
+    group_share_assignment_interval_ms: int = key(
+        INT, 1_000, "Milliseconds between two new assignments of a group.", at_least=0, update=CLUSTER_WIDE
     )
     group_share_min_assignment_interval_ms: int = _min_limit(0, 0)
     group_share_max_assignment_interval_ms: int = _max_limit(15_000, 0)
@@ -64,6 +64,16 @@ class ShareGroupKeys(metaclass=KeyCollector):
     )
     group_share_min_partition_max_record_locks: int = _min_limit(100, 100, 2_000, unit="")
     group_share_max_partition_max_record_locks: int = _max_limit(4_000, 2_000, 10_000, unit="")
+    group_share_max_size: int = key(INT, 200, "The most members of a share group.", at_least=1, at_most=1_000)
+    group_share_initialize_retry_interval_ms: int = key(
+        INT,
+        30_000,
+        "Milliseconds after which the initialization of a share partition's state is tried again.",
+        importance=LOW,
+        at_least=1,
+        internal=True,
+    )
+    group_share_max_share_sessions: int = _default(2_000, "Share sessions that are kept at once.")
 
 
 class ShareCoordinatorKeys(metaclass=KeyCollector):

@@ -67,17 +67,15 @@ class GroupConfig(metaclass=KeyCollector):
     )
     share_session_timeout_ms: int = _key(
         45_000,
-        "For share groups; without effect here.",
+        "Milliseconds without a heartbeat after which a member of the share group is removed.",
         "group.share.session.timeout.ms",
         at_least=1,
-        in_effect=False,
     )
     share_heartbeat_interval_ms: int = _key(
         5_000,
-        "For share groups; without effect here.",
+        "Milliseconds between two heartbeats of a member of the share group.",
         "group.share.heartbeat.interval.ms",
         at_least=1,
-        in_effect=False,
     )
     share_record_lock_duration_ms: int = _key(
         30_000,
@@ -119,10 +117,9 @@ class GroupConfig(metaclass=KeyCollector):
     )
     share_assignment_interval_ms: int = _key(
         1_000,
-        "For share groups; without effect here.",
+        "Milliseconds between two new assignments of the share group.",
         "group.share.assignment.interval.ms",
         at_least=0,
-        in_effect=False,
     )
     streams_session_timeout_ms: int = _key(
         45_000,

@@ -21,12 +21,6 @@ group.coordinator.threads int 4 1..
 # Share groups
 group.share.assignors list simple
     The assignor of share groups.
-group.share.initialize.retry.interval.ms int 30000 1.. internal
-    Milliseconds until a share partition is initialized again.
-group.share.max.share.sessions int 2000 1..
-    Share sessions that are kept at once.
-group.share.max.size int 200 1..1000
-    The most members of a share group.
 group.share.persister.class.name string org.apache.kafka.server.share.persister.DefaultStatePersister internal
     The class that keeps the state of share partitions.
 share.coordinator.append.linger.ms int -1 -1..

@@ -14,6 +14,7 @@ from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.image import GROUP
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.coordinator.errors import to_client_error
+from oncelog.coordinator.groups.group import SHARE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 
@@ -265,10 +266,21 @@ class GroupCoordinator:
     def _remove_offsets(
         self, deleted: Sequence[tuple[str, Uuid]], partitions: Sequence[int] | None = None
     ) -> Iterator[None]:
-        """Remove the offsets for deleted topics, in the shards of ``partitions`` (None: in all)."""
-        return self._steps_of_groups(
-            lambda shard, group_id: _expiry().remove_deleted_topics(shard, group_id, deleted), partitions
-        )
+        """Remove the offsets for deleted topics, and share groups' notes of them, in the shards of ``partitions``
+        (None: in all).
+        """
+
+        def remove(shard: GroupShard, group_id: str) -> Iterator[None]:
+            steps: Iterator[None]
+            if shard.groups[group_id].group_type == SHARE:
+                from oncelog.coordinator.groups.share import offsets
+
+                steps = offsets.remove_deleted_topics(shard, group_id, deleted)
+            else:
+                steps = _expiry().remove_deleted_topics(shard, group_id, deleted)
+            return steps
+
+        return self._steps_of_groups(remove, partitions)
 
     def complete_transaction(
         self,

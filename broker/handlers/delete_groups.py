@@ -1,6 +1,7 @@
 """DeleteGroups (API key 42): deletes groups without members, and their offsets.
 
-The groups of one coordinator partition are deleted together or not at all. Source:
+The groups of one coordinator partition are deleted together or not at all. The states of a share group's partitions are
+deleted first; where that fails, the group stays. Source:
 ``KafkaApis.handleDeleteGroupsRequest``, ``GroupCoordinatorService.deleteGroups``.
 """
 
@@ -9,7 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import DELETE, GROUP_RESOURCE
+from oncelog.broker.request import Pending
 from oncelog.coordinator.errors import to_client_error
+from oncelog.coordinator.groups.group import SHARE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -18,18 +21,21 @@ from oncelog.wire.messages.delete_groups import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
+    from collections.abc import Iterable
+
+    from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
+
+    ByPartition = dict[int, tuple[GroupShard, list[str]]]
+    """Partition of the groups' topic -> its shard and the groups to delete there."""
 
 
 def handle(
     services: Services, request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
-    from oncelog.coordinator.groups.admin import delete_groups
-
     results: dict[str, DeletableGroupResult] = {}
-    by_partition: dict[int, tuple[GroupShard, list[str]]] = {}
+    by_partition: ByPartition = {}
     may_delete = services.authorization.filter(context, DELETE, GROUP_RESOURCE)
     for group_id in dict.fromkeys(request.groups_names):
         if not may_delete(group_id):
@@ -41,6 +47,25 @@ def handle(
             results[group_id] = DeletableGroupResult(group_id, to_client_error(error).code)
         else:
             by_partition.setdefault(shard.partition, (shard, []))[1].append(group_id)
+    if any(_has_share_group(shard, group_ids) for shard, group_ids in by_partition.values()):
+        return Pending(_delete_with_states(services, request, by_partition, results))
+    return services.groups.runtime.respond(
+        *_delete(request, by_partition, results), lambda error: _error_response(request, error)
+    )
+
+
+def _has_share_group(shard: GroupShard, group_ids: Iterable[str]) -> bool:
+    return any(
+        group_id in shard.groups and shard.groups[group_id].group_type == SHARE for group_id in group_ids
+    )
+
+
+def _delete(
+    request: DeleteGroupsRequest, by_partition: ByPartition, results: dict[str, DeletableGroupResult]
+) -> tuple[list[GroupShard], DeleteGroupsResponse]:
+    """Delete groups. Returns the changed shards and the response."""
+    from oncelog.coordinator.groups.admin import delete_groups
+
     for shard, group_ids in by_partition.values():
         try:
             deleted = delete_groups(shard, group_ids)
@@ -50,8 +75,35 @@ def handle(
     response = DeleteGroupsResponse(
         results=[results[group_id] for group_id in dict.fromkeys(request.groups_names)]
     )
-    shards = [shard for shard, _ in by_partition.values()]
-    return services.groups.runtime.respond(shards, response, lambda error: _error_response(request, error))
+    return [shard for shard, _ in by_partition.values()], response
+
+
+async def _delete_with_states(
+    services: Services,
+    request: DeleteGroupsRequest,
+    by_partition: ByPartition,
+    results: dict[str, DeletableGroupResult],
+) -> DeleteGroupsResponse:
+    """Delete the states of share groups' partitions, then the groups; a group whose states stay stays, too."""
+    from oncelog.coordinator.groups.share.offsets import delete_all
+
+    left: ByPartition = {}
+    for partition, (before, group_ids) in by_partition.items():
+        for group_id in group_ids:
+            try:
+                if _has_share_group(before, [group_id]):
+                    states = delete_all(services.groups.shard(group_id), group_id)
+                    for error in (await services.share_group_states.delete(group_id, states)).values():
+                        raise error
+                shard = services.groups.shard(group_id, empty_allowed=True)
+            except KafkaError as error:
+                results[group_id] = DeletableGroupResult(group_id, to_client_error(error).code)
+            else:
+                left.setdefault(partition, (shard, []))[1].append(group_id)
+    shards, response = _delete(request, left, results)
+    return await services.groups.runtime.respond_durable(
+        shards, response, lambda error: _error_response(request, error)
+    )
 
 
 def _error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:

@@ -3,12 +3,14 @@
 - Groups: the leader of the group's partition of ``__consumer_offsets``. The first request creates that topic. Kafka
   returns COORDINATOR_NOT_AVAILABLE until the topic exists; here it exists at once.
 - Transactional ids: the same with ``__transaction_state``.
-- Share groups: UNSUPPORTED_VERSION.
+- Share partitions (since version 6, for brokers only): the same with ``__share_group_state``. A key is
+  ``group:topic id:partition``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.authorization import (
     CLUSTER_ACTION,
@@ -18,18 +20,19 @@ from oncelog.broker.authorization import (
 )
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata.internal_topics import ensure
-from oncelog.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from oncelog.wire.primitives import uuid_from_text, uuid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncelog.broker.cluster import NodeAddress
+    from oncelog.broker.coordinators.runtime import CoordinatorRuntime
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
@@ -39,6 +42,7 @@ RESOURCE = {GROUP: GROUP_RESOURCE, TRANSACTION: TRANSACTIONAL_ID_RESOURCE}
 SHARE_VERSION = 6
 BATCH_VERSION = 4
 NO_NODE = (-1, "", -1)
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))
 
 
 def handle(
@@ -60,6 +64,33 @@ def handle(
     return FindCoordinatorResponse(0, 0, "NONE", *node[:3])
 
 
+def share_partition_key(text: str) -> str:
+    """Return the key of a share partition as coordinators write it (Kafka: ``SharePartitionKey``).
+
+    It is read from its end, so that the group id may have colons. Raises KafkaError (INVALID_REQUEST).
+    """
+    group_id, _, rest = _without_empty_end(text).rpartition(":")
+    group_id, _, topic_id = group_id.rpartition(":")
+    try:
+        if not group_id.strip(_JAVA_BLANKS):
+            raise ValueError("no group id")
+        return f"{group_id}:{uuid_to_text(uuid_from_text(topic_id))}:{_java_int(rest)}"
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST) from error
+
+
+def _without_empty_end(text: str) -> str:
+    """Java's ``String.split`` leaves out empty texts at the end."""
+    return text.rstrip(":")
+
+
+def _java_int(text: str) -> int:
+    """``Integer.parseInt``. Raises ValueError."""
+    if not re.fullmatch(r"[+-]?[0-9]+", text) or not -(2**31) <= int(text) < 2**31:
+        raise ValueError(f"{text!r} is no int")
+    return int(text)
+
+
 def _result(services: Services, key_type: int, key: str, context: RequestContext) -> Coordinator:
     try:
         node = _coordinator(services, key_type, key, context)
@@ -79,12 +110,11 @@ def _coordinator(services: Services, key_type: int, key: str, context: RequestCo
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"no coordinator has the type {key_type}")
     if key_type == SHARE:
         services.authorization.require_cluster(context, CLUSTER_ACTION)
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "oncelog has no coordinator of that type yet")
-    topic = ensure(
-        services.metadata, services.config, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC
-    )
-    coordinator = services.groups if key_type == GROUP else services.transactions
-    partition = coordinator.runtime.partition_for(key)
+        key = share_partition_key(key)
+    runtime: CoordinatorRuntime[Any]
+    runtime = (services.groups, services.transactions, services.share_coordinator)[key_type].runtime
+    topic = ensure(services.metadata, services.config, runtime.topic)
+    partition = runtime.partition_for(key)
     if partition < len(topic.partitions):
         leader = topic.partitions[partition].leader
         for node in services.cluster.nodes(context.connection.listener_name):

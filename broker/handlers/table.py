@@ -94,8 +94,13 @@ HANDLERS: dict[int, Handler] = _table(
     (69, "consumer_group_describe", 0, 1),
     (74, "list_config_resources", 0, 1),
     (75, "describe_topic_partitions", 0, 0),
+    (76, "share_group_heartbeat", 1, 1),
+    (77, "share_group_describe", 1, 1),
     (80, "add_raft_voter", 0, 1),
     (81, "remove_raft_voter", 0, 0),
+    (90, "describe_share_group_offsets", 0, 1),
+    (91, "alter_share_group_offsets", 0, 0),
+    (92, "delete_share_group_offsets", 0, 0),
 )
 
 # Older librdkafka does not compress unless ApiVersions returns 0 as Produce's lowest version. The broker still refuses

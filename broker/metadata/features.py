@@ -14,6 +14,7 @@ from oncelog.broker.metadata.image import (
     ELR_VERSION,
     GROUP_VERSION,
     METADATA_VERSION,
+    SHARE_VERSION,
     TRANSACTION_VERSION,
     MetadataImage,
 )
@@ -34,14 +35,14 @@ METADATA_VERSION_4_3_IV0 = 30
 """The one level of ``metadata.version`` in whose versions records are written."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
-_KEPT: dict[str, tuple[int, int]] = {"share.version": (0, 1), "streams.version": (0, 1)}
+_KEPT: dict[str, tuple[int, int]] = {"streams.version": (0, 1)}
 """Features that Kafka finalizes when it formats a directory, and that only concern requests which oncelog does not
 serve. Their levels are kept, for a Kafka that takes the directory over, and not announced.
 """
 
 # Voters that change while the quorum runs (level 1) need a quorum, and Kafka lists no feature whose only level is 0.
 KRAFT_VERSION = "kraft.version"
-_KAFKAS_OTHERS = frozenset({KRAFT_VERSION, "share.version", "streams.version"})
+_KAFKAS_OTHERS = frozenset({KRAFT_VERSION, "streams.version"})
 
 # Upgrade types of UpdateFeatures (``FeatureUpdate.UpgradeType``); anything else is refused.
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -145,11 +146,14 @@ OUR_FEATURES = Features(
         TRANSACTION_VERSION: (0, 2),
         # 1: groups of the consumer protocol (KIP-848).
         GROUP_VERSION: (0, 1),
+        # 1: share groups (KIP-932).
+        SHARE_VERSION: (0, 1),
     },
     at_format={
         METADATA_VERSION: METADATA_VERSION_4_3_IV0,
         ELR_VERSION: 1,
         GROUP_VERSION: 1,
+        SHARE_VERSION: 1,
         TRANSACTION_VERSION: 2,
     },
 )
@@ -162,6 +166,11 @@ def is_consumer_protocol_enabled(image: MetadataImage, config: BrokerConfig) -> 
     """
     served = "consumer" in config.group_coordinator_rebalance_protocols
     return served and image.features.get(GROUP_VERSION, 0) > 0
+
+
+def are_share_groups_enabled(image: MetadataImage) -> bool:
+    """Whether share groups are served (Kafka: ``ShareVersion.supportsShareGroups``)."""
+    return image.features.get(SHARE_VERSION, 0) > 0
 
 
 def broker_features() -> list[BrokerFeature]:

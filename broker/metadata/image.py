@@ -58,6 +58,7 @@ METADATA_VERSION = "metadata.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
 
 NO_LEADER = -1
 _NO_LEADER_CHANGE = -2

@@ -29,6 +29,7 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "fetch": {"high_watermark": -1, "records": b""},
     "offset_fetch": {"committed_offset": -1},
     "find_coordinator": {"node_id": -1, "port": -1},
+    "describe_share_group_offsets": {"start_offset": -1},
     "delete_records": {"low_watermark": -1},
     "init_producer_id": {"producer_epoch": -1},
     "describe_client_quotas": {"entries": None},
@@ -48,6 +49,8 @@ WITHOUT_MESSAGE = frozenset(
         "delete_topics",
         "describe_groups",
         "describe_producers",
+        "share_group_describe",
+        "share_group_heartbeat",
     }
 )
 """The APIs whose responses have a field for an error's message that Kafka leaves at its default."""

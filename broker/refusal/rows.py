@@ -165,6 +165,20 @@ ROWS: dict[str, tuple[Rows, ...]] = {
     ),
     "consumer_group_describe": (_names("group_ids", "groups", "group_id", GROUP),),
     "describe_topic_partitions": (_topics(),),
+    "share_group_describe": (_names("group_ids", "groups", "group_id", GROUP),),
+    "describe_share_group_offsets": (
+        Rows(
+            "groups",
+            "groups",
+            (("group_id", "group_id"),),
+            (("group_id", GROUP),),
+            _topics(inner=_partitions(name=ELEMENT), name="topic_name", told="topic_name"),
+        ),
+    ),
+    "alter_share_group_offsets": (
+        _topics("topics", "responses", _partitions(), name="topic_name", told="topic_name"),
+    ),
+    "delete_share_group_offsets": (_topics("topics", "responses", name="topic_name", told="topic_name"),),
 }
 """By the name of the API's modules. An API that is not here has one result for the whole request."""
 

@@ -68,6 +68,17 @@ class GroupSettings(Protocol):
     group_consumer_assignors: tuple[str, ...]
     group_consumer_migration_policy: str
     group_consumer_regex_refresh_interval_ms: int
+    group_share_session_timeout_ms: int
+    group_share_min_session_timeout_ms: int
+    group_share_max_session_timeout_ms: int
+    group_share_heartbeat_interval_ms: int
+    group_share_min_heartbeat_interval_ms: int
+    group_share_max_heartbeat_interval_ms: int
+    group_share_assignment_interval_ms: int
+    group_share_min_assignment_interval_ms: int
+    group_share_max_assignment_interval_ms: int
+    group_share_max_size: int
+    group_share_initialize_retry_interval_ms: int
     offset_metadata_max_bytes: int
     offsets_retention_minutes: int
 

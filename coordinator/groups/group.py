@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.schema import Uuid
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 
 
 def allow_any_partition(topic: str, topic_id: Uuid, partition: int) -> None:
@@ -25,7 +25,11 @@ class Group(Protocol):
     static_members: dict[str, str]
     """Instance id -> member id."""
     group_type: str
-    """`CLASSIC` or `CONSUMER`; ListGroups has it capitalised."""
+    """`CLASSIC`, `CONSUMER` or `SHARE`; ListGroups has it capitalised."""
+
+    @property
+    def expires(self) -> bool:
+        """Whether an empty group without offsets is removed after some time."""
 
     @property
     def state_name(self) -> str:

@@ -42,7 +42,7 @@ def expire_group(shard: GroupShard, group_id: str) -> Iterator[None]:
         records = [tombstone(group_id, *at) for at in _expired(shard, group, part)]
         expired = len(records)
         left = sum(len(offsets) for offsets in store.topics(group_id).values()) - len(records)
-        is_over = not left and not store.pending_partitions(group_id) and group.is_empty()
+        is_over = group.expires and not left and not store.pending_partitions(group_id) and group.is_empty()
         if is_over:
             records += group.tombstones()
         shard.commit(records)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.coordinator.groups.classic.replay import replay_group_metadata
 from oncelog.coordinator.groups.consumer.replay import REPLAYS as CONSUMER_GROUP_REPLAYS
 from oncelog.coordinator.groups.offset_store import OffsetStore, replay_offset
+from oncelog.coordinator.groups.share.replay import REPLAYS as SHARE_GROUP_REPLAYS
 from oncelog.coordinator.partition_writer import NO_PRODUCER_ID
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.groups import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
@@ -28,6 +29,7 @@ REPLAYS: dict[type[Message], Callable[[Any, Any, Any, int, int], None]] = {
     OffsetCommitKey: replay_offset,
     GroupMetadataKey: replay_group_metadata,
     **CONSUMER_GROUP_REPLAYS,
+    **SHARE_GROUP_REPLAYS,
 }
 """Key type -> the function that replays such a record of ``__consumer_offsets``. Its parameters: shard, key, value
 (None: a tombstone), offset of the record, producer id (-1: none)."""

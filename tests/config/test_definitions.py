@@ -129,7 +129,7 @@ def test_a_key_is_declared_or_known_but_not_both() -> None:
 
 def test_the_table_of_keys_without_effect() -> None:
     found = keys_without_effect()
-    assert len(found) == 156
+    assert len(found) == 153
     assert not any(found.in_effect for found in found.values())
     threads, providers, offset = (
         found[name] for name in ("num.io.threads", "config.providers", "remote.log.index.file.cache.ttl.ms")
@@ -139,7 +139,6 @@ def test_the_table_of_keys_without_effect() -> None:
     assert (providers.type.name, providers.default) == ("LIST", ())
     assert (offset.default, offset.at_least, offset.internal) == (900_000, -1, True)
     assert found["security.inter.broker.protocol"].choices[-1] == "SASL_SSL"
-    assert found["group.share.max.size"].at_most == 1000
     assert found["sasl.oauthbearer.assertion.private.key.passphrase"].sensitive
     assert found["sasl.oauthbearer.assertion.private.key.passphrase"].default is None
     manager = str(found["remote.log.metadata.manager.class.name"].default)

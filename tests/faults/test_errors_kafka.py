@@ -67,8 +67,11 @@ def kafkas() -> dict[str, list[Any]]:
 KAFKAS_TEXT = (
     "add_raft_voter",
     "alter_client_quotas",
+    "alter_share_group_offsets",
+    "delete_share_group_offsets",
     "describe_configs",
     "describe_quorum",
+    "describe_share_group_offsets",
     "find_coordinator",
     "remove_raft_voter",
     "unregister_broker",

@@ -245,10 +245,11 @@ TOPICS = {
     "DescribeQuorum", "DescribeTopicPartitions", "ElectLeaders", "Fetch", "IncrementalAlterConfigs",
     "ListPartitionReassignments", "ListOffsets", "Metadata", "OffsetCommit", "OffsetDelete", "OffsetFetch",
     "OffsetForLeaderEpoch", "Produce", "TxnOffsetCommit", "WriteTxnMarkers",
+    "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "DescribeShareGroupOffsets",
 }  # fmt: skip
 NO_PARTITIONS = {
     "AlterConfigs", "CreatePartitions", "CreateTopics", "DeleteTopics", "DescribeConfigs", "DescribeTopicPartitions",
-    "IncrementalAlterConfigs", "Metadata",
+    "IncrementalAlterConfigs", "Metadata", "DeleteShareGroupOffsets",
 }  # fmt: skip
 NAMED = {
     "topic": TOPICS,
@@ -257,6 +258,8 @@ NAMED = {
         "AddOffsetsToTxn", "AlterConfigs", "ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "DeleteGroups",
         "DescribeConfigs", "DescribeGroups", "FindCoordinator", "Heartbeat", "IncrementalAlterConfigs", "JoinGroup",
         "LeaveGroup", "OffsetCommit", "OffsetDelete", "OffsetFetch", "SyncGroup", "TxnOffsetCommit",
+        "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "DescribeShareGroupOffsets", "ShareGroupDescribe",
+        "ShareGroupHeartbeat",
     },
     "transactional_id": {
         "AddOffsetsToTxn", "AddPartitionsToTxn", "DescribeTransactions", "EndTxn", "FindCoordinator",

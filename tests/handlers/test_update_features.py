@@ -18,6 +18,7 @@ from tests.harness.metadata_node import StandInNode
 ELR = "eligible.leader.replicas.version"
 TXN = "transaction.version"
 GROUP = "group.version"
+SHARE = "share.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 FAILED = "The update failed for all features since the following feature had an error: Invalid update version"
 
@@ -37,9 +38,15 @@ def node() -> StandInNode:
 
 def test_levels_of_a_new_cluster(node: StandInNode) -> None:
     epoch, levels = OUR_FEATURES.finalized(node.metadata.image)
-    assert epoch == node.metadata.image.offset == 11
-    assert levels == {"metadata.version": 30, ELR: 1, TXN: 2, GROUP: 1}
-    assert OUR_FEATURES.supported == {"metadata.version": (30, 30), ELR: (0, 1), TXN: (0, 2), GROUP: (0, 1)}
+    assert epoch == node.metadata.image.offset == 12
+    assert levels == {"metadata.version": 30, ELR: 1, TXN: 2, GROUP: 1, SHARE: 1}
+    assert OUR_FEATURES.supported == {
+        "metadata.version": (30, 30),
+        ELR: (0, 1),
+        TXN: (0, 2),
+        GROUP: (0, 1),
+        SHARE: (0, 1),
+    }
 
 
 def test_every_change_of_metadata_raises_the_epoch(node: StandInNode) -> None:
@@ -51,7 +58,7 @@ def test_every_change_of_metadata_raises_the_epoch(node: StandInNode) -> None:
 def test_down_and_up_again(node: StandInNode) -> None:
     response = update(node, (ELR, 0, SAFE_DOWNGRADE))
     assert (response.error_code, response.error_message, response.results) == (0, None, [])
-    assert node.metadata.image.features == {"metadata.version": 30, TXN: 2, GROUP: 1}
+    assert node.metadata.image.features == {"metadata.version": 30, TXN: 2, GROUP: 1, SHARE: 1}
     node.metadata.commit(
         [
             ConfigRecord(BROKER, "", "min.insync.replicas", None),
@@ -71,6 +78,7 @@ def test_down_and_up_again(node: StandInNode) -> None:
         ELR: 1,
         TXN: 2,
         GROUP: 1,
+        SHARE: 1,
     }
 
 
@@ -99,7 +107,8 @@ def test_down_and_up_again(node: StandInNode) -> None:
             "downgrade.",
         ),
         (GROUP, 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
-        ("share.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
+        (SHARE, 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
+        ("streams.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
         ("kraft.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
         ("nix", 1, UPGRADE, "Local controller 1 does not support this feature."),
         ("nix", 0, UPGRADE, "Feature nix not found."),
@@ -131,13 +140,14 @@ def test_the_current_level_and_invalid_levels(node: StandInNode) -> None:
     assert update(node, (ELR, 1, UPGRADE), ("metadata.version", 30, UPGRADE)).error_code == 0
     node.records.clear()
     assert update(node, ("kraft.version", 0, UPGRADE)).error_code == 0
-    assert update(node, ("share.version", 0, UPGRADE)).error_code == 0
+    assert update(node, ("streams.version", 0, UPGRADE)).error_code == 0
     assert update(node).error_code == 0
     assert OUR_FEATURES.finalized(node.metadata.image)[1] == {
         "metadata.version": 30,
         ELR: 1,
         TXN: 2,
         GROUP: 1,
+        SHARE: 1,
     }
 
 

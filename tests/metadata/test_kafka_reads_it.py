@@ -90,6 +90,7 @@ def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> Non
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
         "CONFIG_RECORD",
         "END_TRANSACTION_RECORD",
         "REGISTER_CONTROLLER_RECORD",
@@ -106,8 +107,8 @@ def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> Non
         "CONFIG_RECORD",
         "PRODUCER_IDS_RECORD",
     ]
-    assert records[11]["data"] == {"name": "kept", "topicId": uuid_to_text(ID)}
-    assert records[14]["data"]["directories"] == [uuid_to_text(DIRECTORY_ID)]
+    assert records[12]["data"] == {"name": "kept", "topicId": uuid_to_text(ID)}
+    assert records[15]["data"]["directories"] == [uuid_to_text(DIRECTORY_ID)]
     store = opened(tmp_path)
     store.snapshot()
     store.close()
@@ -116,6 +117,7 @@ def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> Non
     assert "SnapshotHeader" in text
     assert "SnapshotFooter" in text
     assert [record["type"] for record in records] == [
+        "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",

@@ -76,7 +76,7 @@ def log_of(files: SimFileSystem) -> tuple[list[int], list[Message]]:
 
 def without_kafkas_others(records: list[Message]) -> list[Message]:
     """Kafka's records without the features that are not supported here, and without NoOps."""
-    left_out = ("share.version", "streams.version")
+    left_out = ("streams.version",)
     return [
         record
         for record in records
@@ -98,12 +98,12 @@ def test_a_first_start_writes_the_records_that_kafka_writes() -> None:
     assert features_and_config == [
         record for record in kafkas if isinstance(record, FeatureLevelRecord | ConfigRecord)
     ]
-    assert counts == [0, 7, 4]
-    assert store.image.offset == 11
-    assert store.broker_epoch == 9
+    assert counts == [0, 8, 4]
+    assert store.image.offset == 12
+    assert store.broker_epoch == 10
     [broker] = store.image.brokers.values()
     assert (broker.broker_epoch, broker.fenced, broker.log_dirs, broker.cordoned_log_dirs) == (
-        9,
+        10,
         False,
         [DIRECTORY_ID],
         [],
@@ -117,6 +117,7 @@ def test_bootstrap_checkpoint_is_written_and_read() -> None:
         FeatureLevelRecord("metadata.version", 30),
         FeatureLevelRecord("eligible.leader.replicas.version", 1),
         FeatureLevelRecord("group.version", 1),
+        FeatureLevelRecord("share.version", 1),
         FeatureLevelRecord("transaction.version", 2),
     ]
     files = disk()
@@ -153,7 +154,7 @@ def test_a_directory_with_unsupported_features_is_refused() -> None:
     """A future level of a supported feature and of one that is only stored, and an unknown feature."""
     for name, level, known in (
         ("group.version", 2, 1),
-        ("share.version", 2, 1),
+        ("streams.version", 2, 1),
         ("unheard.of.version", 1, 0),
     ):
         files = disk()
@@ -174,7 +175,7 @@ def test_a_directory_with_unsupported_features_is_refused() -> None:
 
 def test_a_directory_of_kafka_is_used_unchanged() -> None:
     """The directory is formatted or in use. Its features keep their levels; unsupported ones are not finalized here."""
-    kafkas = {**OUR_FEATURES.at_format, "share.version": 1, "streams.version": 1}
+    kafkas = {**OUR_FEATURES.at_format, "streams.version": 1}
     formatted, used = disk(), disk()
     formatted.open("/data/bootstrap.checkpoint", create=True).append(BOOTSTRAP)
     used.makedirs(DIR)
@@ -225,8 +226,8 @@ def test_a_second_start_formats_nothing() -> None:
     files = disk()
     store_on(files).commit(a_topic())
     store = store_on(files)
-    assert log_of(files)[0] == [0, 7, 4, 2, 0, 4]
-    assert (store.image.offset, store.broker_epoch) == (18, 16)
+    assert log_of(files)[0] == [0, 8, 4, 2, 0, 4]
+    assert (store.image.offset, store.broker_epoch) == (19, 17)
     assert list(store.image.topics) == ["t"]
 
 
@@ -428,6 +429,7 @@ def test_the_registration_has_the_endpoints_for_clients() -> None:
         "eligible.leader.replicas.version": (0, 1),
         "transaction.version": (0, 2),
         "group.version": (0, 1),
+        "share.version": (0, 1),
     }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -27,12 +28,14 @@ class GroupSpec(NamedTuple):
 
     ``partitions``: topic id -> number of partitions, of all subscribed topics. ``owners``: topic id -> partition -> the
     member that has it in its present target assignment. ``homogeneous``: all members subscribe to the same topics.
+    ``assignable``: topic id -> the partitions that share groups may assign.
     """
 
     members: Mapping[str, MemberSpec]
     partitions: Mapping[Uuid, int]
     owners: Mapping[Uuid, Mapping[int, str]]
     homogeneous: bool
+    assignable: Mapping[Uuid, Collection[int]] = MappingProxyType({})
 
 
 Assign = Callable[[GroupSpec], dict[str, Assignment]]

@@ -37,6 +37,8 @@ class ClassicGroup:
     ``supporters``: the number of members that support each protocol, by its name.
     """
 
+    expires = True
+
     __slots__ = (
         "awaited_joins",
         "generation_id",

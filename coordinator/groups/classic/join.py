@@ -16,6 +16,7 @@ from oncelog.coordinator.groups.classic import (
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.member import ClassicGroupMember, SupportedProtocol
 from oncelog.coordinator.groups.classic.states import ClassicGroupState
+from oncelog.coordinator.groups.group import SHARE
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 
@@ -65,8 +66,11 @@ def _join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> JoinR
     if code:
         return responses.join_error(code, request.member_id)
     group = shard.groups.get(request.group_id)
-    if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty():
-        return to_consumer_group.join(shard, group, request, client)
+    if group is not None and not isinstance(group, ClassicGroup):
+        if group.group_type == SHARE:
+            return responses.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if not group.is_empty():
+            return to_consumer_group.join(shard, group, request, client)
     if not isinstance(group, ClassicGroup):
         if request.member_id != UNKNOWN_MEMBER_ID:
             return responses.join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)

@@ -47,6 +47,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
 
     group_type = CONSUMER
     protocol_type = PROTOCOL_TYPE
+    expires = True
     record_types = records.TYPES
     volatile: VolatileGroupState
 

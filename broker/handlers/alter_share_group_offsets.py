@@ -1,0 +1,96 @@
+"""AlterShareGroupOffsets (API key 91): sets the start offsets of an empty share group's partitions.
+
+The group is created if there is none. NON_EMPTY_GROUP while it has members; UNSUPPORTED_VERSION while ``share.version``
+is 0. Source: ``KafkaApis.handleAlterShareGroupOffsetsRequest``, ``GroupCoordinatorService.alterShareGroupOffsets``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.metadata.features import are_share_groups_enabled
+from oncelog.broker.request import Pending
+from oncelog.coordinator.errors import to_client_error
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
+    from oncelog.coordinator.groups.share.offsets import Altered
+    from oncelog.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequestTopic
+
+DENIED = "Topic authorization failed."
+UNKNOWN = "This server does not host this topic-partition."
+
+
+def handle(
+    services: Services, request: AlterShareGroupOffsetsRequest, context: RequestContext
+) -> AlterShareGroupOffsetsResponse | Pending[AlterShareGroupOffsetsResponse]:
+    if not are_share_groups_enabled(services.metadata.image):
+        return _error_response(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+    services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
+    from oncelog.coordinator.groups.share.offsets import alter
+
+    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
+    refused, topics = [], []
+    for topic in request.topics:
+        if not may_read(topic.topic_name):
+            refused.append(_refused(services, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, DENIED))
+        elif topic.topic_name not in services.metadata.image.topics:
+            refused.append(_refused(services, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN))
+        else:
+            topics.append(topic)
+    try:
+        shard = services.groups.shard(request.group_id)
+        altered = alter(shard, request.group_id, topics)
+    except KafkaError as error:
+        return _error_response(to_client_error(error))
+    return Pending(_initialize(services, request.group_id, altered, refused))
+
+
+def _refused(
+    services: Services, topic: AlterShareGroupOffsetsRequestTopic, code: ErrorCode, text: str
+) -> AlterShareGroupOffsetsResponseTopic:
+    known = services.metadata.image.topics.get(topic.topic_name)
+    row = AlterShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        partitions=[
+            AlterShareGroupOffsetsResponsePartition(row.partition_index, code, text)
+            for row in topic.partitions
+        ],
+    )
+    if known is not None:
+        row.topic_id = known.topic_id
+    return row
+
+
+async def _initialize(
+    services: Services,
+    group_id: str,
+    altered: Altered,
+    refused: list[AlterShareGroupOffsetsResponseTopic],
+) -> AlterShareGroupOffsetsResponse:
+    try:
+        if altered.initialization is not None:
+            errors = await services.share_group_states.initialize(altered.initialization)
+            for topic in altered.topics:
+                for row in topic.partitions:
+                    error = errors.get((topic.topic_id, row.partition_index))
+                    if error is not None and not row.error_code:
+                        row.error_code, row.error_message = error.code, error.message
+        shard = services.groups.shard(group_id)
+    except KafkaError as error:
+        return _error_response(to_client_error(error))
+    response = AlterShareGroupOffsetsResponse(responses=refused + altered.topics)
+    return await services.groups.runtime.respond_durable([shard], response, _error_response)
+
+
+def _error_response(error: KafkaError) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
