@@ -12,10 +12,10 @@ import outcome
 import trio
 
 from oncelog.broker.client.cluster_client import ClusterClient
+from oncelog.broker.control.cluster import operations, topics
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.options import TopicOptions
 from oncelog.broker.seams.transport import connect
-from oncelog.pytest_plugin import cluster_operations, cluster_topics
 
 CLIENT_ID = "oncelog-pytest"
 
@@ -67,15 +67,15 @@ class ClusterHost:
 
     async def _perform(self, client: ClusterClient, operation: str, arguments: Mapping[str, Any]) -> Any:
         if operation == "start":
-            found = await cluster_operations.info(client)
+            found = await operations.info(client)
             # A client that a test left behind may have asked for a deleted topic, and Kafka created it again.
             again = [name for name in self._topics if (self._addresses, name) in _deleted]
             if again:
-                await cluster_topics.delete_topics(client, names=again)
-            await cluster_topics.create_topics(client, topics=self._topics)
+                await topics.delete_topics(client, names=again)
+            await topics.create_topics(client, topics=self._topics)
             self._created += self._topics
             return found
-        function = cluster_operations.OPERATIONS.get(operation)
+        function = operations.OPERATIONS.get(operation)
         if function is None or not _takes(function, client, arguments):
             servers = ",".join(f"{host}:{port}" for host, port in self._addresses)
             raise UnsupportedError(

@@ -7,6 +7,15 @@ from typing import Any, TypeVar
 
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import TRANSACTION, BrokerWithId, CoordinatorOf
+from oncelog.broker.control.cluster.topics import (
+    EARLIEST,
+    LATEST,
+    POLL_S,
+    RETRY,
+    check,
+    offset,
+    partitions_of,
+)
 from oncelog.broker.control.errors import NotFoundError, WaitTimeoutError
 from oncelog.broker.control.names import check_word, not_found
 from oncelog.broker.control.records import ISOLATION_LEVELS
@@ -19,15 +28,6 @@ from oncelog.broker.control.types import (
     TransactionInfo,
 )
 from oncelog.broker.seams.clock import real_time
-from oncelog.pytest_plugin.cluster_topics import (
-    EARLIEST,
-    LATEST,
-    POLL_S,
-    RETRY,
-    check,
-    offset,
-    partitions_of,
-)
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest

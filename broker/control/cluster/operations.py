@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from oncelog.broker.client.cluster_client import ClusterClient
+from oncelog.broker.control.cluster import groups, topics
 from oncelog.broker.control.errors import BrokerFailedError
 from oncelog.broker.control.types import BrokerInfo
-from oncelog.pytest_plugin import cluster_groups, cluster_topics
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
 
@@ -25,22 +25,22 @@ async def info(client: ClusterClient) -> BrokerInfo:
 
 OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "info": info,
-    "topics": cluster_topics.topics,
-    "topic": cluster_topics.topic,
-    "create_topics": cluster_topics.create_topics,
-    "create_topic": cluster_topics.create_topic,
-    "delete_topics": cluster_topics.delete_topics,
-    "delete_topic": cluster_topics.delete_topic,
-    "delete_records": cluster_topics.delete_records,
-    "records": cluster_topics.records,
-    "wait_for_records": cluster_topics.wait_for_records,
-    "produce": cluster_topics.produce,
-    "groups": cluster_groups.groups,
-    "group": cluster_groups.group,
-    "commit_offsets": cluster_groups.commit_offsets,
-    "wait_for_group": cluster_groups.wait_for_group,
-    "transactions": cluster_groups.transactions,
-    "transaction": cluster_groups.transaction,
-    "wait_for_transaction": cluster_groups.wait_for_transaction,
+    "topics": topics.topics,
+    "topic": topics.topic,
+    "create_topics": topics.create_topics,
+    "create_topic": topics.create_topic,
+    "delete_topics": topics.delete_topics,
+    "delete_topic": topics.delete_topic,
+    "delete_records": topics.delete_records,
+    "records": topics.records,
+    "wait_for_records": topics.wait_for_records,
+    "produce": topics.produce,
+    "groups": groups.groups,
+    "group": groups.group,
+    "commit_offsets": groups.commit_offsets,
+    "wait_for_group": groups.wait_for_group,
+    "transactions": groups.transactions,
+    "transaction": groups.transaction,
+    "wait_for_transaction": groups.wait_for_transaction,
 }
 """The operations by name. `delete_topics` is this host's own."""
