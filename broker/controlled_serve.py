@@ -99,11 +99,8 @@ async def _serve_control(
     token: str | None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    from functools import partial
-
-    from oncelog.broker.control.operations import call_operation
     from oncelog.broker.control_http.app import control_app
     from oncelog.broker.control_http.server import serve_control
 
-    app = control_app(partial(call_operation, broker), token=token, version=__version__)
+    app = control_app(broker.call, token=token, version=__version__)
     await serve_control(app, listener, task_status=task_status)

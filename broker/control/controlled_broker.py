@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -25,6 +25,7 @@ from oncelog.broker.control.journal import Journal
 from oncelog.broker.control.kept_ports import KeptPorts
 from oncelog.broker.control.log_lines import LogLines
 from oncelog.broker.control.new_topics import create_topics
+from oncelog.broker.control.operations import call_operation
 from oncelog.broker.emulation.release import OURS, emulated
 from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError
 from oncelog.broker.logs import LogOutput, get_logger, logging_to
@@ -129,7 +130,20 @@ class ControlledBroker:
         finally:
             self._ports.close()
 
+    async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        """Perform an operation by name (`oncelog.broker.control.operations`) and return its result."""
+        return await call_operation(self, operation, arguments)
+
     # -- what there is now
+
+    @property
+    def node_id(self) -> int:
+        """See `Controlled`."""
+        return self.config.node_id
+
+    async def prepare_rules(self) -> bool:
+        """See `Controlled`: a node knows its topics."""
+        return True
 
     @property
     def is_running(self) -> bool:

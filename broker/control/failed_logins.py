@@ -8,14 +8,14 @@ from oncelog.broker.control.changes import check_timeout, wait_until
 from oncelog.broker.control.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from oncelog.broker.control.controlled_broker import ControlledBroker
+    from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.control.types import FailedLogin
 
 SHOWN_MAX = 5
 """How many of them the error of a wait shows."""
 
 
-async def failed_logins(broker: ControlledBroker, *, listener: str | None = None) -> list[FailedLogin]:
+async def failed_logins(broker: Controlled, *, listener: str | None = None) -> list[FailedLogin]:
     """Return the latest peers that were turned away, the newest last; with ``listener`` only those of that listener."""
     return [
         one for one in broker.journal.failed_logins if listener is None or one.listener == listener.upper()
@@ -23,7 +23,7 @@ async def failed_logins(broker: ControlledBroker, *, listener: str | None = None
 
 
 async def wait_for_failed_login(
-    broker: ControlledBroker,
+    broker: Controlled,
     *,
     listener: str | None = None,
     step: str | None = None,

@@ -9,23 +9,24 @@ from oncelog.broker.control.options import topic_options
 from oncelog.broker.control.types import BrokerInfo
 
 if TYPE_CHECKING:
+    from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.control.controlled_broker import ControlledBroker
 
 
-async def start(broker: ControlledBroker) -> BrokerInfo:
+async def start(broker: Controlled) -> BrokerInfo:
     """Start the broker, with the data and at the address of its last run. Nothing happens if it runs."""
     async with broker.turns:
         await broker.start()
     return await info(broker)
 
 
-async def stop(broker: ControlledBroker) -> None:
+async def stop(broker: Controlled) -> None:
     """Stop the broker cleanly. Nothing happens if it does not run."""
     async with broker.turns:
         await broker.stop()
 
 
-async def kill(broker: ControlledBroker) -> None:
+async def kill(broker: Controlled) -> None:
     """End the broker as SIGKILL does: what it wrote stays."""
     await broker.kill()
 
@@ -69,17 +70,17 @@ async def snapshot(broker: ControlledBroker, *, path: str | None = None) -> byte
     return None
 
 
-async def info(broker: ControlledBroker) -> BrokerInfo:
+async def info(broker: Controlled) -> BrokerInfo:
     """Return what identifies the broker, and whether it runs."""
     return BrokerInfo(
         bootstrap_servers=broker.bootstrap_servers,
         cluster_id=broker.cluster_id,
-        node_id=broker.config.node_id,
+        node_id=broker.node_id,
         seed=broker.seed,
         is_running=broker.is_running,
     )
 
 
-async def log_lines(broker: ControlledBroker) -> list[str]:
+async def log_lines(broker: Controlled) -> list[str]:
     """Return the latest log lines, newest last."""
     return broker.lines.latest()

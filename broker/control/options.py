@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
@@ -14,6 +15,9 @@ from oncelog.broker.control.user_options import check_log_ins, checked_users, se
 from oncelog.broker.emulation.release import emulated
 from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.security.sasl.users import Users
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.controlled import Controlled
 
 REQUESTS_KEPT = 1000
 """How many requests of each API the journal keeps by default."""
@@ -66,6 +70,12 @@ class BrokerOptions:
     There is a private key in it."""
     is_durable: bool = True
     """Whether data on a disk outlives the process; if not, nothing waits for the disk."""
+
+    def controlled(self) -> Controlled:
+        """Return a broker with these options."""
+        from oncelog.broker.control.controlled_broker import ControlledBroker
+
+        return ControlledBroker(self)
 
     def broker_config(self, of_snapshot: Mapping[str, str] | None = None) -> BrokerConfig:
         """Return the configuration of the broker. ``of_snapshot`` holds where `config` says nothing. Raises

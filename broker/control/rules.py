@@ -13,19 +13,20 @@ from oncelog.broker.faults.words import RuleError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncelog.broker.control.controlled_broker import ControlledBroker
+    from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.faults.state import RuleState
 
 
-async def add_rule(broker: ControlledBroker, *, rule: Mapping[str, Any]) -> int:
+async def add_rule(broker: Controlled, *, rule: Mapping[str, Any]) -> int:
     """Add a rule; return its id. Raises InvalidArgumentError, which names the word that makes no sense."""
+    all_topics_known = await broker.prepare_rules()
     try:
-        return broker.faults.add(rule, topics_must_exist=True)
+        return broker.faults.add(rule, topics_must_exist=all_topics_known)
     except RuleError as error:
         raise InvalidArgumentError(str(error)) from error
 
 
-async def load_rules(broker: ControlledBroker, *, text: str, name: str) -> list[int]:
+async def load_rules(broker: Controlled, *, text: str, name: str) -> list[int]:
     """Add the rules of a file, given its text and its name; return their ids. All are added, or none.
 
     Raises InvalidArgumentError, which names file, line and word.
@@ -39,14 +40,12 @@ async def load_rules(broker: ControlledBroker, *, text: str, name: str) -> list[
     return [broker.faults.add(rule) for rule in loaded]
 
 
-async def rules(broker: ControlledBroker) -> list[RuleState]:
+async def rules(broker: Controlled) -> list[RuleState]:
     """Return what became of each rule so far, in the order of their addition."""
     return broker.faults.states
 
 
-async def wait_fired(
-    broker: ControlledBroker, *, rule_id: int, times: int = 1, timeout: float = 10
-) -> RuleState:
+async def wait_fired(broker: Controlled, *, rule_id: int, times: int = 1, timeout: float = 10) -> RuleState:
     """Wait until a rule has fired so many times. ``timeout``: seconds. Raises WaitTimeoutError, NotFoundError."""
     check_timeout(timeout)
     if not isinstance(times, int) or isinstance(times, bool) or times < 1:
@@ -59,7 +58,7 @@ async def wait_fired(
         raise NotFoundError(str(error)) from error
 
 
-async def release(broker: ControlledBroker, *, rule_id: int) -> None:
+async def release(broker: Controlled, *, rule_id: int) -> None:
     """Let the requests go that a rule holds, and hold no more. Raises NotFoundError."""
     try:
         broker.faults.release(rule_id)
@@ -67,7 +66,7 @@ async def release(broker: ControlledBroker, *, rule_id: int) -> None:
         raise NotFoundError(str(error)) from error
 
 
-async def remove_rule(broker: ControlledBroker, *, rule_id: int) -> None:
+async def remove_rule(broker: Controlled, *, rule_id: int) -> None:
     """Take a rule out; what it holds is released. Raises NotFoundError."""
     try:
         broker.faults.remove(rule_id)
@@ -75,6 +74,6 @@ async def remove_rule(broker: ControlledBroker, *, rule_id: int) -> None:
         raise NotFoundError(str(error)) from error
 
 
-async def clear_rules(broker: ControlledBroker) -> None:
+async def clear_rules(broker: Controlled) -> None:
     """Take all rules out; what they hold is released."""
     broker.faults.clear()

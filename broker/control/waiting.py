@@ -13,6 +13,7 @@ from oncelog.broker.control.requests import checked_filter, find_requests, recen
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.control.types import (
         GroupInfo,
@@ -38,7 +39,7 @@ TRANSACTION_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "Comp
 
 
 async def requests(
-    broker: ControlledBroker,
+    broker: Controlled,
     *,
     api: str | None = None,
     client_id: str | None = None,
@@ -61,7 +62,7 @@ async def requests(
 
 
 async def wait_for(
-    broker: ControlledBroker,
+    broker: Controlled,
     *,
     api: str,
     client_id: str | None = None,

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from outcome import Outcome
 
-    from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.control.controlled import HostOptions
 
 
 class Host(Protocol):
-    """Carries one `ControlledBroker`. All but `submit`'s callback is for the user's threads."""
+    """Carries one `ControlledBroker` or `ControlledProxy`. All but `submit`'s callback is for the user's threads."""
 
     def submit(
         self, operation: str, arguments: Mapping[str, Any], on_done: Callable[[Outcome[Any]], None]
@@ -46,8 +46,8 @@ class Host(Protocol):
         ...
 
 
-def new_host(options: BrokerOptions, *, process: bool) -> Host:
-    """Return a host for a broker: a child process, or a thread."""
+def new_host(options: HostOptions, *, process: bool) -> Host:
+    """Return a host for a broker or a proxy: a child process, or a thread."""
     if process:
         from oncelog.broker.embedded.process_host import ProcessHost
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from outcome import Outcome
 
-    from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.control.controlled import HostOptions
 
 STOP_TIMEOUT_S = 30
 """Seconds that a child may take to flush its data and end; then it is killed."""
@@ -39,7 +39,7 @@ class ProcessHost:
     If it is forgotten, or the interpreter ends, it is closed, too.
     """
 
-    def __init__(self, options: BrokerOptions) -> None:
+    def __init__(self, options: HostOptions) -> None:
         self._child = _Child(options)
         self._close = weakref.finalize(self, self._child.close)
 
@@ -57,7 +57,7 @@ class ProcessHost:
 class _Child:
     """The process, the calls that it has not answered, and the thread that reads its answers."""
 
-    def __init__(self, options: BrokerOptions) -> None:
+    def __init__(self, options: HostOptions) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import trio
 from outcome import Error, Outcome, Value
 
-from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.errors import NotRunningError
-from oncelog.broker.control.operations import call_operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.control.controlled import HostOptions
 
 
 class ThreadHost:
@@ -26,7 +24,7 @@ class ThreadHost:
     If it is forgotten, or the interpreter ends, it is closed, too.
     """
 
-    def __init__(self, options: BrokerOptions) -> None:
+    def __init__(self, options: HostOptions) -> None:
         self._loop = _Loop(options)
         # The thread is a daemon: the interpreter does not wait for it, but calls this before it ends.
         self._close = weakref.finalize(self, self._loop.close)
@@ -43,11 +41,11 @@ class ThreadHost:
 class _Loop:
     """The thread, what runs on it, and how others reach it."""
 
-    def __init__(self, options: BrokerOptions) -> None:
+    def __init__(self, options: HostOptions) -> None:
         begun = threading.Event()
         self._token: trio.lowlevel.TrioToken
         self._nursery: trio.Nursery
-        self._broker = ControlledBroker(options)
+        self._broker = options.controlled()
         self._thread = threading.Thread(target=self._run, args=(begun,), name="oncelog", daemon=True)
         self._thread.start()
         begun.wait()
@@ -113,7 +111,7 @@ class _Loop:
         try:
             with scope:
                 try:
-                    outcome = Value(await call_operation(self._broker, operation, arguments))
+                    outcome = Value(await self._broker.call(operation, arguments))
                 except trio.Cancelled:
                     raise
                 except BaseException as error:

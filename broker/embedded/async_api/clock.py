@@ -11,7 +11,7 @@ from oncelog.broker.control.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from oncelog.broker.control.clock import Members
     from oncelog.broker.control.types import ClockInfo, Occurrence
-    from oncelog.broker.embedded.async_api.broker import AsyncBroker
+    from oncelog.broker.embedded.async_api.facade import AsyncFacade
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -24,7 +24,7 @@ class AsyncClock:
     A Fetch's wait, idle connections, and everything in clients live in real time.
     """
 
-    def __init__(self, broker: AsyncBroker) -> None:
+    def __init__(self, broker: AsyncFacade) -> None:
         self._broker = broker
 
     async def advance(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import TracebackType
 
-    from oncelog.broker.embedded.async_api.broker import AsyncBroker
+    from oncelog.broker.embedded.async_api.facade import AsyncFacade
     from oncelog.broker.faults.state import RuleState
     from oncelog.wire.errors import ErrorCode
 
@@ -30,7 +30,7 @@ class AsyncFaults:
     request, all count it, and they act in the order in which they were made. Docs: docs/testing.md.
     """
 
-    def __init__(self, broker: AsyncBroker) -> None:
+    def __init__(self, broker: AsyncFacade) -> None:
         self._broker = broker
 
     def on(
@@ -251,7 +251,7 @@ class AsyncRuleDraft:
 class AsyncRule:
     """A rule in force. At the end of a ``with`` block it is removed."""
 
-    def __init__(self, broker: AsyncBroker, rule_id: int) -> None:
+    def __init__(self, broker: AsyncFacade, rule_id: int) -> None:
         self._broker = broker
         self.id = rule_id
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncelog.broker.control.types import GroupInfo, IsolationLevel, Member, Occurrence, Offsets
-    from oncelog.broker.embedded.async_api.broker import AsyncBroker
+    from oncelog.broker.embedded.async_api.facade import AsyncFacade
 
 
 class AsyncGroup:
@@ -14,7 +14,7 @@ class AsyncGroup:
     not exist.
     """
 
-    def __init__(self, broker: AsyncBroker, group_id: str, isolation: IsolationLevel) -> None:
+    def __init__(self, broker: AsyncFacade, group_id: str, isolation: IsolationLevel) -> None:
         self._broker = broker
         self.group_id = group_id
         self.isolation = isolation

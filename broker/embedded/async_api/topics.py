@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncelog.broker.control.types import IsolationLevel, ProducerInfo, Record, TopicInfo
-    from oncelog.broker.embedded.async_api.broker import AsyncBroker
+    from oncelog.broker.embedded.async_api.facade import AsyncFacade
 
 
 class AsyncTopic:
     """The topic ``name``, as it is at each call. All but the name raise NotFoundError if it does not exist."""
 
-    def __init__(self, broker: AsyncBroker, name: str) -> None:
+    def __init__(self, broker: AsyncFacade, name: str) -> None:
         self._broker = broker
         self.name = name
 

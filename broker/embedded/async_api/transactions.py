@@ -8,7 +8,7 @@ from oncelog.broker.control.errors import NotFoundError
 
 if TYPE_CHECKING:
     from oncelog.broker.control.types import Assignment, Occurrence, TransactionInfo
-    from oncelog.broker.embedded.async_api.broker import AsyncBroker
+    from oncelog.broker.embedded.async_api.facade import AsyncFacade
 
 
 class AsyncTransactions:
@@ -18,7 +18,7 @@ class AsyncTransactions:
     __iter__ = None
     __contains__ = None
 
-    def __init__(self, broker: AsyncBroker) -> None:
+    def __init__(self, broker: AsyncFacade) -> None:
         self._broker = broker
 
     def __getitem__(self, transactional_id: str) -> AsyncTransaction:
@@ -42,7 +42,7 @@ class AsyncTransaction:
     broker does not know the id.
     """
 
-    def __init__(self, broker: AsyncBroker, transactional_id: str) -> None:
+    def __init__(self, broker: AsyncFacade, transactional_id: str) -> None:
         self._broker = broker
         self.transactional_id = transactional_id
 

@@ -12,7 +12,7 @@ from oncelog.broker.control.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from oncelog.broker.control.clock import Members
     from oncelog.broker.control.types import ClockInfo, Occurrence
-    from oncelog.broker.embedded.sync_api.broker import Broker
+    from oncelog.broker.embedded.sync_api.facade import Facade
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -25,7 +25,7 @@ class Clock:
     A Fetch's wait, idle connections, and everything in clients live in real time.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Facade) -> None:
         self._broker = broker
 
     def advance(

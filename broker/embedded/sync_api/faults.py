@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import TracebackType
 
-    from oncelog.broker.embedded.sync_api.broker import Broker
+    from oncelog.broker.embedded.sync_api.facade import Facade
     from oncelog.broker.faults.state import RuleState
     from oncelog.wire.errors import ErrorCode
 
@@ -31,7 +31,7 @@ class Faults:
     request, all count it, and they act in the order in which they were made. Docs: docs/testing.md.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Facade) -> None:
         self._broker = broker
 
     def on(
@@ -252,7 +252,7 @@ class RuleDraft:
 class Rule:
     """A rule in force. At the end of a ``with`` block it is removed."""
 
-    def __init__(self, broker: Broker, rule_id: int) -> None:
+    def __init__(self, broker: Facade, rule_id: int) -> None:
         self._broker = broker
         self.id = rule_id
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncelog.broker.control.types import GroupInfo, IsolationLevel, Member, Occurrence, Offsets
-    from oncelog.broker.embedded.sync_api.broker import Broker
+    from oncelog.broker.embedded.sync_api.facade import Facade
 
 
 class Group:
@@ -15,7 +15,7 @@ class Group:
     not exist.
     """
 
-    def __init__(self, broker: Broker, group_id: str, isolation: IsolationLevel) -> None:
+    def __init__(self, broker: Facade, group_id: str, isolation: IsolationLevel) -> None:
         self._broker = broker
         self.group_id = group_id
         self.isolation = isolation

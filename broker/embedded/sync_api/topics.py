@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncelog.broker.control.types import IsolationLevel, ProducerInfo, Record, TopicInfo
-    from oncelog.broker.embedded.sync_api.broker import Broker
+    from oncelog.broker.embedded.sync_api.facade import Facade
 
 
 class Topic:
     """The topic ``name``, as it is at each call. All but the name raise NotFoundError if it does not exist."""
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: Facade, name: str) -> None:
         self._broker = broker
         self.name = name
 

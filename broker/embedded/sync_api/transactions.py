@@ -9,7 +9,7 @@ from oncelog.broker.control.errors import NotFoundError
 
 if TYPE_CHECKING:
     from oncelog.broker.control.types import Assignment, Occurrence, TransactionInfo
-    from oncelog.broker.embedded.sync_api.broker import Broker
+    from oncelog.broker.embedded.sync_api.facade import Facade
 
 
 class Transactions:
@@ -19,7 +19,7 @@ class Transactions:
     __iter__ = None
     __contains__ = None
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Facade) -> None:
         self._broker = broker
 
     def __getitem__(self, transactional_id: str) -> Transaction:
@@ -43,7 +43,7 @@ class Transaction:
     broker does not know the id.
     """
 
-    def __init__(self, broker: Broker, transactional_id: str) -> None:
+    def __init__(self, broker: Facade, transactional_id: str) -> None:
         self._broker = broker
         self.transactional_id = transactional_id
 

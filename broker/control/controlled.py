@@ -1,0 +1,70 @@
+"""`Controlled`: what a test controls: a broker, or a proxy. Operations on both are written for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import trio
+
+    from oncelog.broker.control.journal import Journal
+    from oncelog.broker.control.log_lines import LogLines
+    from oncelog.broker.faults.fault_rules import FaultRules
+
+
+class Controlled(Protocol):
+    """A `ControlledBroker` or a `ControlledProxy`. It lives in one Trio loop."""
+
+    journal: Journal
+    lines: LogLines
+    turns: trio.Lock
+    seed: int
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Carry its runs until cancelled."""
+
+    async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        """Perform an operation by name and return its result. Raises KeyError for a name that there is not,
+        UnsupportedError for what it cannot do.
+        """
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it serves."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The advertised addresses. Raises NotRunningError before the first start."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster id. Raises NotRunningError before the first start."""
+
+    @property
+    def node_id(self) -> int:
+        """The broker's id; -1 for a proxy."""
+
+    @property
+    def faults(self) -> FaultRules:
+        """The rules for what goes wrong."""
+
+    async def prepare_rules(self) -> bool:
+        """Learn which topics there are, before a rule is added. Returns whether all are known."""
+
+    async def start(self) -> None:
+        """Start it, if it does not run. Raises BrokerFailedError."""
+
+    async def stop(self) -> None:
+        """Stop it cleanly."""
+
+    async def kill(self) -> None:
+        """End it as SIGKILL does."""
+
+
+class HostOptions(Protocol):
+    """Options that make what a host carries."""
+
+    def controlled(self) -> Controlled:
+        """Return it, not started."""
