@@ -13,9 +13,12 @@ import pytest
 
 import oncelog
 
-NOT_EXPORTED = {"AclBinding", "Members", "Api", "KnownTopics", "PartitionProduceResponse", "Peer", "Uuid"}
+NOT_EXPORTED = {
+    *("AclBinding", "Members", "Api", "KnownTopics", "PartitionProduceResponse", "Peer", "Uuid"),
+    *("AsyncFacade", "Facade"),
+}
 """What `Acl.binding` gives the broker; a word for an argument of a clock's methods; what the broker and the proxy give
-an interceptor, and its author has no use for the name of.
+an interceptor, and its author has no use for the name of; what brokers and proxies have in common.
 """
 
 
