@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.seams.transport import Transport
-    from oncelog.broker.services import Services
+    from oncelog.broker.security.services import LoginServices
 
 log = get_logger(__name__)
 
@@ -48,9 +48,9 @@ class ListenerSecurity:
         self._tls = self._load_tls(settings) if protocol.endswith("SSL") else None
         self._tls_source = self._read_source(settings)
         self._sasl = SaslListener(settings) if protocol.startswith("SASL") else None
-        self._services: Services
+        self._services: LoginServices
 
-    def attach(self, services: Services) -> None:
+    def attach(self, services: LoginServices) -> None:
         """Use the configuration, with its dynamic changes, and the users of this node from now on."""
         self._services = services
         services.config.reconfigurables.append(self)

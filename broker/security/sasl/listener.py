@@ -17,8 +17,8 @@ from oncelog.broker.security.sasl.scram import ScramServer
 
 if TYPE_CHECKING:
     from oncelog.broker.security.sasl.mechanism import SaslServer
+    from oncelog.broker.security.services import LoginServices
     from oncelog.broker.security.settings import ListenerSettings
-    from oncelog.broker.services import Services
 
 SERVED_MECHANISMS = tuple(jaas.LOGIN_MODULES)
 NONCE_BYTES = 20
@@ -33,7 +33,7 @@ class SaslListener:
         self._settings = settings
         self.mechanisms = settings.items("sasl.enabled.mechanisms")
         self.receive_bytes_max = settings.mechanism_int("", "sasl.server.max.receive.size")
-        self.services: Services
+        self.services: LoginServices
         self._check_mechanisms()
         self._passwords = {
             name.removeprefix("user_"): password

@@ -1,0 +1,39 @@
+"""`LoginServices`: what the log-ins of a listener need of a node, or of a proxy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.security.delegation_tokens import DelegationTokens
+    from oncelog.broker.security.failed_login import FailedLogin
+    from oncelog.broker.security.sasl.authenticator import LoginExchange
+    from oncelog.broker.security.sasl.users import Users
+
+
+class LoginServices(Protocol):
+    """See `Services`, which has more."""
+
+    @property
+    def config(self) -> DynamicBrokerConfig: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def metadata(self) -> MetadataStore: ...
+
+    @property
+    def delegation_tokens(self) -> DelegationTokens: ...
+
+    @property
+    def users(self) -> Users: ...
+
+    @property
+    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedLogin], None]]: ...
