@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.faults.fetched import damage_crc, records_of, truncate
-from oncelog.broker.faults.refusal import Refusal, copy_of
 from oncelog.broker.faults.rule import RECORD_ACTIONS
 from oncelog.broker.faults.words import CLOSE
 from oncelog.broker.fetch.fetch import file_ranges
 from oncelog.broker.handlers.table import api_name
+from oncelog.broker.refusal.row_refusal import Refusal, copy_of
 from oncelog.broker.refusal.rows import PARTITION, TOPIC, Row
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
+from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +122,7 @@ class Exchange:
         located = self._locate(context)
         if not active.finds(located):  # what it is about was refused already
             return await self._respond(refusals[1:])
-        refusal = Refusal(context.api, context.api_version, located, active)
+        refusal = Refusal(context.api, context.api_version, located, active, KafkaError(active.rule.value))
         handled = None
         if not refusal.leaves_nothing:
             context.request = refusal.remaining()

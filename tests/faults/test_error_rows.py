@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from oncelog.broker.faults.active_rule import ActiveRule
-from oncelog.broker.faults.refusal import Refusal, copy_of
 from oncelog.broker.faults.rule import parse_rule
 from oncelog.broker.handlers.table import api_name
+from oncelog.broker.refusal.row_refusal import Refusal, copy_of
 from oncelog.broker.refusal.rows import FACTS, Row, depths_of, levels_of, locate
+from oncelog.wire.errors import KafkaError
 from oncelog.wire.schema import Struct
 from tests.faults.filled_requests import CASES, api_of, requests_of
 
@@ -41,7 +42,8 @@ def names(topic_id: bytes) -> str:
 def refusal(name: str, version: int, request: Any, **filters: Any) -> Refusal:
     rule = parse_rule({"on": api_name(name), "error": "NOT_LEADER_OR_FOLLOWER", **filters})
     active = ActiveRule(1, rule, None, lambda: None)
-    return Refusal(api_of(name), version, locate(name, request, version, names), active)
+    located = locate(name, request, version, names)
+    return Refusal(api_of(name), version, located, active, KafkaError(active.rule.value))
 
 
 def handled(name: str, version: int, request: Any) -> Any:

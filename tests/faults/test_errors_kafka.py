@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from oncelog.broker.faults.active_rule import ActiveRule
-from oncelog.broker.faults.refusal import Refusal
 from oncelog.broker.faults.rule import parse_rule
 from oncelog.broker.faults.words import LOGIN_APIS
 from oncelog.broker.handlers.table import api_name
+from oncelog.broker.refusal.row_refusal import Refusal
 from oncelog.broker.refusal.rows import locate
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.schema import Message, Struct
@@ -46,7 +46,8 @@ def refused(name: str, version: int, error: str, message: str | None, request: M
     if message is not None:
         return api_of(name).refuse(request, version, KafkaError(ErrorCode[error], message))
     active = ActiveRule(1, parse_rule({"on": api_name(name), "error": error}), None, lambda: None)
-    return Refusal(api_of(name), version, locate(name, request, version, lambda _: None), active).response()
+    located = locate(name, request, version, lambda _: None)
+    return Refusal(api_of(name), version, located, active, KafkaError(active.rule.value)).response()
 
 
 @pytest.fixture(scope="module")

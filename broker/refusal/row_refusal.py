@@ -1,4 +1,4 @@
-"""The error of a rule in a response: of the whole request (`error_response`), or of some of its rows.
+"""An error in a response: of the whole request (`error_response`), or of some of its rows.
 
 The error of some rows stands beside the results of the others, which are handled as usual.
 """
@@ -6,16 +6,15 @@ The error of some rows stands beside the results of the others, which are handle
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.refusal.error_response import complete, error_response, places_of
 from oncelog.broker.refusal.rows import Located, Row, Rows
-from oncelog.wire.errors import KafkaError
 from oncelog.wire.schema import ZERO_UUID, deep_copy
 
 if TYPE_CHECKING:
     from oncelog.broker.dispatch.api import Api
-    from oncelog.broker.faults.active_rule import ActiveRule
+    from oncelog.wire.errors import KafkaError
 
 METADATA_OF_NO_TOPICS_VERSION = 1
 """The first version of Metadata in which an empty list of topics means none, not all."""
@@ -26,17 +25,29 @@ def copy_of(message: Any) -> Any:
     return deep_copy(message, lambda view: memoryview(bytearray(view)))
 
 
-class Refusal:
-    """The error of a rule for a request: for all of it, or for the rows that the rule names."""
+class RowChoice(Protocol):
+    """Says which rows of a request are refused: those that a rule names, or that a client has no right to."""
 
-    def __init__(self, api: Api, version: int, located: Located, active: ActiveRule) -> None:
-        depth = active.depth_in(located)
+    def depth_in(self, located: Located) -> int:
+        """Return how deep in the request's rows it looks; 0: at the request as a whole."""
+
+    def matches(self, row: Row) -> bool:
+        """Whether a row is one of those that are refused. A row that stands for all there are is."""
+
+
+class Refusal:
+    """The error for a request: for all of it, or for the rows that are chosen."""
+
+    def __init__(
+        self, api: Api, version: int, located: Located, chosen: RowChoice, error: KafkaError
+    ) -> None:
+        depth = chosen.depth_in(located)
         self._name = api.handler.name
         self._response = api.response
-        self._error = KafkaError(active.rule.value)
+        self._error = error
         self._places = places_of(self._name, api.request, api.response, version)
         self._located = located
-        self._matches = active.matches
+        self._matches = chosen.matches
         self._is_for_all = depth == 0
         place = self._places.depth(depth)
         self._is_whole = not place
