@@ -58,7 +58,7 @@ def configuration(
     implied: list[sources.Setting] = []
     protocol = "PLAINTEXT"
     if users:
-        from oncelog.broker.control.user_options import SASL_PLAINTEXT, check_log_ins, security_config
+        from oncelog.broker.security.user_options import SASL_PLAINTEXT, check_log_ins, security_config
 
         protocol = SASL_PLAINTEXT
         implied = [
@@ -98,7 +98,7 @@ def configuration(
 
 def users_of(options: argparse.Namespace, environment: Mapping[str, str]) -> Users:
     """Return the users of ``--user``, else of its variable, one a line. Raises ConfigError."""
-    from oncelog.broker.control.user_options import parse_users
+    from oncelog.broker.security.user_options import parse_users
 
     if options.user:
         return parse_users(options.user, "--user")

@@ -94,6 +94,8 @@ class ClientConnection:
         self.versions: dict[int, tuple[int, int]] | None = None
         self._transport = transport
         self._security = security
+        self.renewal_s: float | None = None
+        """How long after its log-in the session should be renewed, in seconds; None: it does not end."""
         self._renew_at: float | None = None
         """When the session is renewed, with the next request (real time, seconds); None: never."""
         self._client_id = client_id
@@ -204,6 +206,7 @@ class ClientConnection:
             if login is not None:
                 renewal_s = login.renewal_s
                 self._renew_at = None if renewal_s is None else real_time.monotonic() + renewal_s
+                self.renewal_s = renewal_s
             is_complete = True
         except AuthenticationError as error:
             raise self._fail_with(AuthenticationError(error.code, self._about_peer(error.message))) from None

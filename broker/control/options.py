@@ -11,10 +11,10 @@ from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import PLAINTEXT, resolve_listeners
 from oncelog.broker.control.acl_options import STANDARD_AUTHORIZER, Acl, acl_bindings
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.control.user_options import check_log_ins, checked_users, security_config
 from oncelog.broker.emulation.release import emulated
 from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.security.sasl.users import Users
+from oncelog.broker.security.user_options import check_log_ins, security_config
 
 if TYPE_CHECKING:
     from oncelog.broker.control.controlled import Controlled
@@ -142,7 +142,7 @@ def checked_options(
         requests_kept,
         version,
         from_snapshot,
-        users=checked_users(users or {}),
+        users=_checked_users(users or {}),
         acls=acl_bindings(acls or ()),
         implied={
             **security_config(port, has_users=bool(users), has_tls=tls is not None),
@@ -202,3 +202,11 @@ def _topic(name: str, given: object) -> TopicOptions:
         f"topic {name}: {given!r}: expected a number of partitions, or "
         "{'partitions': 3, 'config': {'cleanup.policy': 'compact'}}"
     )
+
+
+def _checked_users(given: Mapping[str, str]) -> Users:
+    """Return users. Raises InvalidArgumentError, without a password."""
+    try:
+        return Users(given)
+    except ValueError as error:
+        raise InvalidArgumentError(f"users=: {error}") from None

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from oncelog.broker.client.errors import AuthenticationError
+from oncelog.broker.client.security.log_in import HANDSHAKE_VERSION
 from oncelog.broker.net.connection import FAIR_BYTES, OTHER_FRAME_BYTES_MAX
 from oncelog.broker.net.peer import Peer
 from oncelog.broker.proxy.link import UpstreamLink
@@ -25,14 +27,17 @@ from oncelog.broker.proxy.owed import Awaited, Made, Owed, Shown
 from oncelog.broker.request import CloseConnection, ConnectionLost, Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
+from oncelog.wire.framing import encode_request
 from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from oncelog.broker.client.security.log_in import LogInRequest
     from oncelog.broker.net.server import BoundListener, Server
     from oncelog.broker.proxy.apis import Plan
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
+    from oncelog.broker.proxy.upstream_log_ins import Renewal
     from oncelog.broker.request import RequestContext
     from oncelog.broker.seams.transport import Transport
     from oncelog.wire.primitives import Buffer
@@ -46,8 +51,12 @@ HEAD_BYTES = 12
 """Bytes of a request's size, API key, version and correlation id."""
 FIRST_BYTES = 64 * 1024
 """Bytes that are allocated for a frame that has not arrived whole; more as it comes."""
-LOG_IN_KEYS = frozenset({17, 36})
+SASL_HANDSHAKE_KEY = 17
+LOG_IN_KEYS = frozenset({SASL_HANDSHAKE_KEY, 36})
 """SaslHandshake, SaslAuthenticate."""
+
+OWN_CORRELATION_ID = 2**31 - 1
+"""Of requests of the proxy's own. It needs not differ from the client's: responses come in order."""
 
 _head_at = struct.Struct(">iii").unpack_from
 _ids_at = struct.Struct(">ii").unpack_from
@@ -67,6 +76,7 @@ class ProxyConnection(Peer):
         "_room",
         "node_id",
         "owed",
+        "renewal",
     )
 
     def __init__(
@@ -81,6 +91,8 @@ class ProxyConnection(Peer):
         self.node_id = listener.node_id
         """The upstream node whose port the client has connected to; None for any of them."""
         self.owed: deque[Owed] = deque()
+        self.renewal: Renewal | None = None
+        """The session at upstream, if it ends and is renewed here."""
         self._dispatcher = dispatcher
         self._open = open_upstream
         self._link: UpstreamLink | None = None
@@ -194,6 +206,14 @@ class ProxyConnection(Peer):
     async def _take(self, view: memoryview) -> Buffer:
         """Forward or handle all frames in ``view``; return the beginning of one that is not known yet."""
         while True:
+            if (
+                self.renewal is not None
+                and not self._passing
+                and self.renewal.is_due
+                and self._link is not None
+            ):
+                view = memoryview(bytes(view))  # others use the buffer while this task waits
+                await self._renew(self._link, self.renewal)
             position = self._pass(view)
             if position:
                 run, view = view[:position], view[position:]
@@ -317,6 +337,12 @@ class ProxyConnection(Peer):
         """Handle a request of which the bytes are this connection's own: forward or answer it."""
         key_and_version, correlation_id = _ids_at(frame, 0)
         plan = self._dispatcher.plan(key_and_version)
+        if (
+            self.must_log_in_since is not None
+        ):  # there is no upstream connection before it is known whose it is
+            self.writer.out += self._dispatcher.versions_before_log_in(plan, correlation_id)
+            await self.writer.flush()
+            return
         if plan.is_refused or (plan.api is None and plan.reads_request):
             await self._respond(Made(self._dispatcher.refuse_version(plan, correlation_id)))
             return
@@ -408,6 +434,26 @@ class ProxyConnection(Peer):
             self._server.nursery.start_soon(link.run)
         self._check_link()
         return link
+
+    async def _renew(self, link: UpstreamLink, renewal: Renewal) -> None:
+        """Renew the session at upstream. Raises CloseConnection if upstream refuses that."""
+        try:
+            log_in = await renewal.begin()
+            request: LogInRequest | None = log_in.begin()
+            while request is not None:
+                request = log_in.following(await self._ask_as_proxy(link, request, renewal))
+        except AuthenticationError as error:
+            raise CloseConnection(f"the session at upstream cannot be renewed: {error.message}") from None
+        renewal.renewed(log_in)
+
+    async def _ask_as_proxy(self, link: UpstreamLink, request: LogInRequest, renewal: Renewal) -> Any:
+        """Send a request of the proxy's own between those of the client. Returns the response, when it has come."""
+        key = request.API_KEY
+        version = HANDSHAKE_VERSION if key == SASL_HANDSHAKE_KEY else renewal.authenticate_version
+        awaited = Awaited()
+        self.owed.append(Owed(OWN_CORRELATION_ID, self._dispatcher.plan(key << 16 | version), awaited))
+        await link.send(encode_request(request, version, OWN_CORRELATION_ID, self.client_id))
+        return await awaited.wait()
 
     async def _wait_room(self) -> None:
         """Wait until less is owed."""

@@ -8,6 +8,7 @@ response, rewrite addresses, interceptors, encode.
 from __future__ import annotations
 
 import struct
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.dispatch.interception import Interception
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.addresses import Addresses
     from oncelog.broker.proxy.connection import ProxyConnection
     from oncelog.broker.proxy.endpoints import Endpoint
+    from oncelog.wire.messages.api_versions import ApiVersionsResponse
     from oncelog.wire.primitives import Buffer
 
+SASL_HANDSHAKE_KEY = 17
 PLANS_MAX = 10_000
 """API versions that are remembered; a client may name any."""
 
@@ -55,6 +58,8 @@ class ProxyDispatcher(Interception):
         """By the first four bytes of a header, as a number: API key and version."""
         self._apis = KnownApis()
         self._addresses = addresses
+        self.versions: ApiVersionsResponse | None = None
+        """What upstream serves, as it has told last."""
         self._wanting: dict[int, tuple[Interceptor, ...]] = {}
         """The interceptors that want to see an API, by its key."""
 
@@ -84,6 +89,8 @@ class ProxyDispatcher(Interception):
             plan.reads_request = True
         else:
             plan.is_refused = plan.key in REWRITTEN or any(not one.only_reads for one in wanting)
+        if plan.key == SASL_HANDSHAKE_KEY and plan.version == 0:  # tokens without headers follow it
+            plan.is_refused = True
         plan.needs_look = plan.reads_request or plan.is_refused
 
     def plan_of(self, context: RequestContext) -> Plan:
@@ -176,6 +183,8 @@ class ProxyDispatcher(Interception):
             if int.from_bytes(payload[start : start + 2], "big") == ErrorCode.UNSUPPORTED_VERSION:
                 version = 0
             response: Any = api.response.decode(payload, version, start)
+            if not response.error_code:
+                self.versions = api.response.decode(payload, version, start)  # type: ignore[assignment]
             response.api_keys = passable(response.api_keys, passes_unknown=self.passes_unknown)
             return version, response
         response = api.response.decode(payload, version, start)
@@ -224,6 +233,21 @@ class ProxyDispatcher(Interception):
         if context.usage is not None and self._quotas is not None:
             self._quotas.finish(context)
         self._on_done(context, response, failure)
+
+    def versions_before_log_in(self, plan: Plan, correlation_id: int) -> bytes:
+        """Return the response, with its size, to an ApiVersions of a client that has not logged in: what upstream has
+        told last. Raises CloseConnection if it has told nothing.
+        """
+        api = plan.api
+        if api is None:
+            return self.refuse_version(plan, correlation_id)
+        if self.versions is None:
+            raise CloseConnection("upstream has not told its versions yet")
+        response = copy(self.versions)
+        response.api_keys = passable(response.api_keys, passes_unknown=self.passes_unknown)
+        out = bytearray()
+        api.encode_response(plan.version, correlation_id, response, out, [])
+        return bytes(out)
 
     @staticmethod
     def refuse_version(plan: Plan, correlation_id: int) -> bytes:

@@ -73,6 +73,18 @@ def _parser() -> Parser:
         metavar="[NAME=]PORT",
         action="append",
     )
+    add(
+        "upstream_config",
+        "TLS and log-in at the cluster, as the client.properties of Kafka's tools",
+        metavar="FILE",
+    )
+    add("upstream_users", "as whom to log in at the cluster for each user here: a TOML file", metavar="FILE")
+    add("user", "a user who may log in here; may be repeated", metavar="NAME:PASSWORD", action="append")
+    parser.add_argument(
+        "--pass-logins",
+        action="store_true",
+        help="clients log in at the cluster, through the proxy [ONCELOG_PASS_LOGINS]",
+    )
     parser.add_argument(
         "-c",
         metavar="KEY=VALUE",

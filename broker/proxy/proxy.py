@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.authorization import Authorization
-from oncelog.broker.client.connection import CONNECT_TIMEOUT_S, ClientConnection
+from oncelog.broker.client.connection import CONNECT_TIMEOUT_S, ClientConnection, open_connection
+from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.listeners import address_text
 from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.logs import get_logger
-from oncelog.broker.metadata.image import MetadataImage
 from oncelog.broker.net.server import BoundListener, Server
+from oncelog.broker.proxy.access import Access
 from oncelog.broker.proxy.addresses import Addresses
 from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.dispatcher import ProxyDispatcher
 from oncelog.broker.proxy.node_ports import NodePorts
 from oncelog.broker.proxy.upstream import Upstream, UpstreamError
+from oncelog.broker.proxy.upstream_log_ins import NoUpstreamLogIn, Renewal, UpstreamLogIns
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.connection_limits import ConnectionLimits
 from oncelog.broker.security.connection_rates import ConnectionRates
+from oncelog.broker.security.sasl.users import Users
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.metadata import MetadataRequest
+from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from oncelog.broker.authorization import Asking
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.proxy.node_ports import BindNode
@@ -39,26 +41,13 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.seams.transport import Connect, Transport
+    from oncelog.broker.security.failed_login import FailedLogin
     from oncelog.broker.security.sasl.authenticator import LoginExchange
 
-    OpenUpstream = Callable[[ProxyConnection | None, str, int], Awaitable[Transport]]
-    """Opens a connection to an upstream node for a client, or for the proxy itself (None): connected, and logged in
-    where that is not the client's own doing. Raises OSError, KafkaError, CloseConnection."""
 
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 
 log = get_logger(__name__)
-
-
-class ProxyServices(NamedTuple):
-    """What servers and log-ins need of a proxy; see `Services`."""
-
-    config: DynamicBrokerConfig
-    files: FileSystem
-    clock: Clock
-    lines: LineLimiter
-    login_observers: list[Callable[[Peer, LoginExchange], None]]
-    note_bug: Callable[[], None]
 
 
 class Proxy:
@@ -80,10 +69,12 @@ class Proxy:
         clock: Clock,
         rng: random.Random,
         first_node_ports: Mapping[str, int] | None = None,
+        users: Users | None = None,
+        log_ins: UpstreamLogIns | None = None,
         on_loaded: Callable[[Proxy], None] = lambda proxy: None,
     ) -> None:
-        """``on_loaded`` is called once in `run`, before the proxy listens: it may install something in the
-        dispatcher.
+        """``users`` may log in here; ``log_ins`` say as whom to connect to upstream. ``on_loaded`` is called once in
+        `run`, before the proxy listens: it may install something in the dispatcher.
         """
         self.config = DynamicBrokerConfig(config)
         self.files = files
@@ -95,10 +86,11 @@ class Proxy:
         self.bugs = 0
         """How many requests and tasks failed because of a defect of ours."""
         self.upstream = Upstream(upstream, self.lines, self._on_node)
-        self.login_observers: list[Callable[[Peer, LoginExchange], None]] = []
-        """See `Services.login_observers`."""
-        self.open_upstream: OpenUpstream = self._open_plainly
-        """Opens connections to upstream nodes; replaced where upstream asks for TLS or a log-in."""
+        self.access = Access(
+            self.config, clock, self.lines, rng, Users({}) if users is None else users, self.note_bug
+        )
+        """Users, ACLs and quotas of its own."""
+        self.log_ins = UpstreamLogIns({}) if log_ins is None else log_ins
         self.node_ports: NodePorts
         self.dispatcher: ProxyDispatcher
         self.server: Server[ProxyConnection]
@@ -109,6 +101,11 @@ class Proxy:
         self._next_bootstrap = 0
         self._is_starting = True
 
+    @property
+    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedLogin], None]]:
+        """See `Services.login_observers`."""
+        return self.access.services.login_observers
+
     async def run(
         self, listeners: list[BoundListener], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -118,6 +115,7 @@ class Proxy:
         """
         self._load(listeners)
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.access.remove_expired_tokens)
             await nursery.start(self.server.run)
             await self.look_upstream()
             self._is_starting = False
@@ -130,25 +128,21 @@ class Proxy:
         self.node_ports = NodePorts(list(listeners), self._bind_node, first, self.lines)
         self.node_ports.on_bound = lambda bound: self.server.add(bound)
         self.dispatcher = ProxyDispatcher(
-            Authorization(None, self._note_denied),
+            self.access.services.authorization,
             self.lines,
             self.note_bug,
             Addresses(self.upstream, self.node_ports.address),
         )
-        services = ProxyServices(
-            config=self.config,
-            files=self.files,
-            clock=self.clock,
-            lines=self.lines,
-            login_observers=self.login_observers,
-            note_bug=self.note_bug,
-        )
+        for row in listeners:
+            if row.security is not None:
+                row.security.attach(self.access.services)
+        self.access.install(self.dispatcher, ends_log_ins=self._ends_log_ins(listeners))
         limits = ConnectionLimits(self.config, [row.name for row in listeners])
         self.server = Server(
-            services,
+            self.access.services,
             self.dispatcher,
             list(listeners),
-            ConnectionRates(self.config, limits, MetadataImage()),
+            ConnectionRates(self.config, limits, self.access.metadata.image),
             partial(ProxyConnection, self.dispatcher, self._open_for),
         )
         self._on_loaded(self)
@@ -159,8 +153,11 @@ class Proxy:
         if self.fail_on_bugs:
             raise AssertionError("a request failed by our own fault: see the log")
 
-    def _note_denied(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
-        """Nobody is denied anything yet."""
+    def _ends_log_ins(self, listeners: list[BoundListener]) -> bool:
+        """Whether who clients are is decided here, so that users and their rights are the proxy's own."""
+        return self.access.authorizer is not None or (
+            not self.log_ins.are_passed and any(row.security is not None for row in listeners)
+        )
 
     # -- what interceptors may know
 
@@ -188,7 +185,7 @@ class Proxy:
                 await self._look_at(host, port)
                 return
             except (KafkaError, OSError, CloseConnection) as error:
-                text = str(error)
+                text = error.message or "" if isinstance(error, AuthenticationError) else str(error)
                 about = address_text(host, port)
                 why = why or (text if text.startswith(about) else f"{about}: {text}")
         raise UpstreamError(f"the upstream cannot be used: {why}")
@@ -197,7 +194,7 @@ class Proxy:
         with real_time.move_on_after(CONNECT_TIMEOUT_S):
             connection = ClientConnection(await self._open(None, host, port))
             try:
-                await connection.negotiate()
+                self.dispatcher.versions = await connection.negotiate()
                 try:
                     response = await connection.call(MetadataRequest(None, allow_auto_topic_creation=False))
                 except KafkaError as error:
@@ -231,6 +228,10 @@ class Proxy:
         try:
             with real_time.move_on_after(CONNECT_TIMEOUT_S):
                 return await self._open(client, host, port)
+        except AuthenticationError as error:
+            raise CloseConnection(f"upstream {address_text(host, port)}: {error.message}") from error
+        except NoUpstreamLogIn as error:
+            raise CloseConnection(str(error)) from error
         except (OSError, KafkaError) as error:
             raise CloseConnection(
                 f"upstream {address_text(host, port)} cannot be reached: {error}"
@@ -240,7 +241,7 @@ class Proxy:
         )
 
     async def _open(self, client: ProxyConnection | None, host: str, port: int) -> Transport:
-        transport = await self.open_upstream(client, host, port)
+        transport = await self._open_secured(client, host, port)
         if self._is_own(transport):
             transport.close()
             raise CloseConnection(
@@ -249,8 +250,24 @@ class Proxy:
             )
         return transport
 
-    async def _open_plainly(self, client: ProxyConnection | None, host: str, port: int) -> Transport:
-        return await self._connect(host, port)
+    async def _open_secured(self, client: ProxyConnection | None, host: str, port: int) -> Transport:
+        """Connect for a client, or for the proxy itself (None); shake hands, and log in where the client does
+        not do that itself. Raises OSError, KafkaError, NoUpstreamLogIn.
+        """
+        security = (
+            self.log_ins.own or self.log_ins.without_log_in
+            if client is None
+            else self.log_ins.of(client.principal)
+        )
+        if security is None or security.protocol == "PLAINTEXT":
+            return await self._connect(host, port)
+        if security.mechanism is None:
+            return await security.secured(await self._connect(host, port), host)
+        connection = await open_connection(self._connect, host, port, security=security)
+        if client is not None and connection.renewal_s is not None:
+            version = connection.version_for(SaslAuthenticateRequest)
+            client.renewal = Renewal(security, connection.renewal_s, version)
+        return connection.detach()
 
     def _is_own(self, transport: Transport) -> bool:
         """Whether a connection leads to a listener of this proxy."""

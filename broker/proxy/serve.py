@@ -48,6 +48,8 @@ async def serve_proxy(
             clock=SystemClock(),
             rng=random.Random(),
             first_node_ports=settings.first_node_ports,
+            users=settings.users,
+            log_ins=settings.log_ins,
             on_loaded=on_loaded,
         )
         async with trio.open_nursery() as nursery:

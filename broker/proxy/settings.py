@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.client.security.keys import read_client_properties
 from oncelog.broker.config import sources
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.options import DEFAULT_PORT, PORT_MAX, UsageError, host_and_port, variable_of
+from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns, read_upstream_users
+from oncelog.broker.security.user_options import MECHANISMS_OF_USERS, check_log_ins, parse_users
 
 if TYPE_CHECKING:
     import argparse
@@ -15,6 +18,11 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import ListenerConfig
+    from oncelog.broker.security.sasl.users import Users
+
+
+PASSED = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_PLAINTEXT": "PLAINTEXT", "SASL_SSL": "SSL"}
+"""By a listener's protocol: what is left to the proxy where log-ins pass through."""
 
 
 class ProxySettings(NamedTuple):
@@ -26,6 +34,9 @@ class ProxySettings(NamedTuple):
     listeners: list[ListenerConfig]
     upstream: list[tuple[str, int]]
     first_node_ports: dict[str, int]
+    users: Users
+    """Who may log in here."""
+    log_ins: UpstreamLogIns
 
 
 def proxy_settings(
@@ -34,16 +45,20 @@ def proxy_settings(
     """Return the settings, and warnings. Raises UsageError, ConfigError with all problems."""
     upstream = _upstream(_given(options, environment, "upstream"))
     listen = _given(options, environment, "listen") or [f"127.0.0.1:{DEFAULT_PORT}"]
-    own = [sources.Setting("listeners", _endpoints(listen, "--listen", DEFAULT_PORT), "--listen")]
+    users = parse_users(_given(options, environment, "user"), "--user")
+    protocol = "SASL_PLAINTEXT" if users else "PLAINTEXT"
+    own = [sources.Setting("listeners", _endpoints(listen, "--listen", DEFAULT_PORT, protocol), "--listen")]
     advertise = _given(options, environment, "advertise")
     if advertise:
-        text = _endpoints(advertise, "--advertise", 0)
+        text = _endpoints(advertise, "--advertise", 0, protocol)
         own.append(sources.Setting("advertised.listeners", text, "--advertise"))
     problems: list[str] = []
+    implied = {"sasl.enabled.mechanisms": MECHANISMS_OF_USERS} if users else {}
     config = sources.build_config(
         sources.from_environment(environment).settings,
         sources.from_options(options.settings, problems),
         own,
+        [sources.Setting(key, text, "--user") for key, text in implied.items()],
         problems=problems,
     )
     warnings: list[str] = []
@@ -54,8 +69,31 @@ def proxy_settings(
         problems += error.problems
     if problems:
         raise ConfigError(*problems)
+    if users:
+        check_log_ins("--user", listeners)
+    log_ins = _log_ins(options, environment)
+    if log_ins.are_passed:
+        if users:
+            raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
+        listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
     first = _first_node_ports(_given(options, environment, "node_ports"), listeners)
-    return ProxySettings(config, listeners, upstream, first), warnings + sources.warnings_of(config)
+    settings = ProxySettings(config, listeners, upstream, first, users, log_ins)
+    return settings, warnings + sources.warnings_of(config)
+
+
+def _log_ins(options: argparse.Namespace, environment: Mapping[str, str]) -> UpstreamLogIns:
+    """Return as whom to connect to the cluster. Raises ConfigError."""
+    config = options.upstream_config or environment.get(variable_of("upstream_config"))
+    users = options.upstream_users or environment.get(variable_of("upstream_users"))
+    are_passed = options.pass_logins or environment.get(variable_of("pass_logins"), "").lower() in (
+        "1",
+        "true",
+    )
+    return UpstreamLogIns(
+        read_client_properties(config) if config else {},
+        read_upstream_users(users) if users else None,
+        are_passed=are_passed,
+    )
 
 
 def _given(options: argparse.Namespace, environment: Mapping[str, str], option: str) -> list[str]:
@@ -79,13 +117,13 @@ def _upstream(texts: Sequence[str]) -> list[tuple[str, int]]:
     return found
 
 
-def _endpoints(texts: Sequence[str], origin: str, default_port: int) -> str:
-    """Return the value of Kafka's key. An address without a name has the listener PLAINTEXT. Raises UsageError."""
+def _endpoints(texts: Sequence[str], origin: str, default_port: int, default_name: str) -> str:
+    """Return the value of Kafka's key. An address without a name has the default one. Raises UsageError."""
     endpoints = []
     for text in texts:
         name, slashes, address = text.rpartition("://")
         host, port = host_and_port(address, f"{origin}={text}" if slashes else origin, default_port)
-        endpoints.append(f"{name or 'PLAINTEXT'}://{host}:{port}")
+        endpoints.append(f"{name or default_name}://{host}:{port}")
     return ",".join(endpoints)
 
 

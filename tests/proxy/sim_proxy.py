@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -12,13 +13,16 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.proxy import Proxy
+from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.seams.transport import Connect
+from oncelog.broker.security.listener import ListenerSecurity
+from oncelog.broker.security.sasl.users import Users
 from tests.harness.clocks import VirtualWall
 from tests.harness.sim_broker import EPOCH_MS
 from tests.harness.sim_client import SimClient
-from tests.harness.sim_network import MemoryListener
+from tests.harness.sim_network import MemoryListener, MemoryTransport
 
 HOST = "proxy"
 PORT = 9092
@@ -34,8 +38,13 @@ class SimProxy:
         config: dict[str, str] | None = None,
         pipe_bytes_max: int = 256 * 1024,
         listeners: tuple[str, ...] = ("PLAINTEXT",),
+        *,
+        users: Mapping[str, str] | None = None,
+        log_ins: UpstreamLogIns | None = None,
     ) -> None:
+        """A listener whose name begins with SASL asks for a log-in: by ``users``, or as ``config`` says."""
         self.pipe_bytes_max = pipe_bytes_max
+        self._security: dict[str, ListenerSecurity] = {}
         self.listeners = {(HOST, PORT + 100 * place): name for place, name in enumerate(listeners)}
         self.sockets: dict[tuple[str, int], MemoryListener] = {}
         self.proxy = Proxy(
@@ -46,6 +55,8 @@ class SimProxy:
             files=MemoryFileSystem(),
             clock=MovableClock(VirtualWall(EPOCH_MS).now_ms),
             rng=random.Random(1),
+            users=Users(users or {}),
+            log_ins=log_ins,
         )
         self.proxy.fail_on_bugs = True
         self._manager: Any = None
@@ -53,10 +64,22 @@ class SimProxy:
 
     def _listen(self, address: tuple[str, int], name: str, node_id: int | None = None) -> BoundListener:
         listener = self.sockets[address] = MemoryListener(self.pipe_bytes_max, address)
-        return BoundListener(name, listener, *address, node_id=node_id)
+        security = None
+        if name.startswith("SASL"):
+            security = self._security.get(name)
+            if security is None:
+                security = ListenerSecurity(name, name, self.proxy.config.current)
+                self._security[name] = security
+        protocol = name if security is not None else "PLAINTEXT"
+        return BoundListener(name, listener, *address, protocol, security, node_id)
 
     def _bind_node(self, main: BoundListener, node_id: int, port: int) -> BoundListener:
         return self._listen((HOST, port), main.name, node_id)
+
+    async def open_transport(self, host: str, port: int) -> MemoryTransport:
+        """A `Connect` of the transport seam, to the proxy."""
+        await trio.lowlevel.checkpoint()
+        return self.sockets[host, port].connect()
 
     async def __aenter__(self) -> SimProxy:
         self._manager = trio.open_nursery()

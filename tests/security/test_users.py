@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 import oncelog
 from oncelog.broker.control.options import checked_options
-from oncelog.broker.control.user_options import parse_users
+from oncelog.broker.security.user_options import parse_users
 from tests.harness.process import Serve, serve
 
 __all__ = ["serve"]  # a fixture

@@ -1,15 +1,14 @@
-"""Users as the command line and the test kit take them, and the listeners that they imply."""
+"""Users as the command line takes them, and the listeners that they imply."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.security.sasl.users import Users
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from oncelog.broker.config.listeners import ListenerConfig
 
@@ -27,14 +26,6 @@ def security_config(port: int, *, has_users: bool, has_tls: bool) -> dict[str, s
     if has_users:
         config["sasl.enabled.mechanisms"] = MECHANISMS_OF_USERS
     return config
-
-
-def checked_users(given: Mapping[str, str]) -> Users:
-    """Return users. Raises InvalidArgumentError, without a password."""
-    try:
-        return Users(given)
-    except ValueError as error:
-        raise InvalidArgumentError(f"users=: {error}") from None
 
 
 def parse_users(texts: Iterable[str], origin: str) -> Users:

@@ -1,0 +1,189 @@
+"""`Access`: users, ACLs, quotas and delegation tokens of a proxy's own, for log-ins that end at the proxy.
+
+They are a broker's: the same code, on metadata of the proxy's own, which is in memory and ends with the proxy. While
+log-ins end here, the requests about them are answered here (`AccessRequests`); otherwise they are upstream's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from oncelog.broker.authorization import CLUSTER_OPERATION, OPERATION_NAMES, RESOURCE_NAMES, Authorization
+from oncelog.broker.dispatch.api import Api
+from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.handlers.table import HANDLERS, api_name
+from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.metadata.store import MetadataStore
+from oncelog.broker.request import finished
+from oncelog.broker.seams.memory_files import MemoryFileSystem
+from oncelog.broker.security.delegation_tokens import DelegationTokens
+from oncelog.broker.security.quotas import ClientQuotas
+from oncelog.broker.security.sasl.users import Users, store_credentials
+from oncelog.wire.schema import Uuid
+from oncelog.wire.stored.metadata import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    RemoveAccessControlEntryRecord,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from oncelog.broker.authorization import Asking
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.dispatch.interception import Interception
+    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.files import FileSystem
+    from oncelog.broker.security.acls import StandardAuthorizer
+    from oncelog.broker.security.failed_login import FailedLogin
+    from oncelog.broker.security.sasl.authenticator import LoginExchange
+    from oncelog.wire.schema import Message
+
+DATA_DIR = "/proxy"
+NAME_CHARS_SHOWN = 100
+
+ACL_APIS = (29, 30, 31)
+TOKEN_APIS = (38, 39, 40, 41)
+QUOTA_APIS = (48, 49)
+USER_APIS = (50, 51)
+
+log = get_logger(__name__)
+
+
+class AccessServices(NamedTuple):
+    """What log-ins, and the handlers of requests about access, use of a proxy; see `Services`."""
+
+    config: DynamicBrokerConfig
+    authorization: Authorization
+    metadata: MetadataStore
+    files: FileSystem
+    clock: Clock
+    lines: LineLimiter
+    random: random.Random
+    delegation_tokens: DelegationTokens
+    users: Users
+    login_observers: list[Callable[[Peer, LoginExchange | FailedLogin], None]]
+    note_bug: Callable[[], None]
+
+
+class Access:
+    """``config``, ``clock`` and so on are the proxy's. `on_change` is called after each change of an ACL or a quota."""
+
+    def __init__(
+        self,
+        config: DynamicBrokerConfig,
+        clock: Clock,
+        lines: LineLimiter,
+        chance: random.Random,
+        users: Users,
+        note_bug: Callable[[], None],
+    ) -> None:
+        self._lines = lines
+        files = MemoryFileSystem()
+        files.makedirs(DATA_DIR)
+        ids = [chance.randbytes(16), chance.randbytes(16)]
+        self.metadata = MetadataStore(
+            DATA_DIR,
+            files,
+            clock,
+            chance,
+            config.static,
+            cluster_id=ids[0].hex(),
+            directory_id=Uuid(ids[1]),
+        )
+        self.metadata.start()
+        self.authorizer: StandardAuthorizer | None = None
+        if config.static.authorizer_class_name:
+            from oncelog.broker.security.acls import configured_authorizer
+
+            self.authorizer = configured_authorizer(config.static)
+        store_credentials(self.metadata, users)
+        self.quotas = ClientQuotas(config.current, self.metadata.image)
+        self.on_change: Callable[[], None] = lambda: None
+        self.services = AccessServices(
+            config=config,
+            authorization=Authorization(self.authorizer, self._note_denied),
+            metadata=self.metadata,
+            files=files,
+            clock=clock,
+            lines=lines,
+            random=chance,
+            delegation_tokens=DelegationTokens(config.static, self.metadata, clock),
+            users=users,
+            login_observers=[],
+            note_bug=note_bug,
+        )
+        self.metadata.subscribe(self._on_record)
+
+    def install(self, dispatcher: Interception, *, ends_log_ins: bool) -> None:
+        """Be in force there. ``ends_log_ins``: whether users and rights are the proxy's own."""
+        if not ends_log_ins:
+            return
+
+        def apply() -> None:
+            dispatcher.throttle_with(self.quotas if self.has_quotas else None)
+
+        self.on_change = apply
+        dispatcher.install(AccessRequests(self.services))
+        apply()
+
+    @property
+    def has_quotas(self) -> bool:
+        """Whether somebody has a quota."""
+        return self.metadata.image.client_quotas.clients > 0
+
+    async def remove_expired_tokens(self) -> None:
+        """Remove expired delegation tokens from time to time, until cancelled."""
+        tokens = self.services.delegation_tokens
+        while True:
+            await self.services.clock.pause(tokens.check_interval_ms / 1000)
+            tokens.remove_expired()
+
+    def _on_record(self, record: Message, topic: Topic | None) -> None:
+        if isinstance(record, AccessControlEntryRecord):
+            if self.authorizer is not None:
+                self.authorizer.add(record.id, AclBinding.of(record))
+        elif isinstance(record, RemoveAccessControlEntryRecord):
+            if self.authorizer is not None:
+                self.authorizer.remove(record.id)
+        elif isinstance(record, ClientQuotaRecord):
+            self.quotas.on_change()
+        else:
+            return
+        self.on_change()
+
+    def _note_denied(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
+        about = {
+            "principal": who.principal,
+            "operation": OPERATION_NAMES[operation],
+            "resource": f"{RESOURCE_NAMES[resource_type]} {name[:NAME_CHARS_SHOWN]}",
+        }
+        self._lines.write(log.info, "denied", about, host=who.host)
+
+
+class AccessRequests(Interceptor):
+    """Answers the requests about users, tokens, ACLs and quotas of the proxy's own, by the broker's handlers."""
+
+    def __init__(self, services: AccessServices) -> None:
+        self._services = services
+        keys = (*ACL_APIS, *TOKEN_APIS, *QUOTA_APIS, *USER_APIS)
+        self.apis = frozenset(api_name(HANDLERS[key].name) for key in keys)
+        self._loaded: dict[int, Api] = {}
+
+    async def on_request(self, context: RequestContext) -> Any:
+        """See `Interceptor`."""
+        key = context.api.handler.api_key
+        api = self._loaded.get(key)
+        if api is None:
+            api = self._loaded[key] = Api(HANDLERS[key])
+        operation = CLUSTER_OPERATION.get(key)
+        if operation is not None:
+            self._services.authorization.require_cluster(context, operation)
+        services: Any = self._services
+        return await finished(api.handle(services, context.request, context))

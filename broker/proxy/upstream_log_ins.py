@@ -1,0 +1,159 @@
+"""`UpstreamLogIns`: as whom the proxy connects to the upstream cluster, for each of its clients.
+
+The settings are Kafka's keys for clients: one client.properties for all, and a TOML file with a table for each user
+whose settings differ. In that file, ``username`` and ``password`` stand for the JAAS text.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.client.security.client_security import ClientSecurity
+from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.credentials.jaas import LOGIN_MODULES, OAUTHBEARER
+from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.tls import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oncelog.broker.client.security.log_in import LogIn
+
+ANYBODY = "*"
+"""The table for users without one of their own."""
+_OWN_KEYS = ("username", "password")
+
+
+class NoUpstreamLogIn(Exception):  # noqa: N818 - what the client's connection ends with
+    """Nothing says as whom to connect for this user."""
+
+
+class UpstreamLogIns:
+    """``values``: the settings for everybody, and for the proxy itself. ``by_user``: what differs, by user's name.
+
+    With ``are_passed`` clients log in to upstream themselves, through the proxy; ``values`` then say no more than
+    whether that is done over TLS. Raises ConfigError, which quotes no password.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, str],
+        by_user: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        are_passed: bool = False,
+    ) -> None:
+        self.are_passed = are_passed
+        if are_passed:
+            if by_user:
+                raise ConfigError("--upstream-users has no effect: log-ins pass through (--pass-logins)")
+            values = {key: text for key, text in values.items() if not key.startswith("sasl.")}
+            protocol = values.get("security.protocol", "").strip().upper()
+            values["security.protocol"] = "SSL" if protocol.endswith("SSL") else "PLAINTEXT"
+        self._by_user = {name: _security_of(name, values, more) for name, more in (by_user or {}).items()}
+        self._has_users = by_user is not None
+        has_log_in = "sasl.jaas.config" in values
+        needs_log_in = (values.get("security.protocol") or "").strip().upper().startswith("SASL")
+        self.own: ClientSecurity | None = None
+        """The proxy's own; None if it has none, because all log-ins are users'."""
+        if has_log_in or not needs_log_in or not self._has_users:
+            self.own = ClientSecurity(values)
+        self.without_log_in = self.own
+        """For who may ask no more than what needs no log-in."""
+        if needs_log_in:
+            protocol = "SSL" if "SSL" in values["security.protocol"].upper() else "PLAINTEXT"
+            self.without_log_in = ClientSecurity({**values, "security.protocol": protocol})
+
+    def of(self, principal: str) -> ClientSecurity:
+        """Return how to connect for a client that is known as ``principal``. Raises NoUpstreamLogIn."""
+        if not self._has_users:
+            assert self.own is not None, "checked at the start"
+            return self.own
+        found = self._by_user.get(principal.partition(":")[2]) or self._by_user.get(ANYBODY)
+        if found is None:
+            raise NoUpstreamLogIn(f"--upstream-users has no table for {principal}, and none for {ANYBODY!r}")
+        return found
+
+
+class Renewal:
+    """The session of an upstream connection, which its client's requests keep alive (KIP-368)."""
+
+    def __init__(self, security: ClientSecurity, renewal_s: float, authenticate_version: int) -> None:
+        self._security = security
+        self.authenticate_version = authenticate_version
+        """Of SaslAuthenticate."""
+        self._due_at = real_time.monotonic() + renewal_s
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the session has to be renewed before the next request."""
+        return real_time.monotonic() >= self._due_at
+
+    async def begin(self) -> LogIn:
+        """Return what renews it. Raises AuthenticationError if there is no token."""
+        log_in = await self._security.new_log_in()
+        assert log_in is not None, "there was one before"
+        return log_in
+
+    def renewed(self, log_in: LogIn) -> None:
+        """Take note of how long the session lasts now."""
+        renewal_s = log_in.renewal_s
+        self._due_at = inf if renewal_s is None else real_time.monotonic() + renewal_s
+
+
+def read_upstream_users(path: str) -> dict[str, dict[str, str]]:
+    """Return the settings in a TOML file, by user. Raises ConfigError, which names the file and the line or user."""
+    try:
+        tables = tomllib.loads(read_file(path).decode())
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: it is no UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    found = {}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: expected a table for each user, such as [{name}]")
+        found[name] = dict(_flat(path, name, table))
+    return found
+
+
+def _flat(path: str, user: str, table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Return the keys of a table with their values; ``a.b`` in TOML is a table inside a table."""
+    found: list[tuple[str, str]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found += _flat(path, user, value, f"{prefix}{key}.")
+        elif isinstance(value, str):
+            found.append((f"{prefix}{key}", value))
+        elif isinstance(value, bool | int | float):
+            found.append((f"{prefix}{key}", str(value).lower()))
+        else:
+            raise ConfigError(f"{path}: [{user}] {prefix}{key}: expected a text")
+    return found
+
+
+def _security_of(user: str, values: Mapping[str, str], more: Mapping[str, str]) -> ClientSecurity:
+    try:
+        return ClientSecurity(_merged(user, values, more))
+    except ConfigError as error:
+        raise ConfigError(*(f"--upstream-users, [{user}]: {problem}" for problem in error.problems)) from None
+
+
+def _merged(user: str, values: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings for a user. Raises ConfigError."""
+    merged = {**values, **{key: text for key, text in more.items() if key not in _OWN_KEYS}}
+    given = [key for key in _OWN_KEYS if key in more]
+    if given:
+        mechanism = merged.get("sasl.mechanism", "").strip()
+        if len(given) != len(_OWN_KEYS):
+            raise ConfigError(f"it needs both of {' and '.join(_OWN_KEYS)}")
+        if mechanism not in LOGIN_MODULES or mechanism == OAUTHBEARER:
+            raise ConfigError("username and password need sasl.mechanism=PLAIN, or one of SCRAM")
+        name, password = (more[key].replace("\\", "\\\\").replace('"', '\\"') for key in _OWN_KEYS)
+        merged["sasl.jaas.config"] = (
+            f'{LOGIN_MODULES[mechanism]} required username="{name}" password="{password}";'
+        )
+    return merged

@@ -1,0 +1,193 @@
+"""Log-ins through a proxy: those that end at it, those that it makes itself, and those that pass through."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from oncelog.broker.client.cluster_client import ClusterClient
+from oncelog.broker.client.connection import ClientConnection, open_connection
+from oncelog.broker.client.errors import AuthenticationError, error_codes
+from oncelog.broker.client.routes import LeaderOf, Retry
+from oncelog.broker.client.security.client_security import ClientSecurity
+from oncelog.broker.proxy.upstream import UpstreamError
+from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from oncelog.wire.messages.metadata import MetadataRequest
+from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
+from tests.client.security.test_log_in import CONFIG, SCRAMS, SESSION_S, password, principals, sasl_broker
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
+from tests.proxy.sim_proxy import HOST, PORT, SimProxy
+
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+BOOTSTRAP = [("simulated", 9092)]
+MECHANISMS = {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"}
+
+
+def settings(
+    name: str = "app", secret: str = "app-secret", mechanism: str = "SCRAM-SHA-256"
+) -> dict[str, str]:
+    """A client.properties for the cluster."""
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f'{MODULE} required username="{name}" password="{secret}";',
+    }
+
+
+WITHOUT_LOG_IN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+
+
+def proxy_before(
+    broker: SimBroker, log_ins: UpstreamLogIns | None = None, *, users: dict[str, str] | None = None
+) -> SimProxy:
+    listener = "SASL_PLAINTEXT" if users else "PLAINTEXT"
+    return SimProxy(
+        broker.open_transport, BOOTSTRAP, MECHANISMS, listeners=(listener,), users=users, log_ins=log_ins
+    )
+
+
+async def connected(proxy: SimProxy, security: ClientSecurity | None = None) -> ClientConnection:
+    return await open_connection(proxy.open_transport, HOST, PORT, security=security)
+
+
+async def is_served(connection: ClientConnection) -> bool:
+    return (await connection.call(MetadataRequest([]))).error_code == 0
+
+
+@simulated
+async def test_clients_without_a_password_reach_a_cluster_that_wants_one() -> None:
+    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogIns(settings())) as proxy:
+        with ClusterClient([(HOST, PORT)], proxy.open_transport) as client:
+            await client.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
+            response = await client.call(MetadataRequest([]), LeaderOf("t", 0), retry=Retry(timeout_s=9))
+            assert [(row.host, row.port) for row in response.brokers] == [(HOST, PORT + 1)]
+        assert set(principals(broker)) <= {"User:app"}
+
+
+@simulated
+async def test_a_session_at_the_cluster_is_renewed_while_the_client_knows_of_none() -> None:
+    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogIns(settings())) as proxy:
+        connection = await connected(proxy)
+        assert await is_served(connection)
+        [server] = broker.server_connections()
+        handshakes: list[object] = []
+        broker.node.services.login_observers.append(lambda _, seen: handshakes.append(seen))
+        for _ in range(3):
+            await trio.sleep(2 * SESSION_S)
+            in_flight = [await connection.send(MetadataRequest([])) for _ in range(5)]
+            for one in in_flight:
+                assert (await one.wait_response()).error_code == 0
+        assert len(handshakes) == 9
+        assert broker.server_connections() == [server]
+
+
+@simulated
+async def test_a_renewal_that_is_refused_closes_the_clients_connection() -> None:
+    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogIns(settings())) as proxy:
+        connection = await connected(proxy)
+        assert await is_served(connection)
+        image = broker.node.metadata.image.scram_credentials
+        image.clear()
+        await trio.sleep(2 * SESSION_S)
+        with pytest.raises(KafkaError, match="closed the connection"):
+            await is_served(connection)
+
+
+@simulated
+async def test_a_wrong_password_for_the_cluster_is_told_at_the_start() -> None:
+    async with sasl_broker() as broker:
+        said = (
+            "^the upstream cannot be used: simulated:9092: Authentication failed during authentication due to invalid "
+            "credentials with SASL mechanism SCRAM-SHA-256$"
+        )
+        with pytest.RaisesGroup(pytest.RaisesExc(UpstreamError, match=said), flatten_subgroups=True):
+            async with proxy_before(broker, UpstreamLogIns(settings(secret="wrong"))):
+                pass
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS])
+def test_clients_log_in_at_the_proxy_before_an_open_cluster(mechanism: str) -> None:
+    async def main() -> None:
+        async with SimBroker() as broker, proxy_before(broker, users={"app": "app-secret"}) as proxy:
+            connection = await connected(proxy, password(mechanism))
+            assert await is_served(connection)
+            assert [one.principal for one in proxy.connections] == ["User:app"]
+            with pytest.raises(AuthenticationError):
+                await connected(proxy, password(mechanism, secret="wrong"))
+            with pytest.raises(KafkaError):
+                await is_served(await connected(proxy))
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(broker.server_connections()) == 1
+
+    simulated(main)()
+
+
+@simulated
+async def test_each_user_has_a_log_in_of_its_own_at_the_cluster() -> None:
+    broker = SimBroker(
+        config=CONFIG, protocol="SASL_PLAINTEXT", users={"a": "a-1", "b": "b-1", "rest": "r-1"}
+    )
+    by_user = {
+        "alice": {"username": "a", "password": "a-1"},
+        "bob": {"sasl.mechanism": "SCRAM-SHA-512", "username": "b", "password": "b-1"},
+        "carol": {"username": "b", "password": "wrong"},
+    }
+    users = dict.fromkeys(("alice", "bob", "carol", "dora"), "x")
+    async with broker, proxy_before(broker, UpstreamLogIns(WITHOUT_LOG_IN, by_user), users=users) as proxy:
+        for name, principal in (("alice", "User:a"), ("bob", "User:b")):
+            connection = await connected(proxy, password("PLAIN", name, "x"))
+            assert await is_served(connection)
+            assert principals(broker) == [principal]
+            connection.close()
+            await trio.testing.wait_all_tasks_blocked()
+        for name in ("carol", "dora"):
+            connection = await connected(proxy, password("PLAIN", name, "x"))
+            with pytest.raises(KafkaError, match="closed the connection"):
+                await is_served(connection)
+    by_user["*"] = {"username": "rest", "password": "r-1"}
+    async with broker, proxy_before(broker, UpstreamLogIns(WITHOUT_LOG_IN, by_user), users=users) as proxy:
+        connection = await connected(proxy, password("PLAIN", "dora", "x"))
+        assert await is_served(connection)
+        assert principals(broker) == ["User:rest"]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS])
+def test_a_log_in_passes_through(mechanism: str) -> None:
+    async def main() -> None:
+        log_ins = UpstreamLogIns({}, are_passed=True)
+        async with sasl_broker() as broker, proxy_before(broker, log_ins) as proxy:
+            connection = await connected(proxy, password(mechanism))
+            [server] = broker.server_connections()
+            for _ in range(3):
+                assert await is_served(connection)
+                assert principals(broker) == ["User:app"]
+                await trio.sleep(2 * SESSION_S)  # the client renews it
+            assert broker.server_connections() == [server]
+            with pytest.raises(AuthenticationError, match="Authentication failed"):
+                await connected(proxy, password(mechanism, secret="wrong"))
+
+    simulated(main)()
+
+
+@simulated
+async def test_a_log_in_without_headers_does_not_pass() -> None:
+    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogIns({}, are_passed=True)) as proxy:
+        connection = await connected(proxy)
+        with pytest.raises(KafkaError, match="closed the connection"):
+            await connection.call(SaslHandshakeRequest("PLAIN"), 0)
+
+
+@simulated
+async def test_users_are_the_proxys_own_where_log_ins_end_there() -> None:
+    async with SimBroker() as broker, proxy_before(broker, users={"app": "app-secret"}) as proxy:
+        connection = await connected(proxy, password("PLAIN"))
+        response = await connection.call(DescribeUserScramCredentialsRequest(None))
+        assert [row.user for row in response.results] == ["app"]
+        assert error_codes(response) == ()
+    async with SimBroker() as broker, proxy_before(broker) as proxy:
+        response = await (await connected(proxy)).call(DescribeUserScramCredentialsRequest(None))
+        assert response.results == []
