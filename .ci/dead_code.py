@@ -24,7 +24,6 @@ FOR_TESTS = (
     "broker/seams/memory_*.py",
     "broker/seams/mortal_files.py",
     "broker/client/*",
-    "broker/share/*",
 )
 
 # Where variables and classes are facts of Kafka's (fields, records, error codes, keys), used or not.

@@ -45,6 +45,7 @@ from oncelog.broker.security.quotas import ClientQuotas
 from oncelog.broker.security.sasl.users import Users, store_credentials
 from oncelog.broker.services import Services
 from oncelog.broker.share.group_states import ShareGroupStates
+from oncelog.broker.share.manager import SharePartitionManager
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.wire.errors import DecodeError, KafkaError
 from oncelog.wire.stored.metadata import (
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from oncelog.broker.security.acls import StandardAuthorizer
     from oncelog.broker.security.failed_login import FailedLogin
     from oncelog.broker.security.sasl.authenticator import LoginExchange
+    from oncelog.broker.share.sessions import ShareSessions
     from oncelog.wire.schema import Message
 
 NAME_CHARS_SHOWN = 250
@@ -118,6 +120,7 @@ class Node:
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
         self.share_coordinator: ShareCoordinator
+        self.shares: SharePartitionManager
         self.quotas: ClientQuotas
         self.connection_rates: ConnectionRates
         self.services: Services
@@ -151,6 +154,7 @@ class Node:
                 await nursery.start(self.transactions.run)
                 await nursery.start(self.share_coordinator.run)
                 await nursery.start(self._share_group_states.run)
+                await nursery.start(self.shares.run)
                 self.server = Server(
                     self.services,
                     self.dispatcher,
@@ -206,6 +210,7 @@ class Node:
             note_bug=self.note_bug,
         )
         self.share_coordinator = ShareCoordinator(environment)
+        self.shares = SharePartitionManager(environment, self.share_coordinator)
         self.groups = GroupCoordinator(environment, self.random)
         self._share_group_states = ShareGroupStates(
             self.groups, self.share_coordinator, logs.background, self.note_bug
@@ -229,6 +234,7 @@ class Node:
             transactions=self.transactions,
             share_coordinator=self.share_coordinator,
             share_group_states=self._share_group_states,
+            shares=self.shares,
             txn_partitions=AddPartitionsToTxnManager(self.config, self.cluster, self.transactions),
             fetch_sessions=self.fetch_sessions,
             delayed_fetches=DelayedFetches(),
@@ -310,6 +316,11 @@ class Node:
     def known_topics(self) -> KnownTopics:
         """The topics that there are."""
         return self.metadata.image
+
+    @property
+    def share_sessions(self) -> ShareSessions:
+        """What ShareFetches do not repeat."""
+        return self.shares.sessions
 
     @property
     def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedLogin], None]]:

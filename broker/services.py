@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.broker.security.sasl.users import Users
     from oncelog.broker.share.group_states import ShareGroupStates
+    from oncelog.broker.share.manager import SharePartitionManager
 
 
 class Services(NamedTuple):
@@ -45,6 +46,7 @@ class Services(NamedTuple):
     transactions: TransactionCoordinator
     share_coordinator: ShareCoordinator
     share_group_states: ShareGroupStates
+    shares: SharePartitionManager
     txn_partitions: AddPartitionsToTxnManager
     fetch_sessions: FetchSessions
     delayed_fetches: DelayedFetches

@@ -18,6 +18,7 @@ from oncelog.wire.primitives import Buffer
 
 PRODUCE_KEY = 0
 FETCH_KEY = 1
+SHARE_FETCH_KEY = 78
 API_VERSIONS_KEY = 18
 REQUEST_PREFIX_SIZE = 8
 """Bytes of a request's key, version and correlation id, with which it can be refused."""

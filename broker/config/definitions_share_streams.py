@@ -48,19 +48,26 @@ class ShareGroupKeys(metaclass=KeyCollector):
     )
     group_share_min_assignment_interval_ms: int = _min_limit(0, 0)
     group_share_max_assignment_interval_ms: int = _max_limit(15_000, 0)
-    group_share_record_lock_duration_ms: int = _default(
+    group_share_record_lock_duration_ms: int = key(
+        INT,
         30_000,
         "Milliseconds after which a record that no consumer has acknowledged is delivered again.",
-        1_000,
-        3_600_000,
+        at_least=1_000,
+        at_most=3_600_000,
     )
     group_share_min_record_lock_duration_ms: int = _min_limit(15_000, 1_000, 30_000)
     group_share_max_record_lock_duration_ms: int = _max_limit(60_000, 30_000, 3_600_000)
-    group_share_delivery_count_limit: int = _default(5, "The most deliveries of a record.", 2, 10)
+    group_share_delivery_count_limit: int = key(
+        INT, 5, "The most deliveries of a record.", at_least=2, at_most=10
+    )
     group_share_min_delivery_count_limit: int = _min_limit(2, 2, 5, unit="")
     group_share_max_delivery_count_limit: int = _max_limit(10, 5, 25, unit="")
-    group_share_partition_max_record_locks: int = _default(
-        2_000, "The most records of a partition that consumers hold at the same time.", 100, 10_000
+    group_share_partition_max_record_locks: int = key(
+        INT,
+        2_000,
+        "The most records of a partition that consumers hold at the same time.",
+        at_least=100,
+        at_most=10_000,
     )
     group_share_min_partition_max_record_locks: int = _min_limit(100, 100, 2_000, unit="")
     group_share_max_partition_max_record_locks: int = _max_limit(4_000, 2_000, 10_000, unit="")
@@ -73,7 +80,7 @@ class ShareGroupKeys(metaclass=KeyCollector):
         at_least=1,
         internal=True,
     )
-    group_share_max_share_sessions: int = _default(2_000, "Share sessions that are kept at once.")
+    group_share_max_share_sessions: int = key(INT, 2_000, "Share sessions that are kept at once.", at_least=1)
 
 
 class ShareCoordinatorKeys(metaclass=KeyCollector):

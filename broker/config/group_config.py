@@ -1,7 +1,7 @@
 """The dynamic configuration of groups (ConfigResource type GROUP): its keys and their checks.
 
 Keys, defaults and error messages are those of ``org.apache.kafka.coordinator.group.GroupConfig`` of Kafka 4.3.1. The
-keys of share and streams groups are checked, stored and shown, but have no effect: there are no such groups here.
+keys of streams groups are checked, stored and shown, but have no effect: there are no such groups here.
 """
 
 from __future__ import annotations
@@ -79,41 +79,36 @@ class GroupConfig(metaclass=KeyCollector):
     )
     share_record_lock_duration_ms: int = _key(
         30_000,
-        "For share groups; without effect here.",
+        "Milliseconds after which a record that no consumer has acknowledged is delivered again.",
         "group.share.record.lock.duration.ms",
         at_least=1000,
-        in_effect=False,
     )
     share_delivery_count_limit: int = _key(
         5,
-        "For share groups; without effect here.",
+        "The most deliveries of a record.",
         "group.share.delivery.count.limit",
         at_least=2,
-        in_effect=False,
     )
     share_partition_max_record_locks: int = _key(
         2_000,
-        "For share groups; without effect here.",
+        "The most records of a partition that consumers hold at the same time.",
         "group.share.partition.max.record.locks",
         at_least=100,
-        in_effect=False,
     )
     share_auto_offset_reset: str = key(
         STRING,
         "latest",
-        "For share groups; without effect here.",
+        "Where the group begins to read a partition.",
         check=_check_offset_reset,
-        in_effect=False,
     )
     share_isolation_level: str = key(
         STRING,
         "read_uncommitted",
-        "For share groups; without effect here.",
+        "Whether records of open and aborted transactions are delivered.",
         choices=("read_committed", "read_uncommitted"),
-        in_effect=False,
     )
     share_renew_acknowledge_enable: bool = key(
-        BOOLEAN, True, "For share groups; without effect here.", in_effect=False
+        BOOLEAN, True, "Whether consumers may renew the locks of records."
     )
     share_assignment_interval_ms: int = _key(
         1_000,

@@ -18,7 +18,7 @@ from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.request import CloseConnection, RequestContext
 from oncelog.broker.security.failed_login import FailedLogin
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, read_request_header
+from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY, read_request_header
 from oncelog.wire.schema import deep_copy
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ class Journal(Interceptor):
             return
         if response is not None:
             entry.outcome = "responded"
-            if context.api.handler.api_key == FETCH_KEY:
+            if context.api.handler.api_key in (FETCH_KEY, SHARE_FETCH_KEY):
                 entry.facts = None
                 _drop_records(response)
             entry.errors, rows = errors_and_rows(response)

@@ -2,8 +2,8 @@
 
 Time jumps from deadline to deadline. There are two kinds of them:
 
-- What has a deadline of its own: a member's session, a rebalance, a transaction. Time stops at each, in order, and goes
-  on when all that follows from it is done: the rebalance has begun, the markers are written.
+- What has a deadline of its own: a member's session, a rebalance, a transaction, a record's lock. Time stops at each,
+  in order, and goes on when all that follows from it is done: the rebalance has begun, the markers are written.
 - What a periodic task finds: retention, compaction, expiry of offsets, ids and producers, checkpoints. Such a task does
   not run as often as its interval fits into the jump, but where a stop is further than its interval, and once more
   at the end, as if its time had just come.
@@ -61,6 +61,7 @@ class TimeMove:
         self._is_paused = is_paused
         self._group_deadlines = node.groups.runtime.timer.deadlines
         self._transaction_deadlines = node.transactions.runtime.timer.deadlines
+        self._lock_deadlines = node.shares.timer.deadlines
         self._under_way: list[str] = []
         self._ends: set[str] = set()
         """The ends of transactions to wait for. Clients end others meanwhile."""
@@ -130,19 +131,22 @@ class TimeMove:
                 break
         self._group_deadlines.hasten_possible()
         self._transaction_deadlines.hasten_possible()
+        self._lock_deadlines.hasten_possible()
         self._clock.end_pauses()
         await self._settle()
 
     def _jump(self, end: float, keep_members: bool) -> None:
         """Jump to the next deadline, but not beyond ``end``."""
         groups, transactions = self._group_deadlines, self._transaction_deadlines
+        locks = self._lock_deadlines
         now = self._clock.monotonic()
         moved_along = {key for key in groups if self._moves_along(key)} if keep_members else set()
-        at = min(end, groups.next_possible(moved_along), transactions.next_possible())
+        at = min(end, groups.next_possible(moved_along), transactions.next_possible(), locks.next_possible())
         groups.postpone(moved_along, at - now)
         self._clock.advance_to(at)
         groups.hasten_possible(now)
         transactions.hasten_possible(now)
+        locks.hasten_possible(now)
 
     def _moves_along(self, key: Hashable) -> bool:
         if not isinstance(key, GroupDeadline):
@@ -194,6 +198,8 @@ class TimeMove:
                 names.append(f"loading of {runtime.topic}")
             if runtime.timer.deadlines.next_at() <= self._clock.monotonic():
                 names.append(f"deadlines of {runtime.topic}")
+        if self._lock_deadlines.next_at() <= self._clock.monotonic():
+            names.append("locks of records")
         if self._clock.has_due() and not names:
             names.append("a task whose time has come")
         return names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.logs import get_logger
 from oncelog.broker.request import CloseConnection, ConnectionLost
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY
+from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -172,7 +172,7 @@ class Interception:
     @staticmethod
     def _file_ranges(api: Api, response: Any) -> list[FileRange]:
         """Return the ranges of files in a response."""
-        if api.handler.api_key != FETCH_KEY:
+        if api.handler.api_key not in (FETCH_KEY, SHARE_FETCH_KEY):
             return []
         from oncelog.broker.fetch.fetch import file_ranges
 

@@ -15,7 +15,7 @@ import trio
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.exchange import Exchange, is_without_response
-from oncelog.broker.faults.fetched import add_session
+from oncelog.broker.faults.fetched import add_session, add_share_session
 from oncelog.broker.faults.rule import ONLY_FOR, check_possible, parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
 from oncelog.broker.handlers.table import api_name
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from oncelog.broker.dispatch.policies import KnownTopics, RequestPath
-    from oncelog.broker.faults.fetched import RememberedFetches
+    from oncelog.broker.faults.fetched import RememberedFetches, RememberedShareFetches
     from oncelog.broker.faults.rule import Rule
     from oncelog.broker.faults.state import RuleState
     from oncelog.broker.request import RequestContext
@@ -63,6 +63,10 @@ class Target(Protocol):
     @property
     def fetch_sessions(self) -> RememberedFetches:
         """What Fetches do not repeat."""
+
+    @property
+    def share_sessions(self) -> RememberedShareFetches | None:
+        """What ShareFetches do not repeat; None where that is not known."""
 
 
 class FaultRules(Interceptor):
@@ -260,6 +264,13 @@ class FaultRules(Interceptor):
         located = locate(context.api.handler.name, context.request, context.api_version, self._topic_name)
         if context.api.handler.name == "fetch" and self._target is not None:
             add_session(located, context.request, self._target.fetch_sessions, self._topic_name)
+        elif (
+            context.api.handler.name == "share_fetch"
+            and self._target is not None
+            and self._target.share_sessions is not None
+        ):
+            sessions = self._target.share_sessions
+            add_share_session(located, context.request, sessions, self._topic_name)
         return located
 
     def _topic_name(self, topic_id: Uuid) -> str | None:

@@ -9,6 +9,8 @@ from oncelog.broker.log.results import FileRange
 from oncelog.broker.refusal.rows import PARTITION, TOPIC, Located, Row
 from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD
 from oncelog.wire.messages.fetch import FetchTopic
+from oncelog.wire.messages.share_fetch import FetchPartition as ShareFetchPartition
+from oncelog.wire.messages.share_fetch import FetchTopic as ShareFetchTopic
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -53,6 +55,39 @@ def add_session(
             topics[name, item.topic_id] = row
             located.whole.inner.append(row)
         row.inner.append(Row(item.partition, {"partition_index": index}, row.facts | {PARTITION: index}))
+
+
+class RememberedShareFetches(Protocol):
+    """What share sessions remember: `ShareSessions`."""
+
+    def partitions_of(self, key: tuple[str, str]) -> Iterable[tuple[Uuid, int]]:
+        """Return what the session of a group's member remembers: topic ids and partitions."""
+
+
+def add_share_session(
+    located: Located,
+    request: Any,
+    sessions: RememberedShareFetches,
+    topic_name: Callable[[Uuid], str | None],
+) -> None:
+    """Add the partitions that the request's share session remembers and the request does not repeat (KIP-932)."""
+    if request.share_session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        return
+    topics = {row.element.topic_id: row for row in located.whole.inner}
+    asked = {(key, inner.facts[PARTITION]) for key, row in topics.items() for inner in row.inner}
+    asked |= {
+        (topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions
+    }
+    for topic_id, index in sessions.partitions_of((request.group_id, request.member_id)):
+        if (topic_id, index) in asked:
+            continue
+        row = topics.get(topic_id)
+        if row is None:
+            facts = located.whole.facts | {TOPIC: topic_name(topic_id)}
+            row = topics[topic_id] = Row(ShareFetchTopic(topic_id), {"topic_id": topic_id}, facts)
+            located.whole.inner.append(row)
+        key = {"partition_index": index}
+        row.inner.append(Row(ShareFetchPartition(index), key, row.facts | {PARTITION: index}))
 
 
 def records_of(row: Any) -> bytes:

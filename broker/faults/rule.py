@@ -80,8 +80,8 @@ REFUSED_BY_PROXY = {
 """The actions that a proxy cannot do, with the reason."""
 ONLY_FOR = {
     "duplicate": ("produce", "txn_offset_commit", "end_txn"),
-    "truncate": ("fetch",),
-    "damage_crc": ("fetch",),
+    "truncate": ("fetch", "share_fetch"),
+    "damage_crc": ("fetch", "share_fetch"),
 }
 """The APIs that can take an action, where not all can."""
 

@@ -6,11 +6,12 @@ Many records stay on disk: a row holds a range of a log file, which the connecti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.fetch.sessions import FetchContext, FetchItem, FetchKey, len_of
 from oncelog.broker.log.results import FileRange
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.header import FETCH_KEY, SHARE_FETCH_KEY
 from oncelog.wire.messages.fetch import (
     FETCH_TOPIC_ID_VERSION,
     AbortedTransaction,
@@ -314,9 +315,12 @@ class Fetch:
         return FetchResponse(0, code, session.session_id)
 
 
-def file_ranges(response: object) -> list[FileRange]:
-    """Return the ranges of files in a response to a Fetch, each of which has to be released."""
-    if not isinstance(response, FetchResponse):  # an interceptor may give anything
+def file_ranges(response: Any) -> list[FileRange]:
+    """Return the ranges of files in a response to a Fetch or ShareFetch, each of which has to be released."""
+    if getattr(response, "API_KEY", None) not in (
+        FETCH_KEY,
+        SHARE_FETCH_KEY,
+    ):  # an interceptor may give anything
         return []
     rows = [row for topic in response.responses for row in topic.partitions]
     return [row.records for row in rows if isinstance(row.records, FileRange)]

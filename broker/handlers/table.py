@@ -101,6 +101,8 @@ HANDLERS: dict[int, Handler] = _table(
     (90, "describe_share_group_offsets", 0, 1),
     (91, "alter_share_group_offsets", 0, 0),
     (92, "delete_share_group_offsets", 0, 0),
+    (78, "share_fetch", 1, 2),
+    (79, "share_acknowledge", 1, 2),
 )
 
 # Older librdkafka does not compress unless ApiVersions returns 0 as Produce's lowest version. The broker still refuses

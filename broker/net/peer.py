@@ -55,6 +55,7 @@ class Peer:
         "listener_name",
         "must_log_in_since",
         "muted_until",
+        "on_close",
         "transport",
         "writer",
     )
@@ -81,6 +82,8 @@ class Peer:
         """Whether a fault keeps what the peer sends from the handlers, as if the peer had stopped."""
         self.is_token_authenticated = False
         """Whether the peer has logged in by a delegation token."""
+        self.on_close: Callable[[], None] | None = None
+        """Called once it is closed: something of its peer's ends with it."""
         self._security = listener.security
         self._server = server
         self._is_waiting = False
@@ -138,6 +141,8 @@ class Peer:
             self.writer.discard()
             self.transport.close()
             self._server.forget(self)
+            if self.on_close is not None:
+                self.on_close()
 
     @property
     def principal(self) -> str:

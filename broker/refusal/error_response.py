@@ -27,6 +27,7 @@ ROWS_TOO = {
 UNKNOWN: dict[str, dict[str, Any]] = {
     "produce": {"base_offset": -1},
     "fetch": {"high_watermark": -1, "records": b""},
+    "share_fetch": {"records": b""},
     "offset_fetch": {"committed_offset": -1},
     "find_coordinator": {"node_id": -1, "port": -1},
     "describe_share_group_offsets": {"start_offset": -1},
@@ -51,6 +52,8 @@ WITHOUT_MESSAGE = frozenset(
         "describe_producers",
         "share_group_describe",
         "share_group_heartbeat",
+        "share_acknowledge",
+        "share_fetch",
     }
 )
 """The APIs whose responses have a field for an error's message that Kafka leaves at its default."""

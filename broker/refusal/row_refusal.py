@@ -77,7 +77,7 @@ class Refusal:
             return False  # the response tells of brokers, too: clients ignore one without any
         if self._is_for_all:
             return True
-        if self._name == "fetch":
+        if self._name in ("fetch", "share_fetch"):
             return False  # its session goes on
         return self._is_empty(self._located.whole, 0)
 
@@ -91,10 +91,16 @@ class Refusal:
     # -- what is handled
 
     def remaining(self) -> Any:
-        """Return the request without the refused rows. A Fetch has all, and does not wait: an error ends a wait."""
+        """Return the request without the refused rows. A Fetch has all, and does not wait: an error ends a wait. A
+        ShareFetch acquires nothing, since nobody would get it.
+        """
         if self._name == "fetch":
             request = copy(self._located.whole.element)
             request.max_wait_ms = request.min_bytes = 0
+            return request
+        if self._name == "share_fetch":
+            request = copy(self._without(self._located.whole, 0))
+            request.max_wait_ms = request.min_bytes = request.max_records = 0
             return request
         return self._without(self._located.whole, 0)
 

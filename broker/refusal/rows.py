@@ -83,6 +83,11 @@ def _names(request: str, response: str, told: str, fact: str) -> Rows:
     return Rows(request, response, ((ELEMENT, told),), ((ELEMENT, fact),))
 
 
+def _topic_ids(response: str, inner: Rows) -> Rows:
+    """A list of topics that are named by their ids only."""
+    return Rows("topics", response, (("topic_id", "topic_id"),), (("topic_id", "topic_id"),), inner)
+
+
 _INDEXES = _partitions("partition_indexes", name=ELEMENT)
 _TXN_PARTITIONS = _partitions("partitions", "results_by_partition", name=ELEMENT)
 
@@ -179,6 +184,8 @@ ROWS: dict[str, tuple[Rows, ...]] = {
         _topics("topics", "responses", _partitions(), name="topic_name", told="topic_name"),
     ),
     "delete_share_group_offsets": (_topics("topics", "responses", name="topic_name", told="topic_name"),),
+    "share_fetch": (_topic_ids("responses", _partitions()),),
+    "share_acknowledge": (_topic_ids("responses", _partitions()),),
 }
 """By the name of the API's modules. An API that is not here has one result for the whole request."""
 
@@ -219,6 +226,8 @@ def depths_of(name: str, request: Any, version: int) -> dict[str, int]:
                 depths.update({TOPIC: depth, GROUP: depth})
             elif fact in FACTS:
                 depths.setdefault(fact, depth)
+            elif fact == "topic_id":
+                depths.setdefault(TOPIC, depth)
     return depths
 
 

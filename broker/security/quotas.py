@@ -20,7 +20,7 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.client_limits import UNLIMITED, ClientLimits
 from oncelog.broker.security.rates import Rate, TokenBucket
 from oncelog.broker.security.usage import MutationQuota, Usage
-from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY
+from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY
 
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
@@ -79,7 +79,9 @@ class ClientQuotas:
 
     def concern(self, principal: str, client_id: str, api_key: int) -> bool:
         """Whether a quota of any kind that counts for the API holds for the client."""
-        kind = api_key if api_key in (PRODUCE_KEY, FETCH_KEY) else -1
+        kind = FETCH_KEY if api_key == SHARE_FETCH_KEY else api_key
+        if kind not in (PRODUCE_KEY, FETCH_KEY):
+            kind = -1
         key = principal, client_id, kind
         decided = self._concerns.get(key)
         if decided is not None:

@@ -244,7 +244,7 @@ TOPICS = {
     "CreateTopics", "DeleteRecords", "DeleteTopics", "DescribeConfigs", "DescribeLogDirs", "DescribeProducers",
     "DescribeQuorum", "DescribeTopicPartitions", "ElectLeaders", "Fetch", "IncrementalAlterConfigs",
     "ListPartitionReassignments", "ListOffsets", "Metadata", "OffsetCommit", "OffsetDelete", "OffsetFetch",
-    "OffsetForLeaderEpoch", "Produce", "TxnOffsetCommit", "WriteTxnMarkers",
+    "OffsetForLeaderEpoch", "Produce", "ShareAcknowledge", "ShareFetch", "TxnOffsetCommit", "WriteTxnMarkers",
     "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "DescribeShareGroupOffsets",
 }  # fmt: skip
 NO_PARTITIONS = {
@@ -259,7 +259,7 @@ NAMED = {
         "DescribeConfigs", "DescribeGroups", "FindCoordinator", "Heartbeat", "IncrementalAlterConfigs", "JoinGroup",
         "LeaveGroup", "OffsetCommit", "OffsetDelete", "OffsetFetch", "SyncGroup", "TxnOffsetCommit",
         "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "DescribeShareGroupOffsets", "ShareGroupDescribe",
-        "ShareGroupHeartbeat",
+        "ShareAcknowledge", "ShareFetch", "ShareGroupHeartbeat",
     },
     "transactional_id": {
         "AddOffsetsToTxn", "AddPartitionsToTxn", "DescribeTransactions", "EndTxn", "FindCoordinator",

@@ -73,7 +73,11 @@ WRONG: list[tuple[Any, str | None, str]] = [
         "duplicate",
         "duplicate is only for Produce, TxnOffsetCommit, EndTxn, not for Fetch",
     ),
-    ({"on": "Produce", "truncate": True}, "truncate", "truncate is only for Fetch, not for Produce"),
+    (
+        {"on": "Produce", "truncate": True},
+        "truncate",
+        "truncate is only for Fetch, ShareFetch, not for Produce",
+    ),
     (
         {"on": "WriteTxnMarkers", "throttle_ms": 5},
         "throttle_ms",

@@ -1,0 +1,87 @@
+"""ShareAcknowledge (API key 79): a member of a share group accepts, releases, rejects or renews what it has acquired.
+
+A response leaves when the new state is stored, as durably as the settings promise. Version 2 brings renewed locks
+(KIP-932, KIP-1222; ``KafkaApis.handleShareAcknowledgeRequest``).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from oncelog.broker.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.metadata.features import are_share_groups_enabled
+from oncelog.broker.request import Pending
+from oncelog.broker.share.responses import RENEW_VERSION, acknowledge, by_topic, is_member_id, leader_of
+from oncelog.broker.share.sessions import FINAL_EPOCH
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
+
+
+def handle(
+    services: Services, request: ShareAcknowledgeRequest, context: RequestContext
+) -> Pending[ShareAcknowledgeResponse]:
+    if not are_share_groups_enabled(services.metadata.image):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if request.group_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+    services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
+    if not is_member_id(request.member_id):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+    assert request.member_id is not None
+    services.shares.sessions.acknowledge((request.group_id, request.member_id), request.share_session_epoch)
+    return Pending(_respond(services, request, context, request.group_id, request.member_id))
+
+
+async def _respond(
+    services: Services,
+    request: ShareAcknowledgeRequest,
+    context: RequestContext,
+    group_id: str,
+    member_id: str,
+) -> ShareAcknowledgeResponse:
+    authorization = services.authorization
+    may_read = None
+    if authorization.authorizer is not None:
+        may_read = cache(authorization.filter(context, READ, TOPIC_RESOURCE))
+    has_renew = context.api_version >= RENEW_VERSION
+    results = await acknowledge(
+        services.shares,
+        services.cluster,
+        group_id,
+        member_id,
+        [
+            ((topic.topic_id, partition.partition_index), partition.acknowledgement_batches)
+            for topic in request.topics
+            for partition in topic.partitions
+        ],
+        may_read,
+        types_max=4 if has_renew else 3,
+        is_renew=request.is_renew_ack,
+    )
+    if request.share_session_epoch == FINAL_EPOCH:
+        services.shares.end_session((group_id, member_id))
+    rows = {}
+    for key, error in results.items():
+        row = rows[key] = PartitionData(partition_index=key[1], error_code=error.code)
+        row.error_message = error.message
+        leader = leader_of(services.cluster, key, error.code)
+        if leader is not None:
+            row.current_leader = LeaderIdAndEpoch(*leader)
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=services.shares.settings(group_id).lock_ms,
+        responses=[
+            ShareAcknowledgeTopicResponse(topic_id, partitions)
+            for topic_id, partitions in by_topic(rows).items()
+        ],
+    )

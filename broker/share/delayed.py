@@ -1,0 +1,79 @@
+"""`DelayedShareFetch`: waits until members can acquire enough of the partitions of a ShareFetch.
+
+It is woken by appends, by releases and ends of locks, and when a share partition was loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from oncelog.broker.seams.clock import real_time
+from oncelog.broker.share.reading import NotCached
+
+if TYPE_CHECKING:
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.seams.files import FileSystem
+    from oncelog.broker.share.fetch import ShareFetch
+    from oncelog.broker.share.partition import SharePartition
+
+
+class DelayedShareFetch:
+    """Waits for ``fetch``."""
+
+    __slots__ = ("_event", "_fetch", "_files", "_partitions")
+
+    def __init__(self, fetch: ShareFetch, files: FileSystem) -> None:
+        self._fetch = fetch
+        self._files = files
+        self._event = trio.Event()
+        self._partitions: list[SharePartition] = []
+
+    def wake(self) -> None:
+        """Records may have become available."""
+        self._event.set()
+
+    def notify(self, log: PartitionLog) -> None:
+        """A log grew or changed otherwise."""
+        self._event.set()
+
+    async def wait(self, max_wait_ms: int) -> None:
+        """Return when the response is ready, or after that time, which is the client's: real time."""
+        if await self._is_ready(at_once=max_wait_ms <= 0):
+            return
+        self._watch()
+        try:
+            with real_time.move_on_after(max_wait_ms / 1000):
+                while True:
+                    # First once more: something may have changed before it was watched.
+                    if await self._is_ready():
+                        return
+                    await self._event.wait()
+                    self._event = trio.Event()
+        finally:
+            self._unwatch()
+        await self._is_ready(at_once=True)
+
+    async def _is_ready(self, *, at_once: bool = False) -> bool:
+        try:
+            return self._fetch.is_ready(at_once=at_once)
+        except NotCached as cold:
+            try:
+                await self._files.offload(cold.range.read)
+            except OSError:
+                pass  # the read that follows meets it again
+            finally:
+                cold.range.release()
+        return self._fetch.is_ready(at_once=at_once, may_wait=True)
+
+    def _watch(self) -> None:
+        self._partitions = list(self._fetch.partitions.values())
+        for partition in self._partitions:
+            partition.waiters[self] = None
+            partition.leader.log.waiters.add(self)
+
+    def _unwatch(self) -> None:
+        for partition in self._partitions:
+            partition.waiters.pop(self, None)
+            partition.leader.log.waiters.discard(self)

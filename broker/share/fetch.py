@@ -1,0 +1,178 @@
+"""`ShareFetch`: one ShareFetch request's part that reads. It tries, once or several times, until the response is ready.
+
+Source: ``DelayedShareFetch``, ``ShareFetchUtils``, ``SharePartitionManager.processShareFetch``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.log.results import FileRange
+from oncelog.broker.share.partition import NOTHING
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.share_fetch import AcquiredRecords, PartitionData
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from oncelog.broker.log.results import LogRead
+    from oncelog.broker.share.manager import SharePartitionManager
+    from oncelog.broker.share.partition import SharePartition
+    from oncelog.broker.share.sessions import PartitionKey
+    from oncelog.wire.messages.share_fetch import ShareFetchRequest
+
+RECORD_LIMIT = 1
+"""The acquire mode in which no more records are acquired than asked for (KIP-1206)."""
+
+Found = tuple["PartitionKey", "SharePartition", int, "LogRead | KafkaError"]
+"""A share partition, the offset to read from, and what is there."""
+
+
+class ShareFetch:
+    """Reads ``partitions`` (by topic id and partition: the topic's name) for a member of a group.
+
+    ``rows`` has the row of each partition that was read, and ``errors`` of those that cannot be. ``max_bytes``: of the
+    whole response.
+    """
+
+    def __init__(
+        self,
+        manager: SharePartitionManager,
+        request: ShareFetchRequest,
+        partitions: Sequence[tuple[PartitionKey, str]],
+        max_bytes: int,
+    ) -> None:
+        assert request.group_id is not None
+        assert request.member_id is not None
+        self._request = request
+        self._group_id = request.group_id
+        self._member_id = request.member_id
+        self._max_bytes = max_bytes
+        self._min_bytes = min(request.min_bytes, max_bytes)
+        self.partitions: dict[PartitionKey, SharePartition] = {}
+        self.rows: dict[PartitionKey, PartitionData] = {}
+        self.errors: dict[PartitionKey, PartitionData] = {}
+        self.is_empty = not partitions or not request.max_records or not max_bytes
+        """Whether there is nothing to read."""
+        if self.is_empty:
+            return
+        for key, topic in _rotated(partitions, request.share_session_epoch):
+            try:
+                self.partitions[key] = manager.get_or_load(self._group_id, topic, *key)
+            except KafkaError as error:
+                self.errors[key] = error_row(key[1], error)
+
+    def is_ready(self, *, at_once: bool = False, may_wait: bool = False) -> bool:
+        """Read what members can acquire, and acquire it if it is enough; ``at_once``: whatever there is.
+
+        Returns whether the response is ready. Raises NotCached unless ``may_wait``: nothing was acquired then.
+        """
+        for key, partition in list(self.partitions.items()):
+            if partition.error is not None:
+                self.errors[key] = error_row(key[1], partition.error)
+                del self.partitions[key]
+        if not self.partitions:
+            return True
+        offsets = [
+            (key, partition, offset)
+            for key, partition in self.partitions.items()
+            if (offset := partition.fetch_offset()) is not None
+        ]
+        if not offsets:
+            return at_once
+        found = self._read(offsets)
+        try:
+            if not at_once and not self._is_enough(found):
+                return False
+            self._acquire(found, may_wait)
+        finally:
+            for _, _, _, read in found:
+                if not isinstance(read, KafkaError) and isinstance(read.records, FileRange):
+                    read.records.release()
+        return True
+
+    def _read(self, offsets: Sequence[tuple[PartitionKey, SharePartition, int]]) -> list[Found]:
+        share = max(1, self._max_bytes // len(offsets))
+        is_first = True
+        found: list[Found] = []
+        for key, partition, offset in offsets:
+            try:
+                read = partition.read(offset, share, minimum_one=is_first)
+            except KafkaError as error:
+                found.append((key, partition, offset, error))
+                continue
+            is_first = is_first and not read.records
+            found.append((key, partition, offset, read))
+        return found
+
+    def _is_enough(self, found: Iterable[Found]) -> bool:
+        """Whether there are ``min_bytes``, an error, or records in an older segment."""
+        size = 0
+        for _, partition, _, read in found:
+            if isinstance(read, KafkaError):
+                return True
+            if isinstance(read.records, FileRange):
+                if read.records.file is not partition.leader.log.active.file:
+                    return True
+                size += read.records.size
+        return size >= self._min_bytes
+
+    def _acquire(self, found: Iterable[Found], may_wait: bool) -> None:
+        request = self._request
+        left = request.max_records
+        rows: dict[PartitionKey, PartitionData] = {}
+        try:
+            for key, partition, offset, read in found:
+                row = rows[key] = PartitionData(partition_index=key[1], records=NOTHING)
+                try:
+                    if isinstance(read, KafkaError):
+                        raise read
+                    got = partition.acquire(
+                        self._member_id,
+                        offset,
+                        read,
+                        left,
+                        batch_size=request.batch_size,
+                        by_record=request.share_acquire_mode == RECORD_LIMIT,
+                        may_wait=may_wait or bool(left < request.max_records),
+                    )
+                except KafkaError as error:
+                    if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                        partition.move_log_start()  # the client asks again
+                    else:
+                        rows[key] = error_row(key[1], error)
+                    continue
+                row.records = got.records
+                row.acquired_records = [AcquiredRecords(*one) for one in got.acquired]
+                left -= sum(last - first + 1 for first, last, _ in got.acquired)
+        except BaseException:
+            release_rows(rows.values())
+            raise
+        self.rows = rows
+
+    def release(self) -> None:
+        """Drop the rows, which will not be sent."""
+        release_rows(self.rows.values())
+        self.rows = {}
+
+
+def error_row(partition: int, error: KafkaError) -> PartitionData:
+    """Return the row for a partition that cannot be read. Its error has no text, as in Kafka."""
+    return PartitionData(partition_index=partition, error_code=error.code, records=NOTHING)
+
+
+def release_rows(rows: Iterable[PartitionData]) -> None:
+    """Release the files of rows that are not sent."""
+    for row in rows:
+        if isinstance(row.records, FileRange):
+            row.records.release()
+
+
+def _rotated(
+    partitions: Sequence[tuple[PartitionKey, str]], epoch: int
+) -> Sequence[tuple[PartitionKey, str]]:
+    """Return the partitions beginning with another one in each request of a session, so that all get their turn."""
+    if len(partitions) < 2 or epoch < 1:
+        return partitions
+    begin = epoch % len(partitions)
+    return [*partitions[begin:], *partitions[:begin]]

@@ -1,0 +1,215 @@
+"""`SharePartitionManager`: the share partitions and share sessions of a node.
+
+A share partition is made when its group first reads it. It goes when its topic or its group's last session does, and
+when another leader has stored its state. Without traffic it costs memory only. Source: ``SharePartitionManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from oncelog.broker.coordinators.timer import CoordinatorTimer
+from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata.image import GROUP
+from oncelog.broker.share.sessions import ShareSessions
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.stored.metadata import ConfigRecord, RemoveTopicRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from oncelog.broker.coordinators.environment import CoordinatorEnvironment
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.share.partition import SharePartition
+    from oncelog.broker.share.persister import SharePersister
+    from oncelog.broker.share.sessions import SessionKey
+    from oncelog.broker.share.settings import ShareGroupSettings
+    from oncelog.wire.schema import Message, Uuid
+
+NAME = "share partitions"
+SHARE_PARTITIONS_MAX = 100_000
+"""Share partitions of a node, at about 1.5 KB each without records in flight."""
+
+_log = get_logger(__name__)
+
+
+class Peer(Protocol):
+    """A connection."""
+
+    on_close: Callable[[], None] | None
+    """Called once it is closed."""
+
+
+class SharePartitionManager:
+    """``persister`` keeps the partitions' state."""
+
+    def __init__(self, environment: CoordinatorEnvironment, persister: SharePersister) -> None:
+        self.persister = persister
+        self.clock = environment.clock
+        self.files = environment.files
+        self._config = environment.config
+        self._metadata = environment.metadata
+        self._cluster = environment.cluster
+        self._background = environment.background
+        self._note_bug = environment.note_bug
+        self.sessions = ShareSessions(environment.config.current.group_share_max_share_sessions)
+        self._partitions: dict[tuple[str, Uuid, int], SharePartition] = {}
+        self._storing: dict[tuple[str, Uuid, int], SharePartition] = {}
+        """Those that were removed, and still store what their members gave back."""
+        self._groups: dict[object, set[str]] = {}
+        """The groups of each open connection's sessions."""
+        self._settings: dict[str, ShareGroupSettings] = {}
+        self.timer = CoordinatorTimer(
+            NAME, self.clock, environment.lines, self._background, lambda: None, self._note_bug
+        )
+        self._nursery: trio.Nursery | None = None
+        self._metadata.subscribe(self._on_record)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Let locks end in time, and do the work beside requests, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                await self.timer.run()
+            finally:
+                self._nursery = None
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Do ``work`` beside requests. Nothing is done any more when the node stops."""
+        if self._nursery is None:
+            work.close()
+        else:
+            self._nursery.start_soon(self._work, work)
+
+    async def _work(self, work: Coroutine[None, None, None]) -> None:
+        with self._background.running(NAME):
+            try:
+                await work
+            except KafkaError as error:
+                _log.debug("state of a share partition was not stored", error=str(error))
+            except Exception:
+                _log.exception("work for a share partition failed by our own fault")
+                self._note_bug()
+
+    def set_deadline(self, partition: SharePartition, at: float) -> None:
+        """Call `SharePartition.expire` at that time, in the clock's seconds."""
+        delay_ms = max(0.0, at - self.clock.monotonic()) * 1000
+        self.timer.deadlines.set(_key(partition), delay_ms, partition.expire)
+
+    def settings(self, group_id: str) -> ShareGroupSettings:
+        """Return the group's settings as they are now."""
+        found = self._settings.get(group_id)
+        if found is None:
+            from oncelog.broker.share.settings import settings_of
+
+            overrides = self._metadata.image.configs.get((GROUP, group_id), {})
+            found = self._settings[group_id] = settings_of(overrides, self._config.current)
+        return found
+
+    # -- share partitions
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def get(self, group_id: str, topic_id: Uuid, partition: int) -> SharePartition | None:
+        """Return a share partition that was read already, or None."""
+        found = self._partitions.get((group_id, topic_id, partition))
+        if found is not None and not found.leader.is_current:
+            self.remove(found)
+            return None
+        return found
+
+    def get_or_load(self, group_id: str, topic: str, topic_id: Uuid, partition: int) -> SharePartition:
+        """Return a share partition; a new one is being loaded.
+
+        Raises KafkaError as `Cluster.leader_partition`, and INCONSISTENT_TOPIC_ID, UNKNOWN_SERVER_ERROR (too many).
+        """
+        found = self.get(group_id, topic_id, partition)
+        if found is not None:
+            return found
+        from oncelog.broker.share.partition import SharePartition
+
+        leader = self._cluster.leader_partition(topic, partition)
+        if leader.log.topic_id != topic_id:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        if len(self._partitions) >= SHARE_PARTITIONS_MAX:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"More than {SHARE_PARTITIONS_MAX} share partitions are read."
+            )
+        key = (group_id, topic_id, partition)
+        predecessor = self._storing.pop(key, None)
+        found = SharePartition(self, group_id, topic, topic_id, partition, leader, predecessor)
+        self._partitions[key] = found
+        self.spawn(found.load())
+        return found
+
+    def remove(self, partition: SharePartition) -> None:
+        """Forget a share partition; the next request loads it again. What members have acquired is lost to them."""
+        partition.is_fenced = True
+        key = _key(partition)
+        if self._partitions.get(key) is partition:
+            del self._partitions[key]
+            if partition.is_storing:
+                self._storing = {one: it for one, it in self._storing.items() if it.is_storing}
+                self._storing[key] = partition
+            self.timer.deadlines.cancel(key)
+        partition.wake()
+
+    def partitions_of(self, group_id: str) -> list[SharePartition]:
+        """Return the share partitions of a group."""
+        return [it for it in self._partitions.values() if it.group_id == group_id]
+
+    # -- sessions
+
+    def end_session(self, key: SessionKey) -> None:
+        """End a session; the member gives back what it has acquired."""
+        session = self.sessions.end(key)
+        if session is None:
+            return
+        group_id, member_id = key
+        for topic_id, partition in session.partitions:
+            found = self.get(group_id, topic_id, partition)
+            if found is not None:
+                release = found.release(member_id)
+                if release is not None:
+                    self.spawn(release)
+
+    def watch(self, connection: Peer, group_id: str) -> None:
+        """A session begins on the connection: it ends with it. A group without sessions keeps no share partitions."""
+        groups = self._groups.get(connection)
+        if groups is None:
+            groups = self._groups[connection] = set()
+            connection.on_close = lambda: self._on_close(connection)
+        groups.add(group_id)
+
+    def _on_close(self, connection: Peer) -> None:
+        for key in self.sessions.of_connection(connection):
+            self.end_session(key)
+        for group_id in self._groups.pop(connection):
+            if not self.sessions.has_group(group_id):
+                self._forget_group(group_id)
+
+    def _forget_group(self, group_id: str) -> None:
+        for partition in self.partitions_of(group_id):
+            self.remove(partition)
+        self._settings.pop(group_id, None)
+
+    def clear(self) -> None:
+        """End all sessions and forget all share partitions: share groups are no longer served."""
+        self.sessions.clear()
+        for partition in list(self._partitions.values()):
+            self.remove(partition)
+
+    def _on_record(self, record: Message, topic: Topic | None) -> None:
+        if isinstance(record, RemoveTopicRecord):
+            for partition in [it for it in self._partitions.values() if it.topic_id == record.topic_id]:
+                self.remove(partition)
+        elif isinstance(record, ConfigRecord):
+            self._settings.clear()
+
+
+def _key(partition: SharePartition) -> tuple[str, Uuid, int]:
+    return (partition.group_id, partition.topic_id, partition.partition)

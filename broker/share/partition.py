@@ -1,0 +1,359 @@
+"""`SharePartition`: a partition as a share group reads it: its window, what is stored of it, and its locks.
+
+It is loaded from the persister when the group first reads the partition. What members acknowledge or give back is
+stored before it holds. Source: ``SharePartition``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from oncelog.broker.logs import get_logger
+from oncelog.broker.share.acknowledgement import acknowledge
+from oncelog.broker.share.acquisition import Acquisition, without_aborted
+from oncelog.broker.share.in_flight import NEVER
+from oncelog.broker.share.persister import UNINITIALIZED_START_OFFSET
+from oncelog.broker.share.reading import BatchReader
+from oncelog.broker.share.settings import EARLIEST, LATEST, duration_ms
+from oncelog.broker.share.window import StoredStateError, Window
+from oncelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from oncelog.broker.cluster import LeaderPartition
+    from oncelog.broker.log.results import FileRange, LogRead
+    from oncelog.broker.share.acknowledgement import Acknowledgement
+    from oncelog.broker.share.acquisition import Acquired
+    from oncelog.broker.share.delayed import DelayedShareFetch
+    from oncelog.broker.share.manager import SharePartitionManager
+    from oncelog.broker.share.persister import StateBatch
+    from oncelog.wire.schema import Uuid
+
+_CLIENT_ERROR = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+"""What a client is told of the persister's errors (``fetchPersisterError``); UNKNOWN_SERVER_ERROR of any other."""
+_FENCING = frozenset(
+    (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+)
+"""Errors after which the share partition is made anew (``fencedSharePartitionHandler``)."""
+NOTHING = b""
+
+_log = get_logger(__name__)
+
+
+class AcquiredRecords(NamedTuple):
+    """What a member gets of a partition: records, and which of them it has acquired."""
+
+    acquired: Sequence[Acquired]
+    records: FileRange | bytes
+
+
+class SharePartition:
+    """One partition for one group. ``window`` is None until it is loaded."""
+
+    __slots__ = (
+        "_deadline",
+        "_manager",
+        "_predecessor",
+        "_stored",
+        "_stores",
+        "error",
+        "group_id",
+        "is_fenced",
+        "leader",
+        "partition",
+        "state_epoch",
+        "topic",
+        "topic_id",
+        "waiters",
+        "window",
+    )
+
+    def __init__(
+        self,
+        manager: SharePartitionManager,
+        group_id: str,
+        topic: str,
+        topic_id: Uuid,
+        partition: int,
+        leader: LeaderPartition,
+        predecessor: SharePartition | None = None,
+    ) -> None:
+        """``predecessor`` was removed, and still stores what its members gave back."""
+        self._manager = manager
+        self.group_id = group_id
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.leader = leader
+        self.state_epoch = 0
+        self.window: Window | None = None
+        self.error: KafkaError | None = None
+        """Why it could not be loaded."""
+        self.is_fenced = False
+        """Whether the manager no longer has it: it gives nobody any record."""
+        self.waiters: dict[DelayedShareFetch, None] = {}
+        """Told when records may have become available."""
+        self._deadline = NEVER
+        """When the manager's timer calls `expire`."""
+        self._predecessor = predecessor
+        self._stores = 0
+        """Stores that have begun or are about to."""
+        self._stored = trio.Event()
+        """Set when it is fenced, and all is stored."""
+
+    def __repr__(self) -> str:
+        return f"SharePartition({self.group_id!r}, {self.topic}-{self.partition}, {self.window})"
+
+    def wake(self) -> None:
+        """Tell the delayed fetches that records may have become available."""
+        for waiter in tuple(self.waiters):
+            waiter.wake()
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether something is being stored."""
+        return self._stores > 0
+
+    # -- loading
+
+    async def load(self) -> None:
+        """Read what is stored. Sets `window`, or `error`."""
+        try:
+            if self._predecessor is not None and self._predecessor.is_storing:
+                await self._predecessor._stored.wait()
+            self._predecessor = None
+            state = await self._manager.persister.read(
+                self.group_id, self.topic_id, self.partition, self.leader.leader_epoch
+            )
+            start = state.start_offset
+            if start == UNINITIALIZED_START_OFFSET:
+                start = self._first_offset()
+            self.window = Window(start, self._manager.settings(self.group_id).limits, state.batches)
+            self.state_epoch = state.state_epoch
+        except KafkaError as error:
+            self._fail(error.code if self._is_ours(error) else _client_code(error), str(error))
+        except StoredStateError as error:
+            _log.error("stored state of a share partition", about=repr(self), error=str(error))
+            self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        finally:
+            self.wake()
+
+    @staticmethod
+    def _is_ours(error: KafkaError) -> bool:
+        return error.code in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _fail(self, code: ErrorCode, text: str) -> None:
+        self.error = KafkaError(code, text)
+        self._manager.remove(self)
+
+    def _first_offset(self) -> int:
+        """Return where the group begins, by ``share.auto.offset.reset``. Raises KafkaError: OFFSET_NOT_AVAILABLE."""
+        log = self.leader.log
+        reset = self._manager.settings(self.group_id).reset
+        if reset == LATEST:
+            return log.high_watermark
+        if reset == EARLIEST:
+            return log.log_start_offset
+        found = log.offset_for_timestamp(self._manager.clock.now_ms() - duration_ms(reset))
+        if found is None or found.offset >= log.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"Offset for timestamp not found for topic partition: {self.topic}-{self.partition}",
+            )
+        return found.offset
+
+    # -- reading
+
+    def fetch_offset(self) -> int | None:
+        """Return where to read records that can be acquired; None if there is no room for any."""
+        window = self.window
+        if window is None or self.is_fenced:
+            return None
+        window.limits = self._manager.settings(self.group_id).limits
+        if not window.can_acquire():
+            return None
+        return window.next_fetch_offset()
+
+    def read(self, offset: int, max_bytes: int, *, minimum_one: bool) -> LogRead:
+        """Return the range of the log with what there is from the offset on; the caller releases it. If the log begins
+        later, the window moves there, and there is nothing.
+
+        Raises KafkaError.
+        """
+        log = self.leader.log
+        committed = self._manager.settings(self.group_id).is_committed
+        bound = log.last_stable_offset if committed else log.high_watermark
+        return log.read(offset, max_bytes, minimum_one=minimum_one, up_to=bound)
+
+    def move_log_start(self) -> None:
+        """The log does not have the offset to read from: the window goes on where the log begins."""
+        if self.window is not None:
+            self.window.move_log_start(self.leader.log.log_start_offset)
+
+    def acquire(
+        self,
+        member_id: str,
+        offset: int,
+        found: LogRead,
+        records_max: int,
+        *,
+        batch_size: int,
+        by_record: bool,
+        may_wait: bool,
+    ) -> AcquiredRecords:
+        """Acquire records for a member, of those that were ``found`` from the offset on.
+
+        Raises NotCached unless ``may_wait``, and KafkaError (KAFKA_STORAGE_ERROR); nothing is acquired then.
+        """
+        window, records = self.window, found.records
+        assert window is not None
+        if isinstance(records, bytes) or records_max <= 0:
+            return AcquiredRecords((), NOTHING)
+        settings = self._manager.settings(self.group_id)
+        log = self.leader.log
+        reader = BatchReader(log, records, may_wait=may_wait)
+        try:
+            reader.read(max(window.end_offset, offset) + records_max, found.next_offset)
+            aborted = []
+            if settings.is_committed and reader.batches:
+                transactions = log.aborted_transactions(offset, reader.batches[-1].last + 1)
+                aborted = reader.aborted(transactions) if transactions else []
+            now = self._manager.clock.monotonic()
+            bounds = [(batch.first, batch.last) for batch in reader.batches]
+            acquisition = Acquisition(
+                window,
+                member_id,
+                bounds,
+                now + settings.lock_ms / 1000,
+                batch_size=batch_size,
+                by_record=by_record,
+            )
+            acquired = acquisition.acquire(offset, records_max)
+            if acquired and aborted:
+                acquired = without_aborted(window, acquired, aborted)
+            if not acquired:
+                return AcquiredRecords((), NOTHING)
+            self.watch_locks()
+            return AcquiredRecords(acquired, reader.slice(acquired[0].first, acquired[-1].last))
+        except OSError as error:
+            raise log.storage_error(error) from error
+
+    # -- what members say
+
+    async def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Do what a member's acknowledgements ask for, durably.
+
+        Raises KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST, and what the client is told of the persister's errors.
+        The records are as before then.
+        """
+        window = self.window
+        if window is None:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD_STATE,
+                "Batch record not found. The request batch offsets are not found in the cache.",
+            )
+        settings = self._manager.settings(self.group_id)
+        window.limits = settings.limits
+        deadline = self._manager.clock.monotonic() + settings.lock_ms / 1000
+        changes = acknowledge(window, member_id, acknowledgements, deadline)
+        if changes:
+            self._stores += 1
+            await self._move(changes)
+
+    def release(self, member_id: str) -> Coroutine[None, None, None] | None:
+        """Begin to give back what a member has acquired. Returns what has to be awaited, or None if that is nothing."""
+        if self.window is None:
+            return None
+        changes = self.window.release(member_id)
+        if not changes:
+            return None
+        self._stores += 1
+        return self._move(changes)
+
+    async def _move(self, changes: list[StateBatch]) -> None:
+        """Store moves that have begun, and end them."""
+        window = self.window
+        assert window is not None
+        is_stored = False
+        try:
+            await self._store(changes)
+            is_stored = True
+        except KafkaError as error:
+            code = _client_code(error)
+            if code in _FENCING:
+                self._manager.remove(self)
+            raise KafkaError(code, str(error)) from error
+        finally:
+            self._stores -= 1
+            if not self._stores and self.is_fenced:
+                self._stored.set()
+            window.complete(changes, is_stored=is_stored)
+            self.watch_locks()
+            self.wake()
+
+    async def _store(self, changes: Sequence[StateBatch]) -> None:
+        window = self.window
+        assert window is not None
+        await self._manager.persister.write(
+            self.group_id,
+            self.topic_id,
+            self.partition,
+            self.state_epoch,
+            self.leader.leader_epoch,
+            window.start_offset,
+            window.delivery_complete_count,
+            changes,
+        )
+
+    # -- locks
+
+    def watch_locks(self) -> None:
+        """Have the manager's timer call `expire` when the next lock ends."""
+        window = self.window
+        if window is None or self.is_fenced:
+            return
+        at = window.next_deadline()
+        if at < self._deadline:
+            self._deadline = at
+            self._manager.set_deadline(self, at)
+
+    def expire(self) -> None:
+        """Give back the records whose locks have ended. It holds, whether it can be stored or not."""
+        self._deadline = NEVER
+        window = self.window
+        if window is None or self.is_fenced:
+            return
+        window.limits = self._manager.settings(self.group_id).limits
+        changes = window.expire(self._manager.clock.monotonic())
+        self.watch_locks()
+        if changes:
+            self._manager.spawn(self._store_expired(changes))
+            self.wake()
+
+    async def _store_expired(self, changes: Sequence[StateBatch]) -> None:
+        try:
+            await self._store(changes)
+        except KafkaError as error:
+            _log.debug("the end of locks was not stored", group=self.group_id, error=str(error))
+        assert self.window is not None
+        if self.window.advance():
+            self.wake()
+
+
+def _client_code(error: KafkaError) -> ErrorCode:
+    return _CLIENT_ERROR.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR)

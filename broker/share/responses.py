@@ -1,0 +1,114 @@
+"""What the responses to ShareFetch and ShareAcknowledge have in common: rows of acknowledgements, and of leaders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from oncelog.broker.share.acknowledgement import RENEW, Acknowledgement
+from oncelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.share.manager import SharePartitionManager
+    from oncelog.broker.share.sessions import PartitionKey
+    from oncelog.wire.messages import share_acknowledge, share_fetch
+
+    Batch = share_fetch.AcknowledgementBatch | share_acknowledge.AcknowledgementBatch
+
+RENEW_VERSION = 2
+"""The version of both APIs that has renewed locks (KIP-1222)."""
+MEMBER_ID_CHARS_MAX = 36
+"""The longest member id, in characters: that of a UUID."""
+
+Asked = tuple["PartitionKey", "Sequence[Batch]"]
+
+
+def is_member_id(member_id: str | None) -> bool:
+    """Whether a request may have this member id (``KafkaApis.isMemberIdValid``)."""
+    return bool(member_id) and len(member_id or "") <= MEMBER_ID_CHARS_MAX
+
+
+async def acknowledge(
+    manager: SharePartitionManager,
+    cluster: Cluster,
+    group_id: str,
+    member_id: str,
+    asked: Iterable[Asked],
+    may_read: Callable[[str], bool] | None,
+    *,
+    types_max: int,
+    is_renew: bool,
+) -> dict[PartitionKey, KafkaError]:
+    """Do what a member's acknowledgements ask for. Returns the result of each partition, an error with code NONE if it
+    is done (``KafkaApis.handleAcknowledgements``).
+    """
+    results: dict[PartitionKey, KafkaError] = {}
+    for key, batches in asked:
+        try:
+            topic = cluster.topic_by_id(key[0])
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            acknowledgements = _checked(batches, types_max, is_renew)
+            if may_read is not None and not may_read(topic.name):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if not 0 <= key[1] < len(topic.partitions):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if acknowledgements:
+                partition = manager.get(group_id, *key)
+                if partition is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION)
+                await partition.acknowledge(member_id, acknowledgements)
+            results[key] = DONE
+        except KafkaError as error:
+            results[key] = error
+    return results
+
+
+DONE = KafkaError(ErrorCode.NONE)
+UNKNOWN_PARTITION = "This server does not host this topic-partition."
+
+
+def _checked(batches: Sequence[Batch], types_max: int, is_renew: bool) -> list[Acknowledgement]:
+    """Return the batches. Raises KafkaError (INVALID_REQUEST) unless they are in order and say something that can be
+    said (``KafkaApis.validateAcknowledgementBatches``).
+    """
+    before = -1
+    found = []
+    for batch in batches:
+        types = batch.acknowledge_types
+        if (
+            batch.first_offset > batch.last_offset
+            or batch.first_offset < before
+            or not types
+            or (len(types) > 1 and len(types) != batch.last_offset - batch.first_offset + 1)
+            or not 0 <= min(types) <= max(types) <= types_max
+            or (RENEW in types and not is_renew)
+        ):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        before = batch.last_offset
+        found.append(Acknowledgement(batch.first_offset, batch.last_offset, types))
+    return found
+
+
+def leader_of(cluster: Cluster, key: PartitionKey, code: int) -> tuple[int, int] | None:
+    """Return the leader and its epoch if the error says that this node is not the leader."""
+    if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+        return None
+    topic = cluster.topic_by_id(key[0])
+    if topic is None or key[1] >= len(topic.partitions):
+        return None
+    state = topic.partitions[key[1]]
+    return state.leader, state.leader_epoch
+
+
+T = TypeVar("T")
+
+
+def by_topic(rows: Mapping[PartitionKey, T]) -> dict[bytes, list[T]]:
+    """Return the rows of each topic, topics in the order of their first rows."""
+    topics: dict[bytes, list[T]] = {}
+    for (topic_id, _), row in rows.items():
+        topics.setdefault(topic_id, []).append(row)
+    return topics

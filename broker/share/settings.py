@@ -1,0 +1,63 @@
+"""`ShareGroupSettings`: what the configuration of a share group, or the broker's where it says nothing, means here."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from oncelog.broker.config.group_config import GroupConfig
+from oncelog.broker.share.window import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oncelog.broker.config.broker_config import BrokerConfig
+
+READ_COMMITTED = "read_committed"
+EARLIEST, LATEST = "earliest", "latest"
+_DURATION = re.compile(
+    r"\+?P(?:\+?(\d+)D)?(?:T(?:\+?(\d+)H)?(?:\+?(\d+)M)?(?:\+?(\d+(?:[.,]\d*)?)S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_MS = (86_400_000, 3_600_000, 60_000, 1_000)
+
+
+class ShareGroupSettings(NamedTuple):
+    """The settings of one share group."""
+
+    limits: Limits
+    lock_ms: int
+    """Milliseconds for which acquired records are locked (``share.record.lock.duration.ms``)."""
+    is_committed: bool
+    """Whether records of transactions are delivered only when these are committed (``share.isolation.level``)."""
+    reset: str
+    """Where a new share partition begins (``share.auto.offset.reset``)."""
+
+
+def settings_of(overrides: Mapping[str, str], broker: BrokerConfig) -> ShareGroupSettings:
+    """Return the settings of a group with these overrides."""
+
+    def own(name: str, default: Any) -> Any:
+        return GroupConfig.KEYS[name].parse(overrides[name]) if name in overrides else default
+
+    def of_group(name: str) -> Any:
+        return own(name, GroupConfig.KEYS[name].default)
+
+    return ShareGroupSettings(
+        Limits(
+            own("share.partition.max.record.locks", broker.group_share_partition_max_record_locks),
+            own("share.delivery.count.limit", broker.group_share_delivery_count_limit),
+            of_group("share.renew.acknowledge.enable"),
+        ),
+        own("share.record.lock.duration.ms", broker.group_share_record_lock_duration_ms),
+        of_group("share.isolation.level") == READ_COMMITTED,
+        of_group("share.auto.offset.reset"),
+    )
+
+
+def duration_ms(reset: str) -> int:
+    """Return the milliseconds of ``by_duration:`` and a duration as ISO 8601 writes it."""
+    match = _DURATION.fullmatch(reset.partition(":")[2])
+    assert match is not None, reset
+    parts = zip(match.groups(default="0"), _MS, strict=True)
+    return sum(int(float(text.replace(",", ".")) * ms) for text, ms in parts)
