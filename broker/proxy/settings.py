@@ -45,7 +45,7 @@ def proxy_settings(
     """Return the settings, and warnings. Raises UsageError, ConfigError with all problems."""
     upstream = _upstream(_given(options, environment, "upstream"))
     listen = _given(options, environment, "listen") or [f"127.0.0.1:{DEFAULT_PORT}"]
-    users = parse_users(_given(options, environment, "user"), "--user")
+    users = _users(options, environment)
     protocol = "SASL_PLAINTEXT" if users else "PLAINTEXT"
     own = [sources.Setting("listeners", _endpoints(listen, "--listen", DEFAULT_PORT, protocol), "--listen")]
     advertise = _given(options, environment, "advertise")
@@ -79,6 +79,14 @@ def proxy_settings(
     first = _first_node_ports(_given(options, environment, "node_ports"), listeners)
     settings = ProxySettings(config, listeners, upstream, first, users, log_ins)
     return settings, warnings + sources.warnings_of(config)
+
+
+def _users(options: argparse.Namespace, environment: Mapping[str, str]) -> Users:
+    """Return the users of ``--user``, else of its variable, one a line. Raises ConfigError."""
+    variable = variable_of("user")
+    if options.user:
+        return parse_users(options.user, "--user")
+    return parse_users(filter(None, environment.get(variable, "").splitlines()), variable)
 
 
 def _log_ins(options: argparse.Namespace, environment: Mapping[str, str]) -> UpstreamLogIns:

@@ -1,10 +1,11 @@
 """Stock clients whose sessions end (``connections.max.reauth.ms``): some renew their log-ins and go on, others are
-disconnected and come again, on both targets.
+disconnected and come again, on both targets and through a proxy.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import pathlib
@@ -20,6 +21,7 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer  # type: ignore[import-untyped,unused-ignore]
 
 from compat_tests.brokers import TARGETS
+from compat_tests.proxy.running_proxy import RunningProxy
 from compat_tests.real_kafka import run_tool
 from compat_tests.security.logged_in_clients import Way, java_settings, librdkafka_settings
 from compat_tests.security.python_client import aiokafka_settings, kafka_python_settings
@@ -32,11 +34,36 @@ RENEWED_MIN = int(SENDS * PAUSE_S * 1000 / SESSION_MS) - 1
 TIMEOUT_S = 30
 
 
-@pytest.fixture(scope="module", params=TARGETS)
+PASSED, ENDED_HERE = "log-ins pass a proxy", "log-ins end at a proxy"
+
+
+@pytest.fixture(scope="module", params=[*TARGETS, PASSED, ENDED_HERE])
 def way(request: pytest.FixtureRequest) -> Iterator[Way]:
     """Where sessions are short, and how a client logs in."""
-    with SaslTarget(request.param).running() as target:
-        yield Way(target.short_sessions, "SASL_PLAINTEXT", mechanism="PLAIN", user=USER, password=PASSWORD)
+    with contextlib.ExitStack() as stack:
+        kind = request.param
+        target = stack.enter_context(SaslTarget(kind if kind in TARGETS else "kafka").running())
+        servers = target.short_sessions
+        if kind == PASSED:
+            proxy = RunningProxy(servers, ["SASL_PLAINTEXT"], ["--pass-logins"])
+            servers = stack.enter_context(proxy).addresses["SASL_PLAINTEXT"]
+        elif kind == ENDED_HERE:
+            options = ["--user", f"{USER}:{PASSWORD}", "-c", f"connections.max.reauth.ms={SESSION_MS}"]
+            proxy = RunningProxy(target.broker.bootstrap, ["SASL_PLAINTEXT"], options)
+            servers = stack.enter_context(proxy).addresses["SASL_PLAINTEXT"]
+        yield Way(servers, "SASL_PLAINTEXT", mechanism="PLAIN", user=USER, password=PASSWORD)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_client_does_not_notice_the_sessions_of_a_proxy(mechanism: str, tmp_path: pathlib.Path) -> None:
+    """It does not log in; the proxy does, and renews its session with the requests of the client."""
+    with SaslTarget("kafka").running() as target:
+        logged_in = Way("", "SASL_PLAINTEXT", mechanism=mechanism, user=USER, password=PASSWORD)
+        config = tmp_path / "client.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in java_settings(logged_in).items()))
+        options = ["--upstream-config", str(config)]
+        with RunningProxy(target.short_sessions, ["PLAINTEXT"], options) as proxy:
+            test_librdkafka_renews_its_sessions(Way(proxy.addresses["PLAINTEXT"], "PLAINTEXT"))
 
 
 def test_java_renews_its_sessions(way: Way, tmp_path: pathlib.Path) -> None:

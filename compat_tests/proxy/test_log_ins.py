@@ -1,0 +1,204 @@
+"""Stock clients before a real Kafka through the proxy: those without TLS and passwords reach a secured cluster, those
+that log in at the proxy an open one, and log-ins pass through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from compat_tests.proxy.running_proxy import RunningProxy
+from compat_tests.real_kafka import RealPartMissing, require
+from compat_tests.security.logged_in_clients import (
+    CLIENTS,
+    OAUTH_PACKAGE,
+    OAUTHBEARER,
+    Case,
+    Said,
+    Way,
+    java_settings,
+)
+from compat_tests.security.secured import AUDIENCE, LISTENERS, USERS, Secured
+from compat_tests.security.test_clients import AT_ONCE, TIMEOUT_S, certificates, runners, wanted
+
+__all__ = ["certificates", "runners", "wanted"]
+
+PREFIX = "proxied-"
+SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+OPEN, ENDING, PASSING = "before a secured Kafka", "log-ins end here", "log-ins pass"
+
+Key = tuple[str, str, str]
+"""What the proxy does, client and case."""
+
+
+def by_password(listener: str, mechanism: str, password: str = USERS["app"]) -> dict[str, str]:
+    return {"listener": listener, "mechanism": mechanism, "user": "app", "password": password}
+
+
+LET_IN: dict[str, dict[str, dict[str, str]]] = {
+    OPEN: {"nothing shown": {"listener": "PLAINTEXT"}},
+    ENDING: {
+        **{mechanism: by_password("SASL_SSL", mechanism) for mechanism in ("PLAIN", *SCRAMS)},
+        "SCRAM without TLS": by_password("SASL_PLAINTEXT", SCRAMS[0]),
+        OAUTHBEARER: {"listener": "SASL_SSL", "mechanism": OAUTHBEARER, "user": "app", "token": "signed"},
+        "certificate": {"listener": "SSL", "certificate": "app"},
+    },
+    PASSING: {
+        **{mechanism: by_password("SASL_SSL", mechanism) for mechanism in ("PLAIN", *SCRAMS)},
+        "SCRAM without TLS": by_password("SASL_PLAINTEXT", SCRAMS[0]),
+        OAUTHBEARER: {"listener": "SASL_SSL", "mechanism": OAUTHBEARER, "user": "app", "token": "signed"},
+    },
+}
+TURNED_AWAY: dict[str, dict[str, dict[str, str]]] = {
+    ENDING: {
+        "wrong password": by_password("SASL_SSL", "PLAIN", "wrong"),
+        "expired certificate": {"listener": "SSL", "certificate": "expired"},
+    },
+    PASSING: {
+        "wrong password": by_password("SASL_SSL", "PLAIN", "wrong"),
+        "wrong password by SCRAM": by_password("SASL_SSL", SCRAMS[1], "wrong"),
+    },
+}
+ALL = [
+    (mode, client, case)
+    for mode, cases in LET_IN.items()
+    for case in [*cases, *TURNED_AWAY.get(mode, {})]
+    for client in CLIENTS
+]
+
+
+def case_of(mode: str, case: str) -> dict[str, str]:
+    return {**LET_IN[mode], **TURNED_AWAY.get(mode, {})}[case]
+
+
+def topic_of(mode: str, client: str, case: str) -> str:
+    return f"{PREFIX}{ALL.index((mode, client, case))}"
+
+
+def tls_options(certificates: pathlib.Path) -> dict[str, str]:
+    """Of listeners with TLS, and of signed tokens."""
+    keys = (certificates / "keys.json").as_uri()
+    signed = "listener.name.sasl_ssl.oauthbearer.sasl"
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates / "server.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates / "ca.pem"),
+        "listener.name.ssl.ssl.client.auth": "required",
+        f"{signed}.jaas.config": f"{OAUTH_PACKAGE}.OAuthBearerLoginModule required;",
+        f"{signed}.server.callback.handler.class": f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler",
+        f"{signed}.oauthbearer.jwks.endpoint.url": keys,
+        f"{signed}.oauthbearer.expected.audience": AUDIENCE,
+        "oncelog.sasl.oauthbearer.allowed.urls": keys,
+    }
+
+
+def new_proxy(mode: str, kafka: Secured, certificates: pathlib.Path, folder: pathlib.Path) -> RunningProxy:
+    config = folder / f"{ALL[0][1]}-{list(LET_IN).index(mode)}.properties"
+    settings = [word for key, text in tls_options(certificates).items() for word in ("-c", f"{key}={text}")]
+    if mode == OPEN:
+        way = Way("", "SASL_SSL", str(certificates / "ca.pem"), "", SCRAMS[1], "app", USERS["app"])
+        config.write_text("".join(f"{key}={text}\n" for key, text in java_settings(way).items()))
+        listeners = {"PLAINTEXT": ""}
+        return RunningProxy(kafka.address("SASL_SSL"), listeners, ["--upstream-config", str(config)])
+    if mode == ENDING:
+        wanted = {name: what for name, what in LISTENERS.items() if name not in ("PLAINTEXT", "ASKING")}
+        mechanisms = ",".join(("PLAIN", *SCRAMS, OAUTHBEARER))
+        users = [word for name, text in USERS.items() for word in ("--user", f"{name}:{text}")]
+        more = ["-c", f"listener.name.sasl_ssl.sasl.enabled.mechanisms={mechanisms}"]
+        return RunningProxy(kafka.address("PLAINTEXT"), wanted, [*settings, *users, *more])
+    config.write_text(
+        f"security.protocol=SASL_SSL\nssl.truststore.type=PEM\nssl.truststore.location={certificates / 'ca.pem'}\n"
+    )
+    listeners = {name: name for name in ("SASL_SSL", "SASL_PLAINTEXT")}
+    arguments = ["--upstream-config", str(config), "--pass-logins", *settings]
+    return RunningProxy(kafka.address("SASL_SSL"), listeners, arguments)
+
+
+@pytest.fixture(scope="module")
+def kafka(certificates: pathlib.Path) -> Iterator[Secured]:
+    found = Secured("kafka", certificates)
+    try:
+        with found.broker:
+            found.prepare([topic_of(*key) for key in ALL], PREFIX)
+            yield found
+    except RealPartMissing as missing:
+        require(str(missing))
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    wanted: list[Key],
+    kafka: Secured,
+    runners: dict[str, Callable[[Case], Said] | str],
+    certificates: pathlib.Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[Key, Future[Said] | str]]:
+    """All runs that are wanted, side by side."""
+    folder = tmp_path_factory.mktemp("upstream")
+    with contextlib.ExitStack() as stack:
+        proxies = {
+            mode: stack.enter_context(new_proxy(mode, kafka, certificates, folder))
+            for mode in dict.fromkeys(mode for mode, _, _ in wanted)
+        }
+        pool = stack.enter_context(ThreadPoolExecutor(AT_ONCE))
+        found: dict[Key, Future[Said] | str] = {}
+        for mode, client, case in wanted:
+            run = runners[client]
+            if isinstance(run, str):
+                found[mode, client, case] = run
+                continue
+            given = case_of(mode, case)
+            certificate, token = given.get("certificate"), given.get("token")
+            way = Way(
+                proxies[mode].addresses[given["listener"]],
+                given["listener"],
+                str(certificates / "ca.pem"),
+                str(certificates / f"{certificate}.pem") if certificate else "",
+                given.get("mechanism", ""),
+                given.get("user", ""),
+                given.get("password", ""),
+                token_file=str(certificates / f"{token}.jwt") if token and client != "kcat" else "",
+            )
+            timeout_s = 8 if client == "kafka-python" and case in TURNED_AWAY.get(mode, {}) else TIMEOUT_S
+            asked = Case(way, topic_of(mode, client, case), f"{client} by {case}", timeout_s)
+            found[mode, client, case] = pool.submit(run, asked)
+        yield found
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture
+def said(outcomes: dict[Key, Future[Said] | str], target: str, client: str, case: str) -> Said:
+    outcome = outcomes[target, client, case]
+    if isinstance(outcome, str):
+        require(outcome)
+    return outcome.result()
+
+
+def of(cases: dict[str, dict[str, dict[str, str]]]) -> list[tuple[str, str]]:
+    return [(mode, case) for mode, some in cases.items() for case in some]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("target", "case"), of(LET_IN))
+def test_a_client_is_let_in(client: str, case: str, said: Said) -> None:
+    """It commits a transaction and reads its record in a group."""
+    if client == "kcat" and "SCRAM" in case:  # see test_clients
+        assert "SCRAM" in said.text
+    elif client == "kcat" and case == OAUTHBEARER:
+        assert '{"status":"invalid_token"}' in said.text
+    else:
+        assert said == Said(f"{client} by {case}"), said.text
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("target", "case"), of(TURNED_AWAY))
+def test_a_client_is_turned_away(client: str, case: str, said: Said) -> None:
+    """The wording is tested beside Kafka in `compat_tests/security/test_clients.py`."""
+    assert not said.value
+    assert said.error
+    assert "timed out" not in said.error.lower() or client == "kafka-python", said
