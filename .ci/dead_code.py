@@ -36,7 +36,7 @@ DECLARED = (
 )
 
 # What programs import, and what is called by name.
-PUBLIC = ("oncelog/*.py", "broker/filters/*", "broker/embedded/*_api/*", "broker/control/types.py")
+PUBLIC = ("oncelog/*.py", "broker/filters/*", "broker/embedded/*_api/*", "broker/control/*types.py")
 
 KEPT = {
     "authorize_with": "for what is installed in front of handlers: later issues call it",

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
         UnsupportedError,
         WaitTimeoutError,
     )
+    from oncelog.broker.control.share_types import (
+        RecordsInFlight,
+        ShareGroupInfo,
+        ShareMember,
+        SharePartitionInfo,
+    )
     from oncelog.broker.control.types import (
         Assignment,
         FailedLogin,
@@ -47,12 +53,14 @@ if TYPE_CHECKING:
     from oncelog.broker.embedded.async_api.clock import AsyncClock
     from oncelog.broker.embedded.async_api.faults import AsyncFaults, AsyncRule, AsyncRuleDraft
     from oncelog.broker.embedded.async_api.groups import AsyncGroup
+    from oncelog.broker.embedded.async_api.share_groups import AsyncShareGroup
     from oncelog.broker.embedded.async_api.topics import AsyncTopic
     from oncelog.broker.embedded.async_api.transactions import AsyncTransaction, AsyncTransactions
     from oncelog.broker.embedded.sync_api.broker import Broker
     from oncelog.broker.embedded.sync_api.clock import Clock
     from oncelog.broker.embedded.sync_api.faults import Faults, Rule, RuleDraft
     from oncelog.broker.embedded.sync_api.groups import Group
+    from oncelog.broker.embedded.sync_api.share_groups import ShareGroup
     from oncelog.broker.embedded.sync_api.topics import Topic
     from oncelog.broker.embedded.sync_api.transactions import Transaction, Transactions
     from oncelog.broker.faults.state import RuleState
@@ -71,6 +79,7 @@ __all__ = [
     "AsyncGroup",
     "AsyncRule",
     "AsyncRuleDraft",
+    "AsyncShareGroup",
     "AsyncTopic",
     "AsyncTransaction",
     "AsyncTransactions",
@@ -102,11 +111,16 @@ __all__ = [
     "Record",
     "RecordFilter",
     "RecordGiven",
+    "RecordsInFlight",
     "Request",
     "RequestContext",
     "Rule",
     "RuleDraft",
     "RuleState",
+    "ShareGroup",
+    "ShareGroupInfo",
+    "ShareMember",
+    "SharePartitionInfo",
     "SnapshotError",
     "TimestampType",
     "Topic",
@@ -131,6 +145,7 @@ _MODULES = {
     "AsyncGroup": "oncelog.broker.embedded.async_api.groups",
     "AsyncRule": "oncelog.broker.embedded.async_api.faults",
     "AsyncRuleDraft": "oncelog.broker.embedded.async_api.faults",
+    "AsyncShareGroup": "oncelog.broker.embedded.async_api.share_groups",
     "AsyncTopic": "oncelog.broker.embedded.async_api.topics",
     "AsyncTransaction": "oncelog.broker.embedded.async_api.transactions",
     "AsyncTransactions": "oncelog.broker.embedded.async_api.transactions",
@@ -167,6 +182,11 @@ _MODULES = {
     "Rule": "oncelog.broker.embedded.sync_api.faults",
     "RuleDraft": "oncelog.broker.embedded.sync_api.faults",
     "RuleState": "oncelog.broker.faults.state",
+    "RecordsInFlight": "oncelog.broker.control.share_types",
+    "ShareGroup": "oncelog.broker.embedded.sync_api.share_groups",
+    "ShareGroupInfo": "oncelog.broker.control.share_types",
+    "ShareMember": "oncelog.broker.control.share_types",
+    "SharePartitionInfo": "oncelog.broker.control.share_types",
     "SnapshotError": "oncelog.broker.control.errors",
     "TimestampType": "oncelog.broker.control.types",
     "Topic": "oncelog.broker.embedded.sync_api.topics",

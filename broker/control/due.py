@@ -17,13 +17,14 @@ TEXTS = {
     "transaction timed out": "transaction {transactional_id} (producer id {producer_id}, epoch {producer_epoch}): "
     "timed out, aborted",
     "transactional id expired": "transactional id {transactional_id}: expired",
+    "record locks ended": "share group {group}, topic {topic} partition {partition}: locks of {records} ended",
     "producer expired": "topic {topic} partition {partition}: producer id {producer_id} expired",
     "segments deleted": "topic {topic} partition {partition}: {segments} deleted by retention",
     "log compacted": "topic {topic} partition {partition}: compacted from offset {from_offset} to {to_offset}",
 }
 """By what was done."""
 
-COUNTED = {"offsets expired": "offset", "segments deleted": "segment"}
+COUNTED = {"record locks ended": "record", "offsets expired": "offset", "segments deleted": "segment"}
 """Of what ``count`` tells the number."""
 
 

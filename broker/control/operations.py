@@ -54,12 +54,16 @@ MODULES: dict[str, str] = {
     "create_topic": _HERE + "writing",
     "delete_topic": _HERE + "writing",
     "commit_offsets": _HERE + "writing",
+    "configure_group": _HERE + "writing",
     "requests": _HERE + "waiting",
     "wait_for": _HERE + "waiting",
     "failed_logins": _HERE + "failed_logins",
     "wait_for_failed_login": _HERE + "failed_logins",
     "wait_for_records": _HERE + "waiting",
     "wait_for_group": _HERE + "waiting",
+    "share_groups": _HERE + "share_groups",
+    "share_group": _HERE + "share_groups",
+    "wait_for_share_group": _HERE + "share_groups",
     "wait_for_transaction": _HERE + "waiting",
 }
 """The module of each operation; it is imported with the first call."""

@@ -45,7 +45,7 @@ async def records(
 
 
 async def groups(broker: ControlledBroker) -> list[str]:
-    """Return the ids of all groups, sorted."""
+    """Return the ids of all groups but share groups, sorted."""
     return await views.groups(broker.node)
 
 

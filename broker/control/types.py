@@ -151,7 +151,7 @@ def _short(data: bytes | None) -> str:
     return f"{data[:BYTES_SHOWN]!r}... ({len(data)} bytes)"
 
 
-class _Shown:
+class Shown:
     """Shows the fields that are not as by default."""
 
     __slots__ = ()
@@ -167,7 +167,7 @@ class _Shown:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PartitionInfo(_Shown):
+class PartitionInfo(Shown):
     """The offsets of one partition, and its leader epoch."""
 
     partition: int
@@ -183,7 +183,7 @@ class PartitionInfo(_Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TopicInfo(_Shown):
+class TopicInfo(Shown):
     """A topic, its partitions and its configuration."""
 
     name: str
@@ -200,7 +200,7 @@ class TopicInfo(_Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Member(_Shown):
+class Member(Shown):
     """A member of a group."""
 
     member_id: str
@@ -224,7 +224,7 @@ class Member(_Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class GroupInfo(_Shown):
+class GroupInfo(Shown):
     """A group: its members, and its offsets."""
 
     group_id: str
@@ -262,7 +262,7 @@ class GroupInfo(_Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TransactionInfo(_Shown):
+class TransactionInfo(Shown):
     """A transactional id and its last transaction."""
 
     transactional_id: str
@@ -285,7 +285,7 @@ class TransactionInfo(_Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ProducerInfo(_Shown):
+class ProducerInfo(Shown):
     """What a partition knows of an idempotent or transactional producer."""
 
     topic: str
@@ -303,7 +303,7 @@ class ProducerInfo(_Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FailedLogin(_Shown):
+class FailedLogin(Shown):
     """A client that was turned away: its TLS handshake or its log-in failed."""
 
     number: int

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.control.errors import NotFoundError
 from oncelog.broker.control.names import check_word, not_found
 from oncelog.broker.control.records import ISOLATION_LEVELS, end_of, partitions_of, topic_of
 from oncelog.broker.control.types import (
@@ -85,8 +86,8 @@ async def topic(node: Node, name: str) -> TopicInfo:
 
 
 async def groups(node: Node) -> list[str]:
-    """Return the ids of all groups, sorted."""
-    return sorted(await _shards_by_group(node))
+    """Return the ids of all groups but share groups, sorted."""
+    return sorted(await _group_shards(node))
 
 
 async def group(node: Node, group_id: str, *, isolation: IsolationLevel = "read_uncommitted") -> GroupInfo:
@@ -95,16 +96,35 @@ async def group(node: Node, group_id: str, *, isolation: IsolationLevel = "read_
     Raises NotFoundError.
     """
     check_word("isolation", isolation, ISOLATION_LEVELS)
-    shards = await _shards_by_group(node)
+    shards = await _group_shards(node)
     if group_id not in shards:
+        if group_id in await share_group_shards(node):
+            raise NotFoundError(f"{group_id} is a share group: kafka.share_group({group_id!r}) shows it")
         raise not_found("group", group_id, shards)
     return group_view(node, shards[group_id], shards[group_id].groups[group_id], isolation)
 
 
-async def _shards_by_group(node: Node) -> dict[str, GroupShard]:
+async def share_group_shards(node: Node) -> dict[str, GroupShard]:
+    """Return the shard of each share group."""
+    return {group_id: shard for (group_id, is_share), shard in (await _shards(node)).items() if is_share}
+
+
+async def _group_shards(node: Node) -> dict[str, GroupShard]:
+    """Return the shard of each other group."""
+    return {group_id: shard for (group_id, is_share), shard in (await _shards(node)).items() if not is_share}
+
+
+async def _shards(node: Node) -> dict[tuple[str, bool], GroupShard]:
+    """Return the shard of each group, by its id and whether it is a share group."""
+    from oncelog.coordinator.groups.group import SHARE
+
     await node.logs.recovered()
     await node.groups.runtime.wait_loaded()
-    return {group_id: shard for shard in node.groups.runtime.shards() for group_id in shard.groups}
+    return {
+        (group_id, group.group_type == SHARE): shard
+        for shard in node.groups.runtime.shards()
+        for group_id, group in shard.groups.items()
+    }
 
 
 def group_view(node: Node, shard: GroupShard, found: GroupState, isolation: IsolationLevel) -> GroupInfo:

@@ -37,7 +37,7 @@ BATCH_BYTES: Final = 256 * 1024
 """A batch is written as soon as it has so many bytes, or half as many as the topic allows."""
 CLIENT_ID: Final = "oncelog"
 PRODUCE_VERSION, CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION = 12, 7, 6
-DELETE_RECORDS_VERSION, OFFSET_COMMIT_VERSION = 2, 9
+DELETE_RECORDS_VERSION, OFFSET_COMMIT_VERSION, ALTER_CONFIGS_VERSION = 2, 9, 1
 
 
 class _LocalTransport:
@@ -283,3 +283,24 @@ async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Of
                 row.error_code,
                 f"group {group_id} has members: only they can commit its offsets" if has_members else None,
             )
+
+
+async def configure_group(broker: ControlledBroker, *, group_id: str, config: Mapping[str, object]) -> None:
+    """Set Kafka's configuration keys of a group, which need not exist yet. Raises InvalidArgumentError for a value that
+    Kafka refuses; nothing is set then.
+    """
+    from oncelog.broker.metadata.config_changes import SET
+    from oncelog.broker.metadata.image import GROUP
+    from oncelog.wire.messages.incremental_alter_configs import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+
+    if not group_id:
+        raise InvalidArgumentError("the group id is empty")
+    rows = [AlterableConfig(name, SET, value) for name, value in config_texts(config).items()]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP, group_id, rows)])
+    [row] = (await _ask(broker.node, "incremental_alter_configs", request, ALTER_CONFIGS_VERSION)).responses
+    if row.error_code:
+        raise InvalidArgumentError(f"group {group_id}: {row.error_message}")

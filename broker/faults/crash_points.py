@@ -15,11 +15,16 @@ from oncelog.broker.log.segment import LOG_SUFFIX
 from oncelog.broker.refusal.rows import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
 from oncelog.broker.seams.memory_files import ProcessDied
 from oncelog.broker.seams.mortal_files import MortalFileSystem
-from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from oncelog.broker.topic_names import (
+    CLUSTER_METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from oncelog.coordinator.transactions.state import TransactionState
 from oncelog.wire.batch import read_header
 from oncelog.wire.records import iterate_records
-from oncelog.wire.stored import groups, transactions
+from oncelog.wire.stored import groups, share, transactions
 from oncelog.wire.stored.coordinator import decode_key, decode_value
 
 if TYPE_CHECKING:
@@ -107,8 +112,21 @@ class CrashPoints(Interceptor):
         elif partition[0] == OFFSETS_TOPIC:
             for group in _groups_of_offsets(data, header):
                 yield "offsets", {**facts, GROUP: group}
+        elif partition[0] == SHARE_GROUP_STATE_TOPIC:
+            yield from self._share_states(data, header)
         else:
             yield "append", facts
+
+    def _share_states(self, data: Buffer, header: BatchHeader) -> Iterator[Event]:
+        """Yield what the records of a batch of ``__share_group_state`` mean."""
+        assert self._node is not None
+        topics = self._node.metadata.image.topics_by_id
+        for record in iterate_records(data, header):
+            key = None if record.key is None else decode_key(record.key, share.KEY_TYPES)
+            if isinstance(key, share.ShareSnapshotKey | share.ShareUpdateKey):
+                topic = topics.get(key.topic_id)
+                name = None if topic is None else topic.name
+                yield "share state", {TOPIC: name, PARTITION: key.partition, GROUP: key.group_id}
 
     def _transactional_id(self, producer_id: int) -> str | None:
         assert self._node is not None

@@ -1,6 +1,8 @@
-"""The crash points: the places in a transaction's way where a rule can let the broker die.
+"""The crash points: the places in the way of a transaction, or of an acknowledgement in a share group, where a rule can
+let the broker die.
 
-docs/exactly-once.md says in its table of crashes what a start finds after each; a test compares both.
+docs/exactly-once.md and docs/share-groups.md say in their tables of crashes what a start finds after each; a test
+compares them.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "decision": (TRANSACTIONAL_ID,),
     "marker": (TOPIC, PARTITION, TRANSACTIONAL_ID),
     "completion": (TRANSACTIONAL_ID,),
+    "share state": (TOPIC, PARTITION, GROUP),
     RESPONSE: (TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID, "client_id", "version", "listener", "on"),
 }
 """What is written, in this order, and the words by which a rule can say which:
@@ -27,6 +30,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
 - ``decision``: the record that a transaction is to be committed or aborted
 - ``marker``: the control batch that ends it in one partition
 - ``completion``: the record that all markers are written
+- ``share state``: the record of what a share group has acknowledged in a partition, or got back, to
+  ``__share_group_state``
 - ``response``: a response is sent, of EndTxn unless the rule says ``on``
 """
 

@@ -53,6 +53,7 @@ class SharePartitionManager:
         self._metadata = environment.metadata
         self._cluster = environment.cluster
         self._background = environment.background
+        self.came_due = environment.background.came_due
         self._note_bug = environment.note_bug
         self.sessions = ShareSessions(environment.config.current.group_share_max_share_sessions)
         self._partitions: dict[tuple[str, Uuid, int], SharePartition] = {}

@@ -342,6 +342,13 @@ class SharePartition:
         changes = window.expire(self._manager.clock.monotonic())
         self.watch_locks()
         if changes:
+            self._manager.came_due(
+                "record locks ended",
+                group=self.group_id,
+                topic=self.topic,
+                partition=self.partition,
+                count=sum(last - first + 1 for first, last, _, _ in changes),
+            )
             self._manager.spawn(self._store_expired(changes))
             self.wake()
 

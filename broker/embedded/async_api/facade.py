@@ -12,6 +12,7 @@ from oncelog.broker.embedded.async_api.access import AsyncAccess
 from oncelog.broker.embedded.async_api.clock import AsyncClock
 from oncelog.broker.embedded.async_api.faults import AsyncFaults
 from oncelog.broker.embedded.async_api.groups import AsyncGroup
+from oncelog.broker.embedded.async_api.share_groups import AsyncShareGroup
 from oncelog.broker.embedded.async_api.topics import AsyncTopic
 from oncelog.broker.embedded.async_api.transactions import AsyncTransactions
 
@@ -158,7 +159,7 @@ class AsyncFacade(AsyncAccess):
 
     @property
     async def groups(self) -> list[str]:
-        """The ids of all groups, sorted."""
+        """The ids of all groups but share groups, sorted."""
         groups: list[str] = await self._call("groups")
         return groups
 
@@ -168,6 +169,16 @@ class AsyncFacade(AsyncAccess):
         isolation: where its lag is counted to: the last stable offset, or, with Kafka's default, the high watermark.
         """
         return AsyncGroup(self, group_id, isolation)
+
+    @property
+    async def share_groups(self) -> list[str]:
+        """The ids of all share groups, sorted."""
+        groups: list[str] = await self._call("share_groups")
+        return groups
+
+    def share_group(self, group_id: str) -> AsyncShareGroup:
+        """Return a share group to read: ``kafka.share_group("jobs").in_flight``. It need not exist yet."""
+        return AsyncShareGroup(self, group_id)
 
     @property
     def transactions(self) -> AsyncTransactions:

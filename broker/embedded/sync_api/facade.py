@@ -13,6 +13,7 @@ from oncelog.broker.embedded.sync_api.access import Access
 from oncelog.broker.embedded.sync_api.clock import Clock
 from oncelog.broker.embedded.sync_api.faults import Faults
 from oncelog.broker.embedded.sync_api.groups import Group
+from oncelog.broker.embedded.sync_api.share_groups import ShareGroup
 from oncelog.broker.embedded.sync_api.topics import Topic
 from oncelog.broker.embedded.sync_api.transactions import Transactions
 
@@ -159,7 +160,7 @@ class Facade(Access):
 
     @property
     def groups(self) -> list[str]:
-        """The ids of all groups, sorted."""
+        """The ids of all groups but share groups, sorted."""
         groups: list[str] = self._call("groups")
         return groups
 
@@ -169,6 +170,16 @@ class Facade(Access):
         isolation: where its lag is counted to: the last stable offset, or, with Kafka's default, the high watermark.
         """
         return Group(self, group_id, isolation)
+
+    @property
+    def share_groups(self) -> list[str]:
+        """The ids of all share groups, sorted."""
+        groups: list[str] = self._call("share_groups")
+        return groups
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """Return a share group to read: ``kafka.share_group("jobs").in_flight``. It need not exist yet."""
+        return ShareGroup(self, group_id)
 
     @property
     def transactions(self) -> Transactions:

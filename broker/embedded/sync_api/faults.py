@@ -97,6 +97,8 @@ class Faults:
         (the record that adds some to the transaction), "append" (a producer's batch), "offsets" (a commit of offsets,
         by a transaction or not), "decision" (to commit or to abort), "marker" (one in each partition), "completion",
         "response" (of EndTxn, or of the APIs in ``on``). docs/exactly-once.md says what a start finds after each.
+        One more belongs to share groups: "share state" (what was acknowledged in a partition, or came back;
+        docs/share-groups.md).
 
         It happens once, at the ``nth`` write or response that passes the filters. Which filters a point has, the error
         says, an InvalidArgumentError.

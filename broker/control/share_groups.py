@@ -1,0 +1,225 @@
+"""Operations: share groups, with the records that are in flight for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.control.changes import check_timeout, wait_until
+from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, NotRunningError
+from oncelog.broker.control.names import check_word, not_found
+from oncelog.broker.control.requests import recent
+from oncelog.broker.control.share_types import (
+    RecordsInFlight,
+    ShareGroupInfo,
+    ShareMember,
+    SharePartitionInfo,
+)
+from oncelog.broker.control.views import share_group_shards
+from oncelog.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oncelog.broker.control.controlled_broker import ControlledBroker
+    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.node import Node
+    from oncelog.broker.share.window import Window
+    from oncelog.coordinator.share.stored_state import StoredShareState
+    from oncelog.wire.schema import Uuid
+
+STATES = ("Empty", "Stable")
+
+
+async def share_groups(broker: ControlledBroker) -> list[str]:
+    """Return the ids of all share groups, sorted."""
+    return sorted(await share_group_shards(broker.node))
+
+
+async def share_group(broker: ControlledBroker, *, group_id: str) -> ShareGroupInfo:
+    """Return a share group. Raises NotFoundError."""
+    return await view(broker.node, group_id)
+
+
+async def wait_for_share_group(
+    broker: ControlledBroker,
+    *,
+    group_id: str,
+    state: str | None = None,
+    members: int | None = None,
+    acquired: int | None = None,
+    lag: int | None = None,
+    timeout: float = 10,
+) -> ShareGroupInfo:
+    """Wait until a share group has that state, that number of members, which have that number of records, and at most
+    that lag in all; return it.
+
+    The group need not exist yet. Raises WaitTimeoutError, InvalidArgumentError.
+    """
+    check_timeout(timeout)
+    if state is not None:
+        check_word("state", state, STATES)
+    numbers = (("members", members), ("acquired", acquired), ("lag", lag))
+    wanted = [] if state is None else [f"state {state}"]
+    for name, number in numbers:
+        if number is not None:
+            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+                raise InvalidArgumentError(f"{name}={number!r}: expected a number from 0 on")
+            wanted.append(f"a lag of at most {number}" if name == "lag" else f"{number} {name}")
+    if not wanted:
+        raise InvalidArgumentError("nothing to wait for: give state, members, acquired or lag")
+    since = broker.journal.last_number
+
+    async def check() -> ShareGroupInfo | None:
+        try:
+            found = await view(broker.node, group_id)
+        except (NotFoundError, NotRunningError):
+            return None
+        if state is not None and found.state != state:
+            return None
+        if members is not None and len(found.members) != members:
+            return None
+        if acquired is not None and found.acquired != acquired:
+            return None
+        if lag is not None and (found.total_lag is None or found.total_lag > lag):
+            return None
+        return found
+
+    async def explain() -> str:
+        text = f"share group {group_id} has not got {' and '.join(wanted)} in {timeout:g} s: "
+        try:
+            found = await view(broker.node, group_id)
+        except (NotFoundError, NotRunningError) as error:
+            text += str(error)
+        else:
+            text += (
+                f"it is {found.state} with {len(found.members)} members, which have {found.acquired} records; "
+                f"lag {found.total_lag}, in flight {found.in_flight}"
+            )
+        return f"{text}\nsince the wait began: {recent(broker.journal, since)}"
+
+    return await wait_until(
+        broker.journal.changes, check, lambda: _logs_of(broker, group_id), timeout, explain
+    )
+
+
+def _logs_of(broker: ControlledBroker, group_id: str) -> list[PartitionLog]:
+    """Return the logs whose changes may be those of the group: its own, and those of its partitions and their state."""
+    try:
+        node = broker.node
+        runtime = node.groups.runtime
+        logs = [context.partition_log for context in node.share_coordinator.runtime.loaded.values()]
+        logs += [it.leader.log for it in node.shares.partitions_of(group_id)]
+        logs.append(node.cluster.leader_partition(runtime.topic, runtime.partition_for(group_id)).log)
+        return logs
+    except (NotRunningError, KafkaError):
+        return []
+
+
+# -- the view
+
+
+async def view(node: Node, group_id: str) -> ShareGroupInfo:
+    """Return a share group as it is now. Raises NotFoundError, KafkaError (such as KAFKA_STORAGE_ERROR)."""
+    from oncelog.coordinator.groups.share.describe import describe
+
+    shards = await share_group_shards(node)
+    await node.share_coordinator.runtime.wait_loaded()
+    if group_id not in shards:
+        raise not_found("share group", group_id, shards)
+    described = describe(shards[group_id], group_id)
+    return ShareGroupInfo(
+        group_id=group_id,
+        state=described.group_state,
+        epoch=described.group_epoch,
+        members=tuple(
+            ShareMember(
+                member_id=row.member_id,
+                client_id=row.client_id,
+                host=row.client_host,
+                epoch=row.member_epoch,
+                subscription=tuple(row.subscribed_topic_names),
+                assignment={one.topic_name: list(one.partitions) for one in row.assignment.topic_partitions},
+                rack_id=row.rack_id,
+            )
+            for row in described.members
+        ),
+        partitions=_partitions(node, group_id),
+    )
+
+
+def _partitions(node: Node, group_id: str) -> dict[str, dict[int, SharePartitionInfo]]:
+    stored: dict[tuple[Uuid, int], StoredShareState] = {
+        (key.topic_id, key.partition): state
+        for shard in node.share_coordinator.runtime.shards()
+        for key, state in shard.states.items()
+        if key.group_id == group_id
+    }
+    windows = {
+        (it.topic_id, it.partition): it.window
+        for it in node.shares.partitions_of(group_id)
+        if it.window is not None
+    }
+    found: dict[str, dict[int, SharePartitionInfo]] = {}
+    for topic_id, partition in sorted(stored.keys() | windows.keys()):
+        topic = node.metadata.image.topics_by_id.get(topic_id)
+        if topic is None or partition >= len(topic.partitions):
+            continue
+        end = node.cluster.leader_partition(topic.name, partition).log.high_watermark
+        window = windows.get((topic_id, partition))
+        row = _stored(stored[topic_id, partition], end) if window is None else _of_window(node, window, end)
+        found.setdefault(topic.name, {})[partition] = row
+    return dict(sorted(found.items()))
+
+
+def _of_window(node: Node, window: Window, end: int) -> SharePartitionInfo:
+    """Return what a loaded share partition has."""
+    now, now_ms, start = node.clock.monotonic(), node.clock.now_ms(), window.start_offset
+
+    def rows() -> Iterator[RecordsInFlight]:
+        for run in window.runs():
+            if run.last < start:
+                continue
+            is_held = bool(run.member_id)
+            yield RecordsInFlight(
+                max(run.first, start),
+                run.last,
+                _name(run.state),
+                run.delivery_count,
+                run.member_id if is_held else None,
+                round(now_ms + (run.deadline - now) * 1000) if is_held else None,
+            )
+
+    return SharePartitionInfo(start, _joined(rows()), end - start - window.delivery_complete_count)
+
+
+def _stored(state: StoredShareState, end: int) -> SharePartitionInfo:
+    """Return what is stored of a share partition that nobody has read since the start."""
+    if state.start_offset < 0:
+        return SharePartitionInfo(None)
+    rows = (
+        RecordsInFlight(first, last, _name(delivery_state), count)
+        for first, last, delivery_state, count in state.batches
+    )
+    return SharePartitionInfo(
+        state.start_offset, _joined(rows), end - state.start_offset - max(0, state.delivery_complete_count)
+    )
+
+
+def _name(state: int) -> Any:
+    from oncelog.coordinator.share.state import DeliveryState
+
+    return DeliveryState(state).name.lower()
+
+
+def _joined(rows: Iterable[RecordsInFlight]) -> tuple[RecordsInFlight, ...]:
+    """Return the rows with neighbours of one state, count, member and lock as one."""
+    found: list[RecordsInFlight] = []
+    for row in rows:
+        if found and found[-1].last_offset + 1 == row.first_offset:
+            longer = replace(found[-1], last_offset=row.last_offset)
+            if longer == replace(row, first_offset=longer.first_offset):
+                found[-1] = longer
+                continue
+        found.append(row)
+    return tuple(found)

@@ -1,0 +1,114 @@
+"""What operations return of share groups; see `oncelog.broker.control.types`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from oncelog.broker.control.types import Assignment, Offsets, Shown
+
+DeliveryStateName: TypeAlias = Literal["available", "acquired", "acknowledged", "archived"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ShareMember(Shown):
+    """A member of a share group."""
+
+    member_id: str
+    client_id: str
+    host: str
+    """The address from which it joined, such as ``/127.0.0.1``."""
+    epoch: int
+    """The member epoch."""
+    subscription: tuple[str, ...] = ()
+    """The topics to which it is subscribed, sorted."""
+    assignment: Assignment = field(default_factory=dict)
+    """The partitions from which it gets records. Other members may have them, too."""
+    rack_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RecordsInFlight(Shown):
+    """Neighbouring records of a share partition that have one state."""
+
+    first_offset: int
+    last_offset: int
+    """Included."""
+    state: DeliveryStateName
+    """``available``: to be delivered again; ``acquired``: a member has them; ``acknowledged``: accepted; ``archived``:
+    rejected, or delivered as often as allowed, or not in the log any more."""
+    delivery_count: int
+    """How often they were delivered."""
+    member_id: str | None = None
+    """Who has acquired them."""
+    locked_until_ms: int | None = None
+    """When that member's lock ends, in broker time."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SharePartitionInfo(Shown):
+    """A partition as a share group reads it."""
+
+    start_offset: int | None
+    """All before it is done. None: nobody has read it yet, and ``share.auto.offset.reset`` decides."""
+    in_flight: tuple[RecordsInFlight, ...] = ()
+    """What was delivered from there on, by offset. What is behind it has not been delivered."""
+    lag: int | None = None
+    """How many records from the start offset on are neither acknowledged nor archived; None without a start offset."""
+
+    @property
+    def acquired(self) -> int:
+        """How many records members have now."""
+        return sum(
+            one.last_offset - one.first_offset + 1 for one in self.in_flight if one.state == "acquired"
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ShareGroupInfo(Shown):
+    """A share group: its members, and its partitions."""
+
+    group_id: str
+    state: str
+    """As Kafka's tools show it: Empty, Stable."""
+    epoch: int
+    """The group epoch."""
+    members: tuple[ShareMember, ...]
+    partitions: dict[str, dict[int, SharePartitionInfo]]
+    """By topic and partition: those that have a state."""
+
+    @property
+    def in_flight(self) -> dict[str, dict[int, tuple[RecordsInFlight, ...]]]:
+        """The records in flight by topic and partition, where there are any."""
+        found = {
+            topic: {number: one.in_flight for number, one in partitions.items() if one.in_flight}
+            for topic, partitions in self.partitions.items()
+        }
+        return {topic: partitions for topic, partitions in found.items() if partitions}
+
+    @property
+    def start_offsets(self) -> Offsets:
+        """The start offset of each partition that has one."""
+        found = {
+            topic: {
+                number: one.start_offset for number, one in partitions.items() if one.start_offset is not None
+            }
+            for topic, partitions in self.partitions.items()
+        }
+        return {topic: partitions for topic, partitions in found.items() if partitions}
+
+    @property
+    def acquired(self) -> int:
+        """How many records members have now."""
+        return sum(one.acquired for partitions in self.partitions.values() for one in partitions.values())
+
+    @property
+    def total_lag(self) -> int | None:
+        """The sum of the partitions' lags; None if none has a start offset."""
+        lags = [
+            one.lag
+            for partitions in self.partitions.values()
+            for one in partitions.values()
+            if one.lag is not None
+        ]
+        return sum(lags) if lags else None

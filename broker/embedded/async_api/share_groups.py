@@ -1,0 +1,103 @@
+"""`AsyncShareGroup`: a share group of a broker, as a test reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oncelog.broker.control.share_types import (
+        RecordsInFlight,
+        ShareGroupInfo,
+        ShareMember,
+        SharePartitionInfo,
+    )
+    from oncelog.broker.control.types import Occurrence
+    from oncelog.broker.embedded.async_api.facade import AsyncFacade
+
+
+class AsyncShareGroup:
+    """The share group ``group_id`` as it is at each call. Its properties raise NotFoundError if it does not exist."""
+
+    def __init__(self, broker: AsyncFacade, group_id: str) -> None:
+        self._broker = broker
+        self.group_id = group_id
+
+    @property
+    async def info(self) -> ShareGroupInfo:
+        """All there is to know, at one moment."""
+        info: ShareGroupInfo = await self._broker._call("share_group", group_id=self.group_id)
+        return info
+
+    @property
+    async def state(self) -> str:
+        """As Kafka's tools show it: Empty, Stable."""
+        return (await self.info).state
+
+    @property
+    async def members(self) -> tuple[ShareMember, ...]:
+        """Its members, with client id, host and assignment."""
+        return (await self.info).members
+
+    @property
+    async def partitions(self) -> dict[str, dict[int, SharePartitionInfo]]:
+        """The partitions that it reads, by topic: start offset, records in flight, lag."""
+        return (await self.info).partitions
+
+    @property
+    async def in_flight(self) -> dict[str, dict[int, tuple[RecordsInFlight, ...]]]:
+        """The records in flight by topic and partition, with state, delivery count, member and lock, where there are
+        any.
+        """
+        return (await self.info).in_flight
+
+    async def configure(self, config: Mapping[str, object]) -> None:
+        """Set Kafka's configuration keys of the group: ``{"share.auto.offset.reset": "earliest"}``. It need not exist
+        yet. Raises InvalidArgumentError for what Kafka refuses.
+        """
+        await self._broker._call("configure_group", group_id=self.group_id, config=dict(config))
+
+    async def expire_member(self, member: str) -> list[Occurrence]:
+        """Let the session of the member with that id expire now, as if it had sent no heartbeat for so long. A client
+        that is alive joins again.
+
+        Returns what came of it. Raises NotFoundError.
+        """
+        result: list[Occurrence] = await self._broker._call(
+            "expire_member", group_id=self.group_id, member=member
+        )
+        return result
+
+    async def wait_for(
+        self,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        acquired: int | None = None,
+        lag: int | None = None,
+        timeout: float = 10,
+    ) -> ShareGroupInfo:
+        """Wait until all holds that is given; return what there is then. The group need not exist yet.
+
+            kafka.share_group("jobs").wait_for(acquired=3)
+            kafka.share_group("jobs").wait_for(lag=0)
+
+        acquired: its members have exactly so many records.
+        lag: at most so many records in all are neither acknowledged nor archived. A group that has read nothing yet has
+            no lag, not one of 0.
+        timeout: seconds of real time. WaitTimeoutError says what there was instead.
+        """
+        info: ShareGroupInfo = await self._broker._call(
+            "wait_for_share_group",
+            group_id=self.group_id,
+            state=state,
+            members=members,
+            acquired=acquired,
+            lag=lag,
+            timeout=timeout,
+        )
+        return info
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.group_id}>"

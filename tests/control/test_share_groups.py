@@ -1,0 +1,171 @@
+"""Share groups as a test sees them, read by confluent-kafka's share consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import AcknowledgeType, ShareConsumer
+
+import oncelog
+from oncelog import RecordsInFlight
+
+PATIENCE_S = 20
+GROUP = "jobs"
+FAST = {
+    "group.share.heartbeat.interval.ms": 50,
+    "group.share.min.heartbeat.interval.ms": 50,
+    "group.share.assignment.interval.ms": 0,
+}
+"""Members get their partitions with a later heartbeat than the first."""
+
+
+@pytest.fixture
+def kafka() -> Iterator[oncelog.Broker]:
+    with oncelog.Broker(topics={"work": 1}, config=FAST) as broker:
+        broker.share_group(GROUP).configure({"share.auto.offset.reset": "earliest"})
+        yield broker
+
+
+@contextmanager
+def consuming(kafka: oncelog.Broker, client_id: str = "one") -> Iterator[Any]:
+    settings = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": GROUP,
+        "client.id": client_id,
+        "share.acknowledgement.mode": "explicit",
+        "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 50,
+    }
+    consumer = ShareConsumer(settings)
+    consumer.subscribe(["work"])
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def poll(consumer: Any) -> list[Any]:
+    """The next records."""
+    for _ in range(PATIENCE_S * 10):
+        found = [message for message in consumer.poll(0.1) if message.error() is None]
+        if found:
+            return found
+    raise AssertionError("no records")
+
+
+def states(kafka: oncelog.Broker) -> list[tuple[int, int, str, int]]:
+    rows = kafka.share_group(GROUP).in_flight.get("work", {}).get(0, ())
+    return [(row.first_offset, row.last_offset, row.state, row.delivery_count) for row in rows]
+
+
+def test_members_and_records_in_flight(kafka: oncelog.Broker) -> None:
+    assert kafka.share_groups == []
+    with pytest.raises(oncelog.NotFoundError):
+        _ = kafka.share_group(GROUP).info
+    kafka.produce_many("work", [b"1", b"2", b"3", b"4"])
+    with consuming(kafka) as consumer:
+        messages = poll(consumer)
+        group = kafka.share_group(GROUP)
+        assert kafka.share_groups == [GROUP]
+        assert kafka.groups == []
+        [member] = group.members
+        assert (member.client_id, member.subscription, member.assignment) == ("one", ("work",), {"work": [0]})
+        assert (group.state, group.info.acquired) == ("Stable", 4)
+        [row] = group.in_flight["work"][0]
+        assert (row.first_offset, row.last_offset, row.state, row.delivery_count) == (0, 3, "acquired", 1)
+        assert row.member_id == member.member_id
+        assert row.locked_until_ms is not None
+        assert 0 < row.locked_until_ms - kafka.clock.now_ms() <= 30_000
+        kinds = (
+            AcknowledgeType.RELEASE,
+            AcknowledgeType.ACCEPT,
+            AcknowledgeType.REJECT,
+            AcknowledgeType.ACCEPT,
+        )
+        for message, kind in zip(messages, kinds, strict=True):
+            consumer.acknowledge(message, kind)
+        assert all(error is None for error in consumer.commit_sync(PATIENCE_S).values())
+        after = states(kafka)
+        assert after[0] in ((0, 0, "available", 1), (0, 0, "acquired", 2))
+        assert after[1:] == [(1, 1, "acknowledged", 1), (2, 2, "archived", 1), (3, 3, "acknowledged", 1)]
+        assert group.partitions["work"][0].lag == 1
+        assert group.info.start_offsets == {"work": {0: 0}}
+        [again] = poll(consumer)
+        consumer.acknowledge(again)
+        consumer.commit_sync(PATIENCE_S)
+        info = group.wait_for(lag=0, acquired=0, state="Stable", members=1)
+        assert info.partitions["work"][0] == oncelog.SharePartitionInfo(4, (), 0)
+    assert kafka.share_group(GROUP).wait_for(members=0).state == "Empty"
+
+
+def test_after_a_restart(kafka: oncelog.Broker) -> None:
+    """What is stored is seen before anybody reads."""
+    kafka.produce_many("work", [b"1", b"2", b"3"])
+    with consuming(kafka) as consumer:
+        for message in poll(consumer):
+            kind = AcknowledgeType.ACCEPT if message.value() == b"2" else AcknowledgeType.RELEASE
+            consumer.acknowledge(message, kind)
+        consumer.commit_sync(PATIENCE_S)
+    kafka.kill()
+    kafka.start()
+    assert kafka.share_group(GROUP).in_flight == {
+        "work": {
+            0: (
+                RecordsInFlight(0, 0, "available", 1),
+                RecordsInFlight(1, 1, "acknowledged", 1),
+                RecordsInFlight(2, 2, "available", 1),
+            )
+        }
+    }
+    assert kafka.share_group(GROUP).info.total_lag == 2
+
+
+def test_the_clock_ends_locks(kafka: oncelog.Broker) -> None:
+    kafka.produce("work", b"1")
+    with consuming(kafka) as consumer:
+        poll(consumer)
+        kafka.clock.advance(seconds=29)
+        assert states(kafka) == [(0, 0, "acquired", 1)]
+        happened = kafka.clock.advance(seconds=2)
+        assert [it.what for it in happened] == ["record locks ended"]
+        assert str(happened[0]) == f"share group {GROUP}, topic work partition 0: locks of 1 record ended"
+
+
+def test_a_wait_says_what_there_was(kafka: oncelog.Broker) -> None:
+    kafka.produce("work", b"1")
+    with consuming(kafka) as consumer:
+        poll(consumer)
+        with pytest.raises(
+            oncelog.WaitTimeoutError, match=r"share group jobs has not got a lag of at most 0 in 0 s"
+        ):
+            kafka.share_group(GROUP).wait_for(lag=0, timeout=0)
+    for wrong in ({}, {"lag": -1}, {"acquired": True}, {"state": "Assigning"}):
+        with pytest.raises(oncelog.InvalidArgumentError):
+            kafka.share_group(GROUP).wait_for(**wrong)
+
+
+def test_configures() -> None:
+    with oncelog.Broker() as kafka:
+        group = kafka.share_group(GROUP)
+        group.configure({"share.delivery.count.limit": 3})
+        for wrong in (
+            {"share.auto.offset.reset": "never"},
+            {"share.unknown": 1},
+            {"share.isolation.level": None},
+        ):
+            with pytest.raises(oncelog.InvalidArgumentError):
+                group.configure(wrong)
+
+
+def test_groups_and_share_groups_are_apart(kafka: oncelog.Broker) -> None:
+    kafka.group("billing").commit({"work": {0: 0}})
+    with consuming(kafka):
+        kafka.share_group(GROUP).wait_for(members=1)
+        assert kafka.groups == ["billing"]
+        with pytest.raises(oncelog.NotFoundError, match=r"jobs is a share group: .*share_group"):
+            _ = kafka.group(GROUP).info
+        with pytest.raises(oncelog.NotFoundError):
+            _ = kafka.share_group("billing").info

@@ -1,0 +1,118 @@
+"""Crash points of share groups: what a start finds is what docs/share-groups.md says."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, ShareConsumer
+
+import oncelog
+from oncelog import RecordsInFlight
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "share-groups.md"
+GROUP = "jobs"
+PATIENCE_S = 20
+ACKNOWLEDGED = {"work": {0: (RecordsInFlight(0, 0, "acknowledged", 1),)}}
+
+FOUND: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "before share state": ({}, {}),
+    "after share state": ({}, ACKNOWLEDGED),
+    "before response": ({"on": "ShareAcknowledge"}, ACKNOWLEDGED),
+    "after response": ({"on": "ShareAcknowledge"}, ACKNOWLEDGED),
+}
+"""Crash point -> how the rule says which, and the records in flight that a start finds."""
+
+
+@pytest.fixture
+def kafka() -> Iterator[oncelog.Broker]:
+    config = {
+        "group.share.heartbeat.interval.ms": 50,
+        "group.share.min.heartbeat.interval.ms": 50,
+        "group.share.assignment.interval.ms": 0,
+    }
+    with oncelog.Broker(topics={"work": 1, "other": 1}, config=config) as broker:
+        broker.share_group(GROUP).configure({"share.auto.offset.reset": "earliest"})
+        broker.produce("work", b"1")
+        yield broker
+
+
+def consumer_of(kafka: oncelog.Broker) -> Any:
+    settings = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": GROUP,
+        "share.acknowledgement.mode": "explicit",
+        "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 50,
+    }
+    consumer = ShareConsumer(settings)
+    consumer.subscribe(["work"])
+    return consumer
+
+
+def poll(consumer: Any, seconds: float = PATIENCE_S) -> list[Any]:
+    """The next records; none after so many seconds."""
+    for _ in range(int(seconds * 10)):
+        found = [message for message in consumer.poll(0.1) if message.error() is None]
+        if found:
+            return found
+    return []
+
+
+@pytest.mark.parametrize("point", FOUND)
+def test_the_broker_dies_while_a_record_is_acknowledged(kafka: oncelog.Broker, point: str) -> None:
+    which, found = FOUND[point]
+    consumer = consumer_of(kafka)
+    [message] = poll(consumer)
+    rule = kafka.faults.crash_at(point, group=GROUP, **which)
+    consumer.acknowledge(message)
+
+    def commit() -> None:
+        with suppress(KafkaException):
+            consumer.commit_sync(5.0)
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    rule.wait_fired(timeout=PATIENCE_S)
+    assert not kafka.is_running
+    kafka.start()
+    assert kafka.share_group(GROUP).in_flight == found
+    thread.join()
+    with suppress(KafkaException):
+        consumer.close()
+    with consumer_of(kafka) as other:
+        again = poll(other, PATIENCE_S if not found else 1)
+        assert [one.value() for one in again] == ([] if found else [b"1"])
+
+
+def test_the_document_has_every_point() -> None:
+    section = DOCUMENT.read_text().partition("## What a start does after a crash")[2].partition("\n##")[0]
+    named = set(re.findall("`((?:before|after) (?:share state|response))`", section))
+    assert named == set(FOUND)
+
+
+def test_filters_say_which(kafka: oncelog.Broker) -> None:
+    rules = [
+        kafka.faults.crash_at("before share state", group="others"),
+        kafka.faults.crash_at("before share state", topic="other"),
+        kafka.faults.crash_at("after share state", partition=1),
+        kafka.faults.crash_at("before append"),
+    ]
+    with consumer_of(kafka) as consumer:
+        [message] = poll(consumer)
+        consumer.acknowledge(message)
+        consumer.commit_sync(5.0)
+        assert [rule.fired for rule in rules] == [0] * len(rules)
+        kafka.faults.clear()
+        kafka.produce("work", b"2")
+        rule = kafka.faults.crash_at("after share state", group=GROUP, topic="work", partition=0)
+        [message] = poll(consumer)
+        consumer.acknowledge(message)
+        consumer.commit_async()
+        rule.wait_fired(timeout=PATIENCE_S)
+        kafka.start()
