@@ -19,7 +19,7 @@ from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 RECORDS = 5
 GROUP = "readers"
 METADATA_VERSION_4_3 = 30
-KAFKAS_FEATURES = {"share.version": 1, "streams.version": 1}
+KAFKAS_FEATURES = {"streams.version": 1}
 SMALL = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
 
 

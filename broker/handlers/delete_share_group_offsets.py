@@ -32,8 +32,12 @@ def handle(
     services: Services, request: DeleteShareGroupOffsetsRequest, context: RequestContext
 ) -> DeleteShareGroupOffsetsResponse | Pending[DeleteShareGroupOffsetsResponse]:
     if not are_share_groups_enabled(services.metadata.image):
-        return _error_response(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+        return _error_response(
+            KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The version of API is not supported.")
+        )
     services.authorization.require(context, DELETE, GROUP_RESOURCE, request.group_id)
+    if not request.group_id:
+        return _error_response(KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid."))
     from oncelog.coordinator.groups.share.offsets import delete
 
     may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)

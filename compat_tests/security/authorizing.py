@@ -53,6 +53,7 @@ PROPERTIES = {
     "super.users": "User:root;User:other",
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
+    "share.coordinator.state.topic.num.partitions": "5",
 }
 PASSWORDS = {"ANONYMOUS": "anonymous-secret", "root": "root-secret"}
 

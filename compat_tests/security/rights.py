@@ -70,6 +70,8 @@ class Names(NamedTuple):
     owner: str = ""
     """Another user, without the "User:"."""
     token_id: str = ""
+    share_group: str = ""
+    """An empty share group with an offset."""
     hmac: bytes = b""
     """A delegation token of `owner`; only for a case that is `logged_in`."""
 

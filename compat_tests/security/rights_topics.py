@@ -215,6 +215,80 @@ TOPIC_AND_GROUP_CASES = (
         note="(also DESCRIBE on the topics of the members' assignments, else TOPIC_AUTHORIZATION_FAILED)",
     ),
     Case(
+        "FindCoordinator",
+        6,
+        lambda names: {"key_type": 2, "coordinator_keys": [f"{names.group}:AAAAAAAAAAAAAAAAAAAAAQ:0"]},
+        (cluster_right("CLUSTER_ACTION"),),
+        note="of a share partition",
+        versions=(6, 99),
+    ),
+    Case(
+        "ShareGroupHeartbeat",
+        1,
+        lambda names: {
+            "group_id": names.missing,
+            "member_id": "AAAAAAAAAAAAAAAAAAAAAA",
+            "member_epoch": 5,
+            "subscribed_topic_names": [names.topic],
+        },
+        (group_right("READ"), topic_right("DESCRIBE", note="for subscribed names")),
+    ),
+    Case(
+        "ShareGroupDescribe",
+        1,
+        lambda names: {
+            "group_ids": [names.share_group, names.missing],
+            "include_authorized_operations": True,
+        },
+        (group_right("DESCRIBE"),),
+        note="(also DESCRIBE on the topics of the members' assignments, else TOPIC_AUTHORIZATION_FAILED)",
+    ),
+    Case(
+        "DescribeShareGroupOffsets",
+        1,
+        lambda names: {
+            "groups": [
+                {
+                    "group_id": names.share_group,
+                    "topics": [
+                        {"topic_name": names.topic, "partitions": [0]},
+                        {"topic_name": names.missing, "partitions": [0]},
+                    ],
+                }
+            ]
+        },
+        (group_right("DESCRIBE"), topic_right("DESCRIBE")),
+        note="of some topics",
+    ),
+    Case(
+        "DescribeShareGroupOffsets",
+        1,
+        lambda names: {"groups": [{"group_id": names.share_group, "topics": None}]},
+        (group_right("DESCRIBE"), topic_right("DESCRIBE", LEFT_OUT)),
+        note="of all topics",
+    ),
+    Case(
+        "AlterShareGroupOffsets",
+        0,
+        lambda names: {
+            "group_id": names.share_group,
+            "topics": [
+                {"topic_name": topic, "partitions": [{"partition_index": 0, "start_offset": 0}]}
+                for topic in (names.topic, names.missing)
+            ],
+        },
+        (group_right("READ"), topic_right("READ")),
+    ),
+    Case(
+        "DeleteShareGroupOffsets",
+        0,
+        lambda names: {
+            "group_id": names.share_group,
+            "topics": [{"topic_name": names.topic}, {"topic_name": names.missing}],
+        },
+        (group_right("DELETE"), topic_right("READ")),
+    ),
+    Case(
         "CreateTopics",
         7,
         lambda names: {"topics": [{"name": names.missing, **CREATED}], "validate_only": True},

@@ -68,6 +68,10 @@ def prepare(admin: Session, names: Names) -> Names:
     commit: Fields = {"group_id": names.group, "generation_id_or_member_epoch": -1}
     commit["topics"] = [{"name": names.topic, "partitions": [row]}]
     assert codes_of(until_ready(admin, "OffsetCommit", 8, commit)) == [0]
+    start: Fields = {"topic_name": names.topic}
+    start["partitions"] = [{"partition_index": 0, "start_offset": 0}]
+    alter = {"group_id": names.share_group, "topics": [start]}
+    assert set(codes_of(until_ready(admin, "AlterShareGroupOffsets", 0, alter))) == {0}
     init = {"transactional_id": names.id, "transaction_timeout_ms": 60000}
     assert codes_of(until_ready(admin, "InitProducerId", 4, init)) == [0]
     return names._replace(topic_id=topic_id)
@@ -91,7 +95,7 @@ def acls_of(right: Right, names: Names) -> list[Acl]:
     """The ACLs that give the right on everything that the case is about."""
     about = {
         "topic": (names.topic, names.missing),
-        "group": (names.group, names.missing),
+        "group": (names.group, names.missing, names.share_group),
         "cluster": (CLUSTER_NAME,),
         "transactional id": (names.id,),
         "delegation token": (names.token_id,),
@@ -151,7 +155,7 @@ def test_rights(
 ) -> None:
     number = next(_numbers)
     names = Names(f"topic-{number}", f"missing-{number}", f"group-{number}", f"id-{number}")
-    names = names._replace(owner=f"owner-{number}")
+    names = names._replace(owner=f"owner-{number}", share_group=f"share-{number}")
     observed, found = {}, {}
     for name, broker in authorizing.items():
         observed[name], found[name] = run(

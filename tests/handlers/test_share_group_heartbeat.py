@@ -129,7 +129,7 @@ async def test_a_member_leaves() -> None:
         ("m", 0, [], ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first request."),
         ("m", 0, None, ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first request."),
         ("m", -2, ["t"], ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid."),
-        ("m", 1, None, ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found."),
+        ("m", 1, None, ErrorCode.GROUP_ID_NOT_FOUND, "Share group g not found."),
         ("m", -1, None, ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found."),
         (" ", 0, ["t"], ErrorCode.INVALID_REQUEST, "MemberId can't be empty."),
     ],

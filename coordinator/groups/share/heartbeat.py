@@ -61,7 +61,9 @@ def heartbeat(shard: GroupShard, request: ShareGroupHeartbeatRequest, client: Cl
         return HeartbeatResult(leave.leave(shard, request), None)
     context, group_id, member_id = shard.context, request.group_id, request.member_id
     joins = request.member_epoch == JOINING_EPOCH
-    group = group_or_new(shard, group_id) if joins else share_group(shard, group_id)
+    if not joins and group_id not in shard.groups:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+    group = group_or_new(shard, group_id)
     _check_size(context, group, member_id)
     is_new = member_id not in group.members
     old = ShareGroupMember(member_id) if joins and is_new else group.member(member_id)
