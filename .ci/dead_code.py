@@ -47,8 +47,6 @@ KEPT = {
     "atexit": "weakref reads it",
     "MEMBER_TRANSITIONS": "what Kafka allows: tests hold every step against it",
     "GROUP_TRANSITIONS": "the same",
-    "SeenSessions": "for the proxy, as the next: they go from here with their first use there",
-    "REFUSED_BY_PROXY": "",
     "uint32": "one of the types that a declaration may have",
     "run_due": "what `take_due` is for, without the runtime's slices; the pure tests step with it",
     "latest_epoch": "what a log shows; tests look at it",

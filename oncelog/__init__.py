@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from oncelog.broker.embedded.async_api.clock import AsyncClock
     from oncelog.broker.embedded.async_api.faults import AsyncFaults, AsyncRule, AsyncRuleDraft
     from oncelog.broker.embedded.async_api.groups import AsyncGroup
+    from oncelog.broker.embedded.async_api.proxy import AsyncProxy
     from oncelog.broker.embedded.async_api.share_groups import AsyncShareGroup
     from oncelog.broker.embedded.async_api.topics import AsyncTopic
     from oncelog.broker.embedded.async_api.transactions import AsyncTransaction, AsyncTransactions
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from oncelog.broker.embedded.sync_api.clock import Clock
     from oncelog.broker.embedded.sync_api.faults import Faults, Rule, RuleDraft
     from oncelog.broker.embedded.sync_api.groups import Group
+    from oncelog.broker.embedded.sync_api.proxy import Proxy
     from oncelog.broker.embedded.sync_api.share_groups import ShareGroup
     from oncelog.broker.embedded.sync_api.topics import Topic
     from oncelog.broker.embedded.sync_api.transactions import Transaction, Transactions
@@ -77,6 +79,7 @@ __all__ = [
     "AsyncClock",
     "AsyncFaults",
     "AsyncGroup",
+    "AsyncProxy",
     "AsyncRule",
     "AsyncRuleDraft",
     "AsyncShareGroup",
@@ -108,6 +111,7 @@ __all__ = [
     "PartitionInfo",
     "PassingRecord",
     "ProducerInfo",
+    "Proxy",
     "Record",
     "RecordFilter",
     "RecordGiven",
@@ -143,6 +147,7 @@ _MODULES = {
     "AsyncClock": "oncelog.broker.embedded.async_api.clock",
     "AsyncFaults": "oncelog.broker.embedded.async_api.faults",
     "AsyncGroup": "oncelog.broker.embedded.async_api.groups",
+    "AsyncProxy": "oncelog.broker.embedded.async_api.proxy",
     "AsyncRule": "oncelog.broker.embedded.async_api.faults",
     "AsyncRuleDraft": "oncelog.broker.embedded.async_api.faults",
     "AsyncShareGroup": "oncelog.broker.embedded.async_api.share_groups",
@@ -174,6 +179,7 @@ _MODULES = {
     "PassingRecord": "oncelog.broker.filters.passing_records",
     "PartitionInfo": "oncelog.broker.control.types",
     "ProducerInfo": "oncelog.broker.control.types",
+    "Proxy": "oncelog.broker.embedded.sync_api.proxy",
     "Record": "oncelog.broker.control.types",
     "RecordFilter": "oncelog.broker.filters.record_filter",
     "RecordGiven": "oncelog.broker.control.types",

@@ -22,7 +22,7 @@ from oncelog.broker.metadata.acl_changes import ALLOW, DENY, LITERAL, PREFIXED, 
 from oncelog.broker.metadata.acls import AclBinding
 
 if TYPE_CHECKING:
-    from oncelog.broker.node import Node
+    from oncelog.broker.metadata.store import MetadataStore
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OPERATIONS = {"ALL": ALL, **{name: operation for operation, name in OPERATION_NAMES.items()}}
@@ -86,9 +86,9 @@ class Acl:
         )
 
 
-def create_acls(node: Node, acls: Sequence[AclBinding]) -> None:
+def create_acls(metadata: MetadataStore, acls: Sequence[AclBinding]) -> None:
     """Create those that are missing. Raises InvalidArgumentError."""
-    for acl, error in zip(acls, create(node.metadata, list(acls)) if acls else (), strict=True):
+    for acl, error in zip(acls, create(metadata, list(acls)) if acls else (), strict=True):
         if error is not None:
             raise InvalidArgumentError(f"ACL {acl}: {error}")
 

@@ -399,7 +399,7 @@ class ControlledBroker:
         topics = self.options.topics.items()
         missing = {name: topic for name, topic in topics if name not in node.metadata.image.topics}
         create_topics(node, missing)
-        create_acls(node, self.options.acls)
+        create_acls(node.metadata, self.options.acls)
         if self._faults is not None:
             self._faults.attach(node)
 

@@ -10,7 +10,10 @@ from oncelog.broker.net.listen import ListenError, open_listener
 from oncelog.broker.seams.transport import PortReservation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.listeners import ListenerConfig
     from oncelog.broker.net.server import BoundListener
 
 
@@ -24,12 +27,15 @@ class KeptPorts:
         self._reserved: dict[str, PortReservation] = {}
         """By the listener's name."""
 
-    def listen(self, config: BrokerConfig) -> list[BoundListener]:
-        """Listen on all addresses of the configuration. Where it says port 0, a free port is taken once and kept.
-
-        Raises ConfigError, ListenError.
+    def listen(
+        self, config: BrokerConfig, listeners: Sequence[ListenerConfig] | None = None
+    ) -> list[BoundListener]:
+        """Listen on all addresses of the configuration, or of ``listeners``. Where it says port 0, a free port is taken
+        once and kept. Raises ConfigError, ListenError.
         """
-        configured, _ = resolve_listeners(config, lambda: self._host_name)
+        configured = listeners
+        if configured is None:
+            configured, _ = resolve_listeners(config, lambda: self._host_name)
         bound: list[BoundListener] = []
         try:
             for listener in configured:

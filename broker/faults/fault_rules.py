@@ -74,7 +74,8 @@ class FaultRules(Interceptor):
 
     def __init__(self, rng: random.Random, refused: Mapping[str, str] | None = None) -> None:
         self._rng = rng
-        self._refused = refused or {}
+        self.refused = refused or {}
+        """Actions that cannot be done, with the reason."""
         self._rules: list[ActiveRule] = []
         self._next_id = 1
         self._target: Target | None = None
@@ -123,9 +124,9 @@ class FaultRules(Interceptor):
         that none of its topics has, unless the rule says ``topic_exists: false``.
         """
         rule = data if isinstance(data, tuple) else parse_rule(data)
-        check_possible(rule, self._refused)
+        check_possible(rule, self.refused)
         if topics_must_exist:
-            self._check_topics(rule)
+            self.check_topics(rule)
         if len(self._rules) >= RULES_MAX:
             raise RuleError(f"there are {RULES_MAX} rules already: remove some")
         seed = rule.seed
@@ -137,7 +138,8 @@ class FaultRules(Interceptor):
         self._install()
         return active.id
 
-    def _check_topics(self, rule: Rule) -> None:
+    def check_topics(self, rule: Rule) -> None:
+        """Raises RuleError for a topic, or a partition, that the rule needs and the target does not have."""
         if self._target is None or not asks_for_topics(rule):
             return
         known = self._target.known_topics.topics

@@ -10,11 +10,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.faults.rule import parse_rule
+from oncelog.broker.faults.rule import check_possible, parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from oncelog.broker.faults.rule import Rule
 
@@ -30,8 +30,10 @@ class RuleFileError(ValueError):
     """A file of rules that makes no sense; the message names the file and, as far as it is known, the line."""
 
 
-def load_rules(text: str, name: str) -> list[Rule]:
-    """Return the rules in the text of a file, whose suffix says its format. Raises RuleFileError."""
+def load_rules(text: str, name: str, refused: Mapping[str, str] | None = None) -> list[Rule]:
+    """Return the rules in the text of a file, whose suffix says its format. ``refused`` are actions that cannot be
+    done, with the reason. Raises RuleFileError.
+    """
     suffix = name.rpartition(".")[2].lower()
     if suffix not in _FORMATS:
         raise RuleFileError(f"{name}: a file of rules ends in .json, .toml, .yaml or .yml")
@@ -45,6 +47,7 @@ def load_rules(text: str, name: str) -> list[Rule]:
     for index, rule in enumerate(data[RULES]):
         try:
             rules.append(parse_rule(rule))
+            check_possible(rules[-1], refused or {})
         except RuleError as error:
             lines = lines_of()
             first, words = lines[index] if index < len(lines) else (0, {})

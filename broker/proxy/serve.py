@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.proxy.node_ports import BindNode
     from oncelog.broker.proxy.settings import ProxySettings
+    from oncelog.broker.seams.clock import Clock
 
 
 async def serve_proxy(
@@ -39,17 +40,11 @@ async def serve_proxy(
     try:
         for listener in settings.listeners:
             bound_listeners.append(open_listener(listener, settings.config))
-        proxy = Proxy(
-            settings.config,
-            settings.upstream,
-            connect=connect,
+        proxy = new_proxy(
+            settings,
             bind_node=node_binder(settings.config),
-            files=MemoryFileSystem(),
             clock=SystemClock(),
             rng=random.Random(),
-            first_node_ports=settings.first_node_ports,
-            users=settings.users,
-            log_ins=settings.log_ins,
             on_loaded=on_loaded,
         )
         async with trio.open_nursery() as nursery:
@@ -58,6 +53,30 @@ async def serve_proxy(
     finally:
         for bound in bound_listeners:
             bound.listener.close()
+
+
+def new_proxy(
+    settings: ProxySettings,
+    *,
+    bind_node: BindNode,
+    clock: Clock,
+    rng: random.Random,
+    on_loaded: Callable[[Proxy], None],
+) -> Proxy:
+    """Return a proxy on the operating system's sockets."""
+    return Proxy(
+        settings.config,
+        settings.upstream,
+        connect=connect,
+        bind_node=bind_node,
+        files=MemoryFileSystem(),
+        clock=clock,
+        rng=rng,
+        first_node_ports=settings.first_node_ports,
+        users=settings.users,
+        log_ins=settings.log_ins,
+        on_loaded=on_loaded,
+    )
 
 
 async def _run(

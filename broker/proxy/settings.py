@@ -43,7 +43,7 @@ def proxy_settings(
     options: argparse.Namespace, environment: Mapping[str, str], host_name: Callable[[], str]
 ) -> tuple[ProxySettings, list[str]]:
     """Return the settings, and warnings. Raises UsageError, ConfigError with all problems."""
-    upstream = _upstream(_given(options, environment, "upstream"))
+    upstream = upstream_addresses(_given(options, environment, "upstream"), "--upstream")
     listen = _given(options, environment, "listen") or [f"127.0.0.1:{DEFAULT_PORT}"]
     users = _users(options, environment)
     protocol = "SASL_PLAINTEXT" if users else "PLAINTEXT"
@@ -111,16 +111,17 @@ def _given(options: argparse.Namespace, environment: Mapping[str, str], option: 
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]
 
 
-def _upstream(texts: Sequence[str]) -> list[tuple[str, int]]:
+def upstream_addresses(texts: Sequence[str], origin: str) -> list[tuple[str, int]]:
+    """Return the addresses of some of the cluster's brokers. Raises UsageError."""
     if not texts:
         raise UsageError(
-            "--upstream is missing: HOST:PORT of one of the cluster's brokers, or several of them"
+            f"{origin} is missing: HOST:PORT of one of the cluster's brokers, or several of them"
         )
     found = []
     for text in texts:
-        host, port = host_and_port(text, "--upstream", DEFAULT_PORT)
+        host, port = host_and_port(text, origin, DEFAULT_PORT)
         if not host or not port:
-            raise UsageError(f"--upstream={text}: expected HOST:PORT")
+            raise UsageError(f"{origin}={text}: expected HOST:PORT")
         found.append((host.removeprefix("[").removesuffix("]"), port))
     return found
 

@@ -1,0 +1,361 @@
+"""`ControlledProxy`: a proxy that a test starts, stops and kills. It lives in one Trio loop.
+
+A `Proxy` is one run. What outlives it is here: its addresses, and what stands between clients and the cluster.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
+
+from oncelog.broker.client.cluster_client import ClusterClient
+from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.listeners import address_text
+from oncelog.broker.control.acl_options import create_acls
+from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
+from oncelog.broker.control.errors import BrokerFailedError, NotRunningError, UnsupportedError
+from oncelog.broker.control.journal import Journal
+from oncelog.broker.control.kept_ports import KeptPorts
+from oncelog.broker.control.log_lines import LogLines
+from oncelog.broker.control.operations import MODULES
+from oncelog.broker.faults.fault_rules import FaultRules
+from oncelog.broker.faults.rule import REFUSED_BY_PROXY
+from oncelog.broker.faults.seen_sessions import SeenSessions
+from oncelog.broker.faults.words import RuleError
+from oncelog.broker.filters.loading import install_filters
+from oncelog.broker.logs import LogOutput, get_logger, logging_to
+from oncelog.broker.net.listen import ListenError
+from oncelog.broker.proxy.serve import new_proxy, node_binder
+from oncelog.broker.proxy.upstream import UpstreamError
+from oncelog.broker.request import CloseConnection
+from oncelog.broker.seams.clock import SystemClock
+from oncelog.broker.seams.transport import PortReservation, connect
+from oncelog.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from oncelog.broker.control.journal import Observer
+    from oncelog.broker.dispatch.policies import Interceptor, RequestPath
+    from oncelog.broker.faults.rule import Rule
+    from oncelog.broker.logs import Sink
+    from oncelog.broker.metadata.acls import AclBinding
+    from oncelog.broker.net.server import BoundListener
+    from oncelog.broker.proxy.proxy import Proxy
+    from oncelog.broker.proxy.settings import ProxySettings
+    from oncelog.broker.proxy.upstream import Upstream
+    from oncelog.broker.seams.clock import Clock
+
+CLIENT_ID = "oncelog-proxy"
+"""With which the proxy's own requests come upstream."""
+
+OWN = (
+    *("start", "stop", "kill", "info", "log_lines"),
+    *("add_rule", "load_rules", "rules", "wait_fired", "release", "remove_rule", "clear_rules"),
+    *("requests", "wait_for", "failed_logins", "wait_for_failed_login"),
+)
+"""The operations that are the same for a broker and a proxy."""
+_TIME = "a proxy cannot move the time of the cluster behind it"
+_DATA = "the data is the cluster's, and a proxy leaves it there"
+UNSUPPORTED = {
+    **dict.fromkeys(
+        (
+            "clock",
+            "clock_advance",
+            "clock_set",
+            "clock_freeze",
+            "clock_resume",
+            "expire_member",
+            "expire_transaction",
+        ),
+        _TIME,
+    ),
+    **dict.fromkeys(("lose_power", "reset", "snapshot"), _DATA),
+    "producers": "a proxy does not see what partitions know of their producers",
+}
+"""Why a proxy cannot do the others."""
+
+log = get_logger(__name__)
+
+
+class Target(NamedTuple):
+    """What rules are in force in, see `oncelog.broker.faults.fault_rules.Target`."""
+
+    dispatcher: RequestPath
+    known_topics: Upstream
+    fetch_sessions: SeenSessions
+
+
+class _Run:
+    """One run of a proxy, from its start to its end."""
+
+    def __init__(self, proxy: Proxy, bound: list[BoundListener], client: ClusterClient) -> None:
+        self.proxy = proxy
+        self.bound = bound
+        self.client = client
+        """For requests of the proxy's own."""
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+
+
+class ControlledProxy:
+    """A proxy with ``settings``. It opens nothing before `start`. `run` must run meanwhile.
+
+    ``log_output``, ``rules``, ``observer``, ``filters``: as those of a `ControlledBroker`. ``acls`` say who may do what
+    here.
+    """
+
+    def __init__(
+        self,
+        settings: ProxySettings,
+        *,
+        seed: int,
+        requests_kept: int,
+        host_name: str = "localhost",
+        log_output: Callable[[Sink, Clock], LogOutput] = LogOutput,
+        rules: Sequence[Rule] = (),
+        observer: Observer | None = None,
+        filters: Sequence[Interceptor] = (),
+        acls: Sequence[AclBinding] = (),
+    ) -> None:
+        self.settings = settings
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.journal = Journal(requests_kept)
+        """What clients sent in all its runs."""
+        self.lines = LogLines()
+        """The log lines of all its runs."""
+        self.turns = trio.Lock()
+        """Held by who starts or stops the proxy: several may ask at the same time."""
+        self.faults = FaultRules(random.Random(seed), REFUSED_BY_PROXY)
+        """The rules for what goes wrong between clients and the cluster."""
+        self.clock = SystemClock()
+        self._log_output = log_output
+        self._observer = observer
+        self._filters = filters
+        self._acls = acls
+        self._run: _Run | None = None
+        """The latest run."""
+        self._failure: BaseException | None = None
+        """Why the latest run ended, if nobody asked it to."""
+        self._has_failed = trio.Event()
+        self._ports = KeptPorts(host_name)
+        self._node_ports: dict[tuple[str, int], PortReservation] = {}
+        """By the listener's name and the node's id: what clients were told stays so after a restart."""
+        self._sessions = SeenSessions()
+        self._watches_sessions = False
+        self._rules = tuple(rules)
+        for rule in rules:
+            self.faults.add(rule)
+        self.faults.on_change.append(self._watch_sessions)
+        self._nursery: trio.Nursery
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Carry its runs until cancelled."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._ports.close()
+            for reserved in self._node_ports.values():
+                reserved.close()
+
+    async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        """Perform an operation by name and return its result. Raises KeyError for a name that there is not,
+        UnsupportedError for what a proxy cannot do.
+        """
+        try:
+            if operation in OWN:
+                function = getattr(importlib.import_module(MODULES[operation]), operation)
+                return await function(self, **arguments)
+            if operation in OF_CLUSTER:
+                return await OF_CLUSTER[operation](self._current.client, **arguments)
+        finally:
+            self.journal.changes.note()
+        raise UnsupportedError(f"{operation}: {UNSUPPORTED[operation]}")
+
+    # -- what there is now
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it serves."""
+        return self._run is not None and not self._run.ended.is_set()
+
+    @property
+    def _current(self) -> _Run:
+        """The run that serves. Raises NotRunningError, and BrokerFailedError if it ended by itself."""
+        if self._run is not None and self.is_running:
+            return self._run
+        if self._failure is not None:
+            raise BrokerFailedError(f"the proxy ended by itself: {self._failure!r}")
+        raise NotRunningError("the proxy is stopped: start() starts it again")
+
+    @property
+    def proxy(self) -> Proxy:
+        """The proxy that serves. Raises as `call`."""
+        return self._current.proxy
+
+    @property
+    def listeners(self) -> list[BoundListener]:
+        """The listeners of the latest run, without those of nodes."""
+        return [] if self._run is None else self._run.bound
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The advertised addresses of all listeners, separated by commas; the same after a restart."""
+        if self._run is None:
+            raise NotRunningError("the proxy has no address before its first start")
+        return ",".join(address_text(row.host, row.port) for row in self._run.bound)
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster behind it; empty as long as no response has told it."""
+        if self._run is None:
+            raise NotRunningError("the proxy knows no cluster before its first start")
+        return self._run.proxy.upstream.cluster_id or ""
+
+    @property
+    def node_id(self) -> int:
+        """A proxy is no node of the cluster."""
+        return -1
+
+    async def wait_failed(self) -> BaseException:
+        """Wait until a run ends by itself. Returns why."""
+        await self._has_failed.wait()
+        assert self._failure is not None
+        return self._failure
+
+    async def prepare_rules(self) -> bool:
+        """Ask upstream which topics there are. Returns whether it has told all."""
+        if not self.is_running:
+            return False
+        try:
+            self.proxy.upstream.learn_metadata(await self._current.client.refresh_metadata())
+        except (KafkaError, CloseConnection):
+            return False
+        return True
+
+    # -- its runs
+
+    async def start(self) -> None:
+        """Start it at the addresses of the run before. Nothing happens if it runs. Raises BrokerFailedError if it
+        cannot start: a port is taken, the cluster cannot be reached, ....
+        """
+        if self.is_running:
+            return
+        if self._run is not None:
+            await self._run.ended.wait()  # it may be ending
+        self._failure = None
+        try:
+            bound = self._ports.listen(self.settings.config, self.settings.listeners)
+        except (ConfigError, ListenError) as error:
+            raise BrokerFailedError(str(error)) from error
+        proxy = new_proxy(
+            self.settings,
+            bind_node=self._bind_node,
+            clock=self.clock,
+            rng=self.random,
+            on_loaded=self._prepare,
+        )
+        client = ClusterClient(
+            self.settings.upstream, connect, client_id=CLIENT_ID, security=self.settings.log_ins.own
+        )
+        run = _Run(proxy, bound, client)
+        try:
+            await self._nursery.start(self._carry, run)
+        except (ConfigError, ListenError, UpstreamError) as error:
+            raise BrokerFailedError(str(error)) from error
+        finally:
+            if run.ended.is_set():
+                for row in bound:
+                    row.listener.close()
+        self._run = run
+        await self._check_rules()
+
+    async def stop(self) -> None:
+        """Stop it; connections are closed. Nothing happens if it does not run."""
+        if self._run is not None:
+            self._run.scope.cancel()
+            await self._run.ended.wait()
+
+    async def kill(self) -> None:
+        """End it as SIGKILL does. A proxy keeps nothing, so this is what `stop` does."""
+        await self.stop()
+
+    async def _carry(self, run: _Run, task_status: trio.TaskStatus[None]) -> None:
+        """Carry one run until its end. An error before it is ready is raised; a later one is kept for who asks next."""
+        is_ready = False
+        try:
+            with logging_to(self._log_output(self.lines, self.clock)), run.client, run.scope:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(self._run_proxy, run)
+                    is_ready = True
+                    task_status.started()
+        except BaseException as error:
+            failure = _only(error)
+            if not is_ready:
+                raise failure from error
+            self._failure = failure
+            self._has_failed.set()
+            if isinstance(failure, KeyboardInterrupt | SystemExit | trio.Cancelled):
+                raise
+        finally:
+            self.faults.detach()
+            self.journal.detach()
+            self._sessions.clear()
+            self._watches_sessions = False
+            run.ended.set()
+
+    @staticmethod
+    async def _run_proxy(run: _Run, task_status: trio.TaskStatus[None]) -> None:
+        await run.proxy.run(run.bound, task_status=task_status)
+
+    def _prepare(self, proxy: Proxy) -> None:
+        """Called before the proxy listens."""
+        self.journal.attach(proxy)
+        if self._observer is not None:
+            self._observer.attach(proxy)
+        install_filters(self._filters, proxy)
+        create_acls(proxy.access.metadata, self._acls)
+        self.faults.attach(Target(proxy.dispatcher, proxy.known_topics, self._sessions))
+
+    def _watch_sessions(self, target: Target, rules: FaultRules) -> None:
+        """Watch fetch sessions while rules look at Fetches."""
+        states = rules.states
+        wanted = bool(states) and (rules.apis is None or "Fetch" in rules.apis)
+        if wanted and not self._watches_sessions:
+            target.dispatcher.install(self._sessions)
+        elif self._watches_sessions and not wanted:
+            target.dispatcher.remove(self._sessions)
+            self._sessions.clear()
+        self._watches_sessions = wanted
+
+    def _bind_node(self, main: BoundListener, node_id: int, port: int) -> BoundListener:
+        """Listen for a node, at the port of the run before. Raises ListenError."""
+        key = main.name, node_id
+        reserved = self._node_ports.get(key)
+        if reserved is None and port == 0:
+            reserved = self._node_ports[key] = PortReservation(main.listener.address[0], 0)
+        return node_binder(self.settings.config)(main, node_id, port if reserved is None else reserved.port)
+
+    async def _check_rules(self) -> None:
+        """Warn of rules from the start whose topics do not exist."""
+        if not self._rules or not await self.prepare_rules():
+            return
+        for rule in self._rules:
+            try:
+                self.faults.check_topics(rule)
+            except RuleError as error:
+                with logging_to(self._log_output(self.lines, self.clock)):
+                    log.warning("a rule will match nothing", rule=rule.text, reason=str(error))
+
+
+def _only(error: BaseException) -> BaseException:
+    """Return the error, out of groups that hold nothing else."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,116 @@
+"""`ProxyOptions`: what a controlled proxy is started with, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from oncelog.broker.client.security.keys import read_client_properties
+from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.listeners import resolve_listeners
+from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.control.options import BrokerOptions, checked_options, config_texts
+from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.filters.loading import FilterError, load_filter
+from oncelog.broker.options import UsageError
+from oncelog.broker.proxy.settings import PASSED, ProxySettings, upstream_addresses
+from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.acl_options import Acl
+    from oncelog.broker.control.controlled import Controlled
+
+
+@dataclass(frozen=True)
+class ProxyOptions:
+    """See `oncelog.Proxy`, which documents each. Made by `checked_proxy_options`."""
+
+    upstream: tuple[tuple[str, int], ...]
+    own: BrokerOptions
+    """What clients meet: listeners, users, ACLs, limits."""
+    upstream_config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """There may be passwords in it, and in the next."""
+    upstream_users: Mapping[str, Mapping[str, str]] | None = field(default=None, repr=False)
+    pass_logins: bool = False
+    filters: tuple[Interceptor, ...] = ()
+
+    def settings(self) -> ProxySettings:
+        """Return the settings. Raises ConfigError."""
+        config = self.own.broker_config()
+        listeners, _ = resolve_listeners(config, lambda: self.own.host_name)
+        if self.pass_logins:
+            listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
+        port = self.own.port
+        return ProxySettings(
+            config,
+            listeners,
+            list(self.upstream),
+            {listeners[0].bind.listener: port + 1} if port else {},
+            self.own.users,
+            UpstreamLogIns(self.upstream_config, self.upstream_users, are_passed=self.pass_logins),
+        )
+
+    def controlled(self) -> Controlled:
+        """Return a proxy with these options."""
+        from oncelog.broker.control.controlled_proxy import ControlledProxy
+
+        return ControlledProxy(
+            self.settings(),
+            seed=self.own.seed,
+            requests_kept=self.own.requests_kept,
+            host_name=self.own.host_name,
+            acls=self.own.acls,
+            filters=self.filters,
+        )
+
+
+def checked_proxy_options(
+    upstream: str | Iterable[str],
+    *,
+    upstream_config: Mapping[str, object] | str | None,
+    upstream_users: Mapping[str, Mapping[str, str]] | None,
+    pass_logins: bool,
+    filters: Iterable[Interceptor | str],
+    config: Mapping[str, object] | None,
+    port: int,
+    seed: int,
+    requests_kept: int,
+    users: Mapping[str, str] | None,
+    acls: Iterable[Acl | Mapping[str, object]] | None,
+    tls: Mapping[str, str] | None,
+) -> ProxyOptions:
+    """Return the options. ``upstream_config`` may be the path of a file. Raises InvalidArgumentError for the first one
+    that makes no sense.
+    """
+    own = checked_options(
+        config=config, port=port, seed=seed, requests_kept=requests_kept, users=users, acls=acls, tls=tls
+    )
+    if pass_logins and users:
+        raise InvalidArgumentError("users= and pass_logins= exclude each other: log-ins are the cluster's")
+    texts = upstream.split(",") if isinstance(upstream, str) else list(upstream)
+    try:
+        options = ProxyOptions(
+            tuple(upstream_addresses([text.strip() for text in texts if text.strip()], "upstream")),
+            own,
+            read_client_properties(upstream_config)
+            if isinstance(upstream_config, str)
+            else config_texts(upstream_config or {}),
+            upstream_users,
+            pass_logins,
+            tuple(_filter(one) for one in filters),
+        )
+        options.settings()
+    except (ConfigError, UsageError, FilterError) as error:
+        raise InvalidArgumentError(str(error)) from None
+    return options
+
+
+def _filter(given: Interceptor | str) -> Interceptor:
+    if isinstance(given, str):
+        return load_filter(given)
+    if not isinstance(given, Interceptor):
+        raise InvalidArgumentError(
+            f"filters: {given!r}: expected an oncelog.Interceptor, or MODULE:NAME of one"
+        )
+    return given

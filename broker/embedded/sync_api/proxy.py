@@ -1,0 +1,100 @@
+# Made by .ci/unasync.py from async_api/proxy.py: edit that one.
+"""`Proxy`: a proxy in the program that uses it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.control.options import REQUESTS_KEPT
+from oncelog.broker.control.proxy_options import checked_proxy_options
+from oncelog.broker.embedded.sync_api.facade import Facade
+from oncelog.broker.embedded.certificates import Certificates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from oncelog.broker.control.acl_options import Acl
+    from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.embedded.host import Calls
+
+
+class Proxy(Facade):
+    """A proxy before a Kafka cluster, in this process, on a thread of its own: what a test does to an `Broker`, it
+    does to the cluster as clients of the proxy see it.
+
+        with Proxy(upstream="127.0.0.1:9092") as kafka:
+            client = SomeKafkaClient(kafka.bootstrap_servers)
+            kafka.faults.on("EndTxn").nth(2).drop_response()
+
+    ``faults``, ``requests`` and ``wait_for`` are about what passes through the proxy. ``topic``, ``group``,
+    ``transactions``, ``produce`` and so on, and the waits for them, ask the cluster. What only a broker can do (its
+    clock, ``reset``, ``snapshot``, ``lose_power``, ``producers``) raises UnsupportedError, and a rule with ``crash_at``
+    InvalidArgumentError.
+
+    upstream: addresses of some of the cluster's brokers, ``host:port``, separated by commas or in a list.
+    upstream_config: TLS and log-in at the cluster, by the keys of Kafka's clients (``security.protocol``,
+        ``sasl.jaas.config``, ...): a dictionary, or the path of a client.properties.
+    upstream_users: what differs in that for each user who logs in here, such as ``{"app": {"username": "prod-app",
+        "password": "secret"}}``; "*" is for those without a table of their own.
+    pass_logins: clients log in at the cluster, through the proxy.
+    filters: see docs/proxy.md: an `Interceptor` each, or "module:name" of one. The first is nearest to the clients.
+    config: Kafka's broker configuration, of the proxy's listeners and their limits.
+    port: of the proxy; each of the cluster's nodes has one of the ports after it. 0 takes free ones.
+    users, acls, tls: who may log in at the proxy, and do what, as of an `Broker`.
+    seed: for what rules draw by chance.
+    requests_kept: how many requests of each API `requests` can show. With 0 there are none, and what no rule and no
+        filter looks at passes unread.
+    process: run it in a child process instead of a thread.
+    """
+
+    _kind = "proxy"
+
+    def __init__(
+        self,
+        upstream: str | Iterable[str],
+        *,
+        upstream_config: Mapping[str, object] | str | os.PathLike[str] | None = None,
+        upstream_users: Mapping[str, Mapping[str, str]] | None = None,
+        pass_logins: bool = False,
+        filters: Iterable[Interceptor | str] = (),
+        config: Mapping[str, object] | None = None,
+        port: int = 0,
+        users: Mapping[str, str] | None = None,
+        acls: Iterable[Acl | Mapping[str, object]] | None = None,
+        tls: bool = False,
+        seed: int | None = None,
+        requests_kept: int = REQUESTS_KEPT,
+        process: bool = False,
+    ) -> None:
+        certificates = Certificates() if tls else None
+        self._proxy_options = checked_proxy_options(
+            upstream,
+            upstream_config=os.fspath(upstream_config)
+            if isinstance(upstream_config, str | os.PathLike)
+            else upstream_config,
+            upstream_users=upstream_users,
+            pass_logins=pass_logins,
+            filters=filters,
+            config=config,
+            port=port,
+            seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
+            requests_kept=requests_kept,
+            users=users,
+            acls=acls,
+            tls=None if certificates is None else certificates.broker_config(),
+        )
+        super().__init__(self._proxy_options.own, certificates)
+        self._in_process = process
+
+    @classmethod
+    def _sharing(cls, other: Any) -> Any:
+        """Return a proxy of this class that is the same as ``other``, which runs: for `oncelog.pytest_plugin`."""
+        shared = cls("127.0.0.1:1")
+        shared._options, shared._calls, shared._info = other._options, other._calls, other._info
+        return shared
+
+    def _new_calls(self) -> Calls:
+        from oncelog.broker.embedded.host import Calls, new_host
+
+        return Calls(new_host(self._proxy_options, process=self._in_process))

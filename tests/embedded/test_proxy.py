@@ -1,0 +1,331 @@
+"""`oncelog.Proxy` before a broker: what a test does with it, what it passes on to the cluster, and what it refuses."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+import oncelog
+
+FAST = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "log_level": 0}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[oncelog.Broker]:
+    with oncelog.Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def cluster(shared: oncelog.Broker) -> oncelog.Broker:
+    shared.reset()
+    shared.create_topics({"orders": 3})
+    return shared
+
+
+@pytest.fixture
+def kafka(cluster: oncelog.Broker) -> Iterator[oncelog.Proxy]:
+    with oncelog.Proxy(cluster.bootstrap_servers) as proxy:
+        yield proxy
+
+
+def producer(kafka: oncelog.Proxy, **settings: Any) -> Producer:
+    return Producer({**kafka.client_config(), **FAST, "client.id": "app", **settings})
+
+
+def produce(kafka: oncelog.Proxy, value: bytes = b"coffee") -> None:
+    client = producer(kafka)
+    client.produce("orders", value, key=b"table 7")
+    assert client.flush(10) == 0
+
+
+# -- what it is
+
+
+def test_its_own_address_and_the_clusters_id(kafka: oncelog.Proxy, cluster: oncelog.Broker) -> None:
+    assert kafka.bootstrap_servers != cluster.bootstrap_servers
+    assert kafka.cluster_id == cluster.cluster_id
+    assert kafka.is_running
+    assert repr(kafka) == f"<Proxy {kafka.bootstrap_servers}>"
+
+
+def test_it_comes_back_at_its_addresses(kafka: oncelog.Proxy) -> None:
+    client = producer(kafka)
+    client.produce("orders", b"a")
+    assert client.flush(10) == 0
+    told = {str(node) for node in AdminClient(kafka.client_config()).list_topics(timeout=10).brokers.values()}
+    for end in (kafka.stop, kafka.kill):
+        end()
+        assert not kafka.is_running
+        with pytest.raises(oncelog.NotRunningError, match=r"the proxy is stopped: start\(\) starts it again"):
+            _ = kafka.topics
+        kafka.start()
+        client.produce("orders", b"b")
+        assert client.flush(10) == 0
+    again = {
+        str(node) for node in AdminClient(kafka.client_config()).list_topics(timeout=10).brokers.values()
+    }
+    assert again == told
+
+
+def test_requests_and_waits(kafka: oncelog.Proxy) -> None:
+    produce(kafka)
+    request = kafka.wait_for("Produce", topic="orders", client_id="app")
+    assert request.outcome == "responded"
+    assert [one.value for one in request.records] == [b"coffee"]
+    assert {one.api for one in kafka.requests(client_id="app")} >= {"ApiVersions", "Metadata", "Produce"}
+    with pytest.raises(oncelog.WaitTimeoutError, match="no EndTxn in 0 s"):
+        kafka.wait_for("EndTxn", timeout=0)
+
+
+def test_topics_by_their_ids(kafka: oncelog.Proxy) -> None:
+    """A Fetch names them by id, and the proxy has learned these from what passed."""
+    produce(kafka)
+    consumer = Consumer({**kafka.client_config(), **FAST, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    message = consumer.poll(10)
+    assert message is not None
+    consumer.close()
+    fetches = kafka.requests("Fetch", topic="orders")
+    assert fetches
+    assert fetches[-1].version >= 13
+
+
+# -- rules
+
+
+def test_the_rules_of_a_file(kafka: oncelog.Proxy, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text(
+        '[[rules]]\non = "Produce"\ntopic = "orders"\nfirst = 2\nerror = "NOT_LEADER_OR_FOLLOWER"\n'
+    )
+    [rule] = kafka.faults.load(path)
+    produce(kafka)
+    assert (rule.state.matched, rule.fired) == (3, 2)
+    kafka.faults.assert_all_fired()
+    assert len(kafka.topic("orders").records()) == 1
+    path.write_text('[[rules]]\ncrash_at = "before decision"\n')
+    with pytest.raises(oncelog.InvalidArgumentError, match="line 2, rule 1: crash_at: a proxy cannot"):
+        kafka.faults.load(path)
+
+
+def test_a_held_request(kafka: oncelog.Proxy) -> None:
+    held = kafka.faults.on("Produce", topic="orders").hold()
+    thread = threading.Thread(target=produce, args=[kafka])
+    thread.start()
+    held.wait_fired()
+    assert kafka.topic("orders").records() == []
+    held.release()
+    thread.join()
+    assert len(kafka.topic("orders").wait_for_records(1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda faults: faults.crash_at("before decision"),
+            "crash_at: a proxy cannot let the brokers behind it die",
+        ),
+        (
+            lambda faults: faults.on("Fetch", topic="ordes").close(),
+            "topic 'ordes' does not exist: did you mean orders",
+        ),
+        (
+            lambda faults: faults.on("Fetch", topic="orders", partition=9).close(),
+            "partition 9 does not exist",
+        ),
+        (
+            lambda faults: faults.add({"on": "Fetch", "cloze": True}),
+            "unknown word 'cloze': did you mean close",
+        ),
+    ],
+)
+def test_rules_that_are_refused(kafka: oncelog.Proxy, make: Callable[[Any], object], said: str) -> None:
+    with pytest.raises(oncelog.InvalidArgumentError, match=said):
+        make(kafka.faults)
+
+
+def test_a_topic_that_was_created_just_now(kafka: oncelog.Proxy, cluster: oncelog.Broker) -> None:
+    cluster.create_topics(["new"])
+    kafka.faults.on("Fetch", topic="new").close()
+
+
+def test_rules_outlive_a_restart(kafka: oncelog.Proxy) -> None:
+    rule = kafka.faults.on("Produce").nth(1).drop_response()
+    kafka.stop()
+    kafka.start()
+    client = producer(kafka, **{"enable.idempotence": True})
+    client.produce("orders", b"once")
+    assert client.flush(10) == 0
+    assert rule.fired == 1
+    assert len(kafka.topic("orders").records()) == 1
+
+
+# -- what the cluster has
+
+
+def test_what_the_cluster_has(kafka: oncelog.Proxy, cluster: oncelog.Broker) -> None:
+    kafka.create_topic("more", partitions=2)
+    assert kafka.topics == cluster.topics == ["more", "orders"]
+    kafka.produce("orders", "coffee", key="table 7")
+    assert cluster.topic("orders").records()[0].value == b"coffee"
+    kafka.group("billing").commit({"orders": {0: 1}})
+    assert kafka.groups == ["billing"]
+    assert cluster.group("billing").committed == {"orders": {0: 1}}
+    assert kafka.requests("Produce") == [], "what the test does itself does not pass"
+
+
+def test_waits_for_what_the_cluster_has(kafka: oncelog.Proxy) -> None:
+    client = producer(kafka, **{"transactional.id": "app"})
+    client.init_transactions(10)
+    client.begin_transaction()
+    client.produce("orders", b"coffee")
+    client.commit_transaction(10)
+    kafka.transactions["app"].wait_for("CompleteCommit")
+    [record] = kafka.topic("orders").wait_for_records(1, isolation="read_committed")
+    assert record.value == b"coffee"
+    consumer = Consumer({**kafka.client_config(), **FAST, "group.id": "g"})
+    consumer.subscribe(["orders"])
+    consumer.poll(0.1)
+    kafka.group("g").wait_for(state="Stable", members=1)
+    consumer.close()
+    kafka.group("g").wait_for(members=0)
+
+
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        (
+            lambda kafka: kafka.clock.advance(days=1),
+            "clock_advance: a proxy cannot move the time of the cluster",
+        ),
+        (lambda kafka: kafka.clock.now_ms(), "clock: a proxy cannot move the time of the cluster behind it"),
+        (lambda kafka: kafka.group("g").expire_member("m"), "expire_member: a proxy cannot move the time"),
+        (lambda kafka: kafka.transactions["t"].expire(), "expire_transaction: a proxy cannot move the time"),
+        (lambda kafka: kafka.reset(), "reset: the data is the cluster's"),
+        (lambda kafka: kafka.lose_power(), "lose_power: the data is the cluster's"),
+        (lambda kafka: kafka.snapshot_bytes(), "snapshot: the data is the cluster's"),
+        (lambda kafka: kafka.producers, "producers: a proxy does not see"),
+    ],
+)
+def test_what_a_proxy_cannot_do(kafka: oncelog.Proxy, do: Callable[[Any], object], said: str) -> None:
+    with pytest.raises(oncelog.UnsupportedError, match=said):
+        do(kafka)
+
+
+def test_every_operation_is_there_or_refused() -> None:
+    from oncelog.broker.control.cluster.operations import OPERATIONS
+    from oncelog.broker.control.controlled_proxy import OWN, UNSUPPORTED
+    from oncelog.broker.control.operations import MODULES
+
+    assert MODULES.keys() <= {*OWN, *OPERATIONS, *UNSUPPORTED}
+
+
+# -- filters, users
+
+
+class Stamp(oncelog.RecordFilter):
+    """Adds a header to each record that is produced."""
+
+    def on_produced(self, record: oncelog.PassingRecord, context: oncelog.RequestContext) -> None:
+        record.headers.append(("via", b"proxy"))
+
+
+class Rename(oncelog.Interceptor):
+    """What clients call shop is orders in the cluster."""
+
+    async def on_request(self, context: oncelog.RequestContext) -> None:
+        oncelog.rename_topics(context.request, {"shop": "orders"})
+
+    async def on_response(self, context: oncelog.RequestContext, response: Any) -> Any:
+        oncelog.rename_topics(response, {"orders": "shop"})
+        return response
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_filters(cluster: oncelog.Broker, process: bool) -> None:
+    with oncelog.Proxy(cluster.bootstrap_servers, filters=[Rename(), Stamp()], process=process) as kafka:
+        client = producer(kafka)
+        client.produce("shop", b"coffee")
+        assert client.flush(10) == 0
+        [record] = cluster.topic("orders").records()
+        assert record.headers == (("via", b"proxy"),)
+        settings = {"group.id": "g", "auto.offset.reset": "earliest"}
+        consumer = Consumer({**kafka.client_config(), **FAST, **settings})
+        consumer.subscribe(["shop"])
+        message = consumer.poll(10)
+        assert message is not None
+        assert (message.topic(), message.value()) == ("shop", b"coffee")
+        consumer.commit(message=message, asynchronous=False)
+        assert cluster.group("g").committed["orders"]
+        consumer.close()
+        assert set(AdminClient(kafka.client_config()).list_topics(timeout=10).topics) >= {"shop"}
+
+
+def test_users_of_its_own(cluster: oncelog.Broker) -> None:
+    with oncelog.Proxy([cluster.bootstrap_servers], users={"shop": "secret"}) as kafka:
+        client = Producer({**kafka.client_config(user="shop"), **FAST})
+        client.produce("orders", b"coffee")
+        assert client.flush(10) == 0
+        assert kafka.wait_for("Produce").principal == "User:shop"
+        with pytest.raises(KafkaException):
+            AdminClient({**kafka.client_config(user="shop"), "sasl.password": "wrong"}).list_topics(timeout=1)
+        assert kafka.wait_for_failed_login().principal == "User:shop"
+
+
+def test_a_cluster_that_asks_for_a_log_in() -> None:
+    with oncelog.Broker(topics=["orders"], users={"prod": "secret"}) as cluster:
+        upstream = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+            'username="prod" password="secret";',
+        }
+        with oncelog.Proxy(cluster.bootstrap_servers, upstream_config=upstream) as kafka:
+            produce(kafka)
+            assert cluster.wait_for("Produce").principal == "User:prod"
+            assert [one.value for one in kafka.topic("orders").records()] == [b"coffee"]
+            assert "secret" not in repr(kafka)
+
+
+# -- mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"upstream": ""}, "upstream is missing"),
+        ({"upstream": "host:port"}, "upstream=host:port: expected HOST:PORT"),
+        (
+            {"upstream": "localhost:1", "filters": [5]},
+            "filters: 5: expected an oncelog.Interceptor, or MODULE:NAME",
+        ),
+        ({"upstream": "localhost:1", "filters": ["nowhere"]}, "nowhere: expected MODULE:NAME"),
+        (
+            {"upstream": "localhost:1", "pass_logins": True, "users": {"a": "b"}},
+            "users= and pass_logins= exclude",
+        ),
+        (
+            {"upstream": "localhost:1", "upstream_config": {"security.protocol": "x"}},
+            "security.protocol=X: expected",
+        ),
+        ({"upstream": "localhost:1", "upstream_config": "/nowhere"}, "/nowhere"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(oncelog.InvalidArgumentError, match=said):
+        oncelog.Proxy(**arguments)
+
+
+def test_a_cluster_that_is_not_there() -> None:
+    with oncelog.Broker() as broker:
+        servers = broker.bootstrap_servers
+    with pytest.raises(oncelog.BrokerFailedError, match=f"the upstream cannot be used: {servers}: .*refused"):
+        oncelog.Proxy(servers).start()
