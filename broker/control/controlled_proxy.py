@@ -74,6 +74,10 @@ UNSUPPORTED = {
         _TIME,
     ),
     **dict.fromkeys(("lose_power", "reset", "snapshot"), _DATA),
+    **dict.fromkeys(
+        ("share_groups", "share_group", "wait_for_share_group", "configure_group"),
+        "a proxy does not ask the cluster about it: use Kafka's tools",
+    ),
     "producers": "a proxy does not see what partitions know of their producers",
 }
 """Why a proxy cannot do the others."""
@@ -87,6 +91,8 @@ class Target(NamedTuple):
     dispatcher: RequestPath
     known_topics: Upstream
     fetch_sessions: SeenSessions
+    share_sessions: None = None
+    """What share sessions remember is not known here."""
 
 
 class _Run:
