@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 LEVELS = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
 _LEVEL_NAMES = {number: name for name, number in LEVELS.items()}
+KAFKA_LEVELS = {"TRACE": 5, "DEBUG": DEBUG, "INFO": INFO, "WARN": WARNING, "ERROR": ERROR, "FATAL": 50}
+"""Levels by the names that Kafka's clients give them. Nothing here is logged as TRACE or FATAL."""
+_KAFKA_NAMES = {number: name for name, number in KAFKA_LEVELS.items()}
+ROOT = "root"
+"""The name for the loggers that have no level of their own."""
 
 FIELD_MAX_CHARS = 1_000
 """Longer values of a field are cut to this number of characters."""
@@ -45,13 +50,15 @@ class Sink(Protocol):
 class LogOutput:
     """Renders lines in a ``style`` (``human`` or ``json``) and writes them to ``sink``. Timestamps are from ``clock``.
 
-    `Logger` drops lines below ``level`` (one of `LEVELS`).
+    `Logger` drops lines below ``level`` (one of `LEVELS`); `set_level` gives single loggers other levels.
     """
 
-    __slots__ = ("_clock", "_render", "_second", "_second_text", "_sink", "_style", "level")
+    __slots__ = ("_clock", "_levels", "_render", "_second", "_second_text", "_sink", "_style", "level")
 
     def __init__(self, sink: Sink, clock: Clock, *, style: str = "human", level: str = "info") -> None:
         self.level = LEVELS[level]
+        """The lowest level of any logger."""
+        self._levels: dict[str, int] = {ROOT: self.level}
         self._sink = sink
         self._clock = clock
         self._style = style
@@ -62,11 +69,32 @@ class LogOutput:
     def also_to(self, sink: Sink, clock: Clock) -> LogOutput:
         """Return an output of the same style and level, to ``sink`` too, with timestamps from ``clock``."""
         return LogOutput(
-            _BothSinks(sink, self._sink), clock, style=self._style, level=_LEVEL_NAMES[self.level]
+            _BothSinks(sink, self._sink), clock, style=self._style, level=_LEVEL_NAMES[self._levels[ROOT]]
         )
 
+    def set_level(self, logger: str, level: str | None) -> None:
+        """Give a logger, or those below a name, a level of its own (one of `KAFKA_LEVELS`); None: take it back."""
+        if level is None:
+            self._levels.pop(logger, None)
+        else:
+            self._levels[logger] = KAFKA_LEVELS[level]
+        self.level = min(self._levels.values())
+
+    def level_of(self, logger: str) -> int:
+        """Return the level of a logger: its own, or that of the nearest name above it."""
+        levels, name = self._levels, logger
+        while name not in levels:
+            name = name.rpartition(".")[0] or ROOT
+        return levels[name]
+
+    def level_name(self, logger: str) -> str:
+        """Return the level of a logger as Kafka's clients name it."""
+        return _KAFKA_NAMES[self.level_of(logger)]
+
     def write(self, level: int, name: str, text: str, fields: dict[str, Any], trace: str = "") -> None:
-        """Write one line of any level, and a second one if lines were lost."""
+        """Write one line, unless its logger has a higher level, and a second one if lines were lost."""
+        if len(self._levels) > 1 and level < self.level_of(name):
+            return
         line = self._render(self._timestamp(), level, name, text, fields, trace)
         self._sink.write(line.encode("utf-8", "backslashreplace"))
         lost = self._sink.take_lost()
@@ -152,9 +180,24 @@ class Logger:
             output.write(ERROR, self.name, text, fields, traceback.format_exc()[-TRACEBACK_MAX_CHARS:])
 
 
+def current_output() -> LogOutput | None:
+    """Return the output of this context, None if lines are dropped."""
+    return _current.get()
+
+
+_names: set[str] = {ROOT, "oncelog"}
+"""The names of the loggers of all modules that were imported."""
+
+
 def get_logger(name: str) -> Logger:
     """Return the logger for a module, such as ``oncelog.broker.net.connection``."""
+    _names.add(name)
     return Logger(sys.intern(name))
+
+
+def logger_names() -> list[str]:
+    """Return the names that may have a level, sorted."""
+    return sorted(_names)
 
 
 def _render_human(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.authorization import OPERATION_NAMES, RESOURCE_NAMES, Authorization
+from oncelog.broker.client_metrics.manager import ClientMetricsManager
 from oncelog.broker.cluster import Cluster, NodeAddress
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.listeners import SECURITY_PROTOCOLS
@@ -33,7 +34,7 @@ from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
-from oncelog.broker.metadata.image import BROKER, TOPIC
+from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
 from oncelog.broker.net.connection import Connection
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
     from oncelog.broker.share.sessions import ShareSessions
     from oncelog.wire.schema import Message
 
+TELEMETRY_KEYS = frozenset((71, 72))
+"""API keys that are served only where clients may send their metrics."""
 NAME_CHARS_SHOWN = 250
 """The most characters of a name in a log line."""
 
@@ -122,6 +125,7 @@ class Node:
         self.share_coordinator: ShareCoordinator
         self.shares: SharePartitionManager
         self.quotas: ClientQuotas
+        self.client_metrics: ClientMetricsManager
         self.connection_rates: ConnectionRates
         self.services: Services
         self.dispatcher: Dispatcher
@@ -223,8 +227,12 @@ class Node:
             for acl_id, acl in self.metadata.image.acls.by_id.items():
                 self.authorizer.add(acl_id, acl)
         self._delegation_tokens = DelegationTokens(self.config.static, self.metadata, self.clock)
+        self.client_metrics = ClientMetricsManager(self.config, self.metadata, self.clock)
+        handlers = self._release.handlers
+        if not self.client_metrics.is_enabled:
+            handlers = {key: one for key, one in handlers.items() if key not in TELEMETRY_KEYS}
         self.services = Services(
-            handlers=self._release.handlers,
+            handlers=handlers,
             config=self.config,
             authorization=Authorization(self.authorizer, self._note_denied),
             metadata=self.metadata,
@@ -239,6 +247,7 @@ class Node:
             fetch_sessions=self.fetch_sessions,
             delayed_fetches=DelayedFetches(),
             next_producer_id=self.next_producer_id,
+            client_metrics=self.client_metrics,
             files=self.files,
             clock=self.clock,
             lines=self.lines,
@@ -408,6 +417,8 @@ class Node:
         if record.resource_type == TOPIC:
             if record.resource_name in self.metadata.image.topics:
                 self.logs.update_config(record.resource_name, self.topic_config(record.resource_name))
+        elif record.resource_type == CLIENT_METRICS:
+            self.client_metrics.on_change()
         elif record.resource_type == BROKER:
             self._apply_broker_configs()
             self.server.reconsider_limits()

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from oncelog.broker.authorization import Authorization
+    from oncelog.broker.client_metrics.manager import ClientMetricsManager
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.coordinators.add_partitions_to_txn_manager import AddPartitionsToTxnManager
@@ -52,6 +53,7 @@ class Services(NamedTuple):
     delayed_fetches: DelayedFetches
     next_producer_id: Callable[[], int]
     """Returns a new producer id. Raises KafkaError: UNKNOWN_SERVER_ERROR if no ids are left, KAFKA_STORAGE_ERROR."""
+    client_metrics: ClientMetricsManager
     files: FileSystem
     clock: Clock
     lines: LineLimiter

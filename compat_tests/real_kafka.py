@@ -287,8 +287,9 @@ class RealKafka(LocalBroker):
     With `standalone` the voters are in the metadata log instead of the
     configuration, as in Kafka's quick start. A given `data_dir` is kept, and formatted if necessary; without one the
     data is deleted with the context. The default `jvm_options` suit a broker under light load, with an archive of
-    classes. `version` is another one than pom.xml's. `start` raises RealPartMissing, or AssertionError with the
-    broker's output. `controller.quorum.voters` and `cluster_id` make it a node of a cluster (kafka_cluster.py).
+    classes. `class_path` has plug-ins. `version` is another one than pom.xml's. `start` raises RealPartMissing, or
+    AssertionError with the broker's output. `controller.quorum.voters` and `cluster_id` make it a node of a cluster
+    (kafka_cluster.py).
     """
 
     def __init__(
@@ -300,11 +301,13 @@ class RealKafka(LocalBroker):
         standalone: bool = False,
         version: str | None = None,
         cluster_id: str | None = None,
+        class_path: Sequence[pathlib.Path] = (),
     ) -> None:
         super().__init__(data_dir, "real-kafka-")
         self._cluster_id = cluster_id or new_uuid()
         self._standalone = standalone
         self._version = version
+        self._class_path = class_path
         self._properties = {**PROPERTIES, **(properties or {}), "log.dirs": str(self.data_dir)}
         self._jvm_options = jvm_options if version is None else (jvm_options or BROKER_JVM_OPTIONS)
         self._ports: list[int] = []
@@ -356,7 +359,13 @@ class RealKafka(LocalBroker):
             if not (self.data_dir / "meta.properties").exists():
                 self._format(file.name)
             options = (*jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
-            command = tool_command("kafka.Kafka", file.name, jvm_options=options, version=self._version)
+            command = tool_command(
+                "kafka.Kafka",
+                file.name,
+                jvm_options=options,
+                class_path=self._class_path,
+                version=self._version,
+            )
             self.process = Process(command)
             started = self.process.stderr.wait_for(STARTED, START_TIMEOUT_S) is not None
             return started and answers_api_versions(broker)

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+from time import monotonic
 
 import pytest
 
@@ -215,3 +216,45 @@ def test_nodes_that_are_not_there(bootstrap: str) -> None:
     directory = ("--controller-id", "77", "--controller-directory-id", "Iwxq65gLQvGpY0m9R1ufPw")
     ran = run_tool(f"{TOOLS}MetadataQuorumCommand", *where, "remove-controller", *directory, check=False)
     assert "Cluster doesn't support removing voter because the kraft.version feature is 0" in ran.stderr
+
+
+def test_client_metrics(bootstrap: str, name: str) -> None:
+    command = "ClientMetricsCommand"
+    created = tool(
+        bootstrap, command, "--alter", "--name", name, "--metrics", "org.apache.kafka.producer.",
+        "--interval", "60000", "--match", "client_id=nobody",
+    )  # fmt: skip
+    assert created == f"Altered client metrics config for {name}.\n"
+    deadline = monotonic() + 30
+    while name not in (
+        listed := tool(bootstrap, command, "--list")
+    ):  # Kafka's broker learns of it a moment later
+        assert monotonic() < deadline, listed
+    described = tool(bootstrap, command, "--describe", "--name", name)
+    assert described == (
+        f"Client metrics configs for {name} are:\n"
+        "  interval.ms=60000\n  match=client_id=nobody\n  metrics=org.apache.kafka.producer.\n"
+    )
+    shown = tool(bootstrap, "kafka.admin.ConfigCommand", "--entity-type", "client-metrics", "--entity-name", name,
+                 "--describe")  # fmt: skip
+    assert "interval.ms=60000 sensitive=false synonyms={DYNAMIC_CLIENT_METRICS_CONFIG" in shown, shown
+    assert (
+        tool(bootstrap, command, "--delete", "--name", name) == f"Deleted client metrics config for {name}.\n"
+    )
+
+
+def test_levels_of_loggers(bootstrap: str) -> None:
+    loggers = ("--entity-type", "broker-loggers", "--entity-name", "1")
+    config = "kafka.admin.ConfigCommand"
+    before = tool(bootstrap, config, *loggers, "--describe")
+    (level,) = re.findall(r"^ *root=(\w+) sensitive=false", before, re.MULTILINE)
+    try:
+        set_it = tool(bootstrap, config, *loggers, "--alter", "--add-config", "root=ERROR")
+        assert set_it == "Completed updating config for broker-logger 1.\n"
+        assert re.search(r"^ *root=ERROR ", tool(bootstrap, config, *loggers, "--describe"), re.MULTILINE)
+    finally:
+        tool(bootstrap, config, *loggers, "--alter", "--add-config", f"root={level}")
+    refused = run_tool(
+        config, "--bootstrap-server", bootstrap, *loggers, "--alter", "--add-config", "root=LOUD", check=False
+    )
+    assert "Cannot set the log level of root to LOUD as it is not a supported log level" in refused.stderr

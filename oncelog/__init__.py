@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oncelog.broker.control.acl_options import Acl
+    from oncelog.broker.control.client_metric_types import ClientMetric, ClientMetricsPush
     from oncelog.broker.control.errors import (
         BrokerFailedError,
         InvalidArgumentError,
@@ -88,6 +89,8 @@ __all__ = [
     "AsyncTransactions",
     "Broker",
     "BrokerFailedError",
+    "ClientMetric",
+    "ClientMetricsPush",
     "Clock",
     "CloseConnection",
     "ErrorCode",
@@ -156,6 +159,8 @@ _MODULES = {
     "AsyncTransactions": "oncelog.broker.embedded.async_api.transactions",
     "Broker": "oncelog.broker.embedded.sync_api.broker",
     "BrokerFailedError": "oncelog.broker.control.errors",
+    "ClientMetric": "oncelog.broker.control.client_metric_types",
+    "ClientMetricsPush": "oncelog.broker.control.client_metric_types",
     "Clock": "oncelog.broker.embedded.sync_api.clock",
     "CloseConnection": "oncelog.broker.request",
     "ErrorCode": "oncelog.wire.errors",

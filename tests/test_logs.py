@@ -206,3 +206,28 @@ def test_a_reader_that_is_gone_is_no_error(polls_terminals: bool) -> None:
         assert sink.take_lost() == 0
     finally:
         os.close(writer)
+
+
+def test_levels_of_single_loggers() -> None:
+    lines = Lines()
+    output = logs.LogOutput(lines, FixedClock(NOW_MS), level="info")
+    one, other = logs.get_logger("oncelog.tests.one"), logs.get_logger("oncelog.tests.other")
+    with logs.logging_to(output):
+        output.set_level("oncelog.tests.one", "DEBUG")
+        one.debug("shown")
+        other.debug("not shown")
+        output.set_level("oncelog", "ERROR")
+        one.info("shown, too")
+        other.warning("not shown")
+        output.set_level("oncelog.tests.one", None)
+        one.warning("not shown")
+        output.set_level("root", "FATAL")
+        one.error("shown at last")
+        output.set_level("oncelog", None)
+        one.error("not shown")
+    assert output.level_name("oncelog.tests.one") == "FATAL"
+    assert [line.split(": ", 1)[1].strip() for line in lines.lines] == [
+        "shown",
+        "shown, too",
+        "shown at last",
+    ]

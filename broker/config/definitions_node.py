@@ -122,6 +122,9 @@ class NetworkKeys(metaclass=KeyCollector):
         at_least=0,
         update=CLUSTER_WIDE,
     )
+    telemetry_max_bytes: int = key(
+        INT, 1048576, "Bytes of metrics that a client may push at once.", at_least=1, importance=LOW
+    )
     quota_window_num: int = key(INT, 11, "Samples that are kept of each client.", at_least=1, importance=LOW)
     quota_window_size_seconds: int = key(
         INT, 1, "Seconds of a sample of a client.", at_least=1, importance=LOW
@@ -167,6 +170,12 @@ class OwnKeys(metaclass=KeyCollector):
         LIST,
         (),
         "URLs of signing keys of tokens that may be read (Kafka: a property of the JVM with this name's end).",
+        internal=True,
+    )
+    oncelog_client_metrics_enable: bool = key(
+        BOOLEAN,
+        False,
+        "Whether clients may send their metrics (Kafka: whether a reporter takes them).",
         internal=True,
     )
     oncelog_open_files_max: int = key(

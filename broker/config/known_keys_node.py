@@ -167,8 +167,6 @@ metrics.recording.level string INFO
     The most detailed metrics that are recorded.
 metrics.sample.window.ms long 30000 1..
     Milliseconds of a sample of a metric.
-telemetry.max.bytes int 1048576 1..
-    Bytes of metrics that a client may push at once.
 
 # Plug-ins
 alter.config.policy.class.name class null

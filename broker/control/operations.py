@@ -57,6 +57,8 @@ MODULES: dict[str, str] = {
     "configure_group": _HERE + "writing",
     "requests": _HERE + "waiting",
     "wait_for": _HERE + "waiting",
+    "client_metrics": _HERE + "client_metrics",
+    "wait_for_client_metrics": _HERE + "client_metrics",
     "failed_logins": _HERE + "failed_logins",
     "wait_for_failed_login": _HERE + "failed_logins",
     "wait_for_records": _HERE + "waiting",

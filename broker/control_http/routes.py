@@ -123,6 +123,8 @@ ROUTES = (
     # What clients do
     Route("GET", "/requests", "requests"),
     Route("POST", "/wait", "wait_for"),
+    Route("GET", "/client-metrics", "client_metrics"),
+    Route("POST", "/client-metrics/wait", "wait_for_client_metrics"),
     Route("GET", "/failed-logins", "failed_logins"),
     Route("POST", "/failed-logins/wait", "wait_for_failed_login"),
     # Time

@@ -41,6 +41,8 @@ def handle(
         _is_software_name(request.client_software_name) and _is_software_name(request.client_software_version)
     ):
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
+    if context.api_version >= SOFTWARE_NAME_VERSION:
+        context.connection.software = (request.client_software_name, request.client_software_version)
     features = services.metadata.features
     epoch, finalized = features.finalized(services.metadata.image)
     return ApiVersionsResponse(

@@ -1,7 +1,7 @@
 """DescribeConfigs (API key 32): returns configuration values, the source of each, and the values it overrides.
 
-- Resources are topics, groups, this broker, and (with an empty name) the dynamic defaults of all brokers. Loggers and
-  client metrics have no configuration here.
+- Resources are topics, groups, this broker, and (with an empty name) the dynamic defaults of all brokers; the levels of
+  this broker's loggers; subscriptions to metrics of clients.
 - Synonyms are returned on request; version 3 adds the types, and documentation on request.
 - Without an error the message is empty, as in Kafka.
 """
@@ -15,6 +15,7 @@ from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.handlers.config_rights import config_refusal
 from oncelog.broker.metadata import configs
 from oncelog.broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from oncelog.broker.metadata.logger_levels import logger_rows
 from oncelog.broker.metadata.topics import check_name
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_configs import (
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
 
-_NOT_SERVED = {BROKER_LOGGER: "BROKER_LOGGER", CLIENT_METRICS: "CLIENT_METRICS"}
+_TYPES = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
@@ -45,7 +46,7 @@ def handle(
 ) -> DescribeConfigsResponse | Pending[DescribeConfigsResponse]:
     types = {resource.resource_type for resource in request.resources}
     # Kafka refuses the whole request if one type is unknown.
-    is_malformed = not types <= {TOPIC, BROKER, GROUP, *_NOT_SERVED}
+    is_malformed = not types <= _TYPES
     error = KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED) if is_malformed else None
     response = DescribeConfigsResponse()
     return chunked(
@@ -120,9 +121,13 @@ def _describe(
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return configs.group_rows(image, config, name, keys, documentation=documentation)
-    if resource.resource_type in _NOT_SERVED:
-        text = f"Unsupported resource type: {_NOT_SERVED[resource.resource_type]}"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if resource.resource_type == BROKER_LOGGER:
+        return logger_rows(config.current.node_id, name, keys)
+    if resource.resource_type == CLIENT_METRICS:
+        if not name:
+            text = "Client metrics subscription name must not be empty"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        return configs.client_metrics_rows(image, name, keys, documentation=documentation)
     if not name:
         return configs.cluster_rows(image, config, keys, documentation=documentation)
     node_id = configs.parse_node_id(name)

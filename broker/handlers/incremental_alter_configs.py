@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (API key 44): sets, deletes, appends to and subtracts from single keys (KIP-339).
 
-Resources are topics, groups, this broker, and (with an empty name) all brokers. Loggers and client metrics have no
-configuration here: changes of theirs are refused.
+Resources are topics, groups, this broker, and (with an empty name) all brokers; the levels of this broker's loggers,
+which are not stored; subscriptions to metrics of clients.
 """
 
 from __future__ import annotations

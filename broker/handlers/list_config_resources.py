@@ -1,7 +1,6 @@
 """ListConfigResources (API key 74): lists the resources that have a configuration (KIP-1142).
 
-Version 0 lists client metrics only, of which there are none. Broker loggers are not listed: log levels cannot be
-altered.
+Version 0 lists subscriptions to metrics of clients only.
 """
 
 from __future__ import annotations
@@ -26,24 +25,26 @@ RESOURCE_TYPES_VERSION = 1
 def handle(
     services: Services, request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
-    if context.api_version < RESOURCE_TYPES_VERSION:
-        return ListConfigResourcesResponse()
     resource_types = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
     wanted = request.resource_types or resource_types
+    if context.api_version < RESOURCE_TYPES_VERSION:
+        wanted = [CLIENT_METRICS]
     if any(resource_type not in resource_types for resource_type in wanted):
         return ListConfigResourcesResponse(0, ErrorCode.UNSUPPORTED_VERSION)
     resources = []
-    if GROUP in wanted:
-        resources += [
-            ConfigResource(name, GROUP)
-            for (kind, name), overrides in services.metadata.image.configs.items()
-            if kind == GROUP and overrides
-        ]
-    if BROKER in wanted:
-        resources += [
-            ConfigResource(str(endpoint.node_id), BROKER)
-            for endpoint in services.cluster.nodes(context.connection.listener_name)
-        ]
+    for configured in (GROUP, CLIENT_METRICS):
+        if configured in wanted:
+            resources += [
+                ConfigResource(name, configured)
+                for (kind, name), overrides in services.metadata.image.configs.items()
+                if kind == configured and overrides
+            ]
+    for of_nodes in (BROKER_LOGGER, BROKER):
+        if of_nodes in wanted:
+            resources += [
+                ConfigResource(str(endpoint.node_id), of_nodes)
+                for endpoint in services.cluster.nodes(context.connection.listener_name)
+            ]
     if TOPIC in wanted:
         resources += [ConfigResource(name, TOPIC) for name in services.metadata.image.topics]
     return ListConfigResourcesResponse(0, 0, resources)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.client_metrics_config import ClientMetricsConfig, parse_subscription
 from oncelog.broker.config.definitions import LIST, ConfigError, UpdateMode
 from oncelog.broker.config.definitions_security import PER_LISTENER_KEYS
 from oncelog.broker.config.group_config import GroupConfig, parse_group_overrides
@@ -25,7 +26,8 @@ from oncelog.broker.metadata.configs import (
     value_too_long,
 )
 from oncelog.broker.metadata.features import MIN_INSYNC_REPLICAS
-from oncelog.broker.metadata.image import BROKER, GROUP, TOPIC
+from oncelog.broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from oncelog.broker.metadata.logger_levels import check_loggers, set_loggers
 from oncelog.broker.metadata.topics import check_name, check_record_count
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import ClearElrRecord, ConfigRecord
@@ -107,6 +109,10 @@ def alter(
                 outcomes[at] = _records_or_refusal(store.image, config, resource, count, refusal)
                 count += _count(outcomes[at])
     failed = None if validate_only else _commit(store, outcomes)
+    if not validate_only:
+        for resource, outcome in zip(asked, outcomes, strict=True):
+            if resource.resource_type == BROKER_LOGGER and not isinstance(outcome, KafkaError):
+                set_loggers(resource.changes)
     for resource, outcome in zip(asked, outcomes, strict=True):
         error = outcome if isinstance(outcome, KafkaError) else failed
         code, message = (0, None) if error is None else (error.code, error.message)
@@ -162,6 +168,9 @@ def _alter(
         if resource.resource_type == BROKER:
             _alter_broker(image, config, resource, denied)
         raise denied
+    if resource.resource_type == BROKER_LOGGER and not resource.replaces:
+        check_loggers(config.current.node_id, resource.name, changes)
+        return []
     for change in changes:
         if change.operation not in (SET, DELETE, APPEND, SUBTRACT):
             raise _invalid_request(f"Unknown operations type {change.operation}")
@@ -171,6 +180,8 @@ def _alter(
         return _alter_broker(image, config, resource)
     if resource.resource_type == GROUP:
         return _alter_group(image, config, resource)
+    if resource.resource_type == CLIENT_METRICS:
+        return _alter_client_metrics(image, resource)
     raise _invalid_request(f"Unknown resource type {resource.resource_type}")
 
 
@@ -201,6 +212,15 @@ def _alter_group(
     if not resource.name:
         raise _invalid_request("Default group resources are not allowed.")
     parse_group_overrides(_after(current, changed), config.current)
+    return _effective_changes(resource, current, changed)
+
+
+def _alter_client_metrics(image: MetadataImage, resource: AlteredResource) -> list[Message]:
+    """As `_alter_topic`, for a subscription to metrics of clients. Kafka lets nobody append to its lists."""
+    _check_lists(resource, {})
+    current = image.configs.get((CLIENT_METRICS, resource.name), {})
+    changed = _changed(resource, current, ClientMetricsConfig.KEYS)
+    parse_subscription(resource.name, _after(current, changed))
     return _effective_changes(resource, current, changed)
 
 

@@ -11,11 +11,12 @@ import functools
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.client_metrics_config import ClientMetricsConfig
 from oncelog.broker.config.definitions import UpdateMode
 from oncelog.broker.config.definitions_security import SaslKeys, TlsKeys
 from oncelog.broker.config.group_config import GroupConfig
 from oncelog.broker.config.topic_config import TopicConfig, parse_topic_overrides
-from oncelog.broker.metadata.image import BROKER, GROUP, TOPIC
+from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_topics import CreatableTopicConfigs
 from oncelog.wire.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
@@ -33,6 +34,7 @@ DYNAMIC_BROKER_CONFIG = 2
 DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 STATIC_BROKER_CONFIG = 4
 DEFAULT_CONFIG = 5
+CLIENT_METRICS_CONFIG = 7
 GROUP_CONFIG = 8
 
 UNKNOWN_TYPE = 0
@@ -263,6 +265,23 @@ def group_rows(
         text = overrides.get(name, synonyms[0].value if synonyms else None)
         if name in overrides:
             synonyms.insert(0, DescribeConfigsSynonym(name, text, GROUP_CONFIG))
+        rows.append(_row(key, text, synonyms, read_only=False, documentation=documentation))
+    return rows
+
+
+def client_metrics_rows(
+    image: MetadataImage, name: str, names: list[str] | None, *, documentation: bool
+) -> list[DescribeConfigsResourceResult]:
+    """Return the keys (all, or those in ``names``) of a subscription to metrics of clients."""
+    texts = image.configs.get((CLIENT_METRICS, name), {})
+    rows = []
+    for key_name, key in sorted(ClientMetricsConfig.KEYS.items()):
+        if names and key_name not in names:
+            continue
+        text, synonyms = key.to_text(key.default), []
+        if key_name in texts:
+            text = key.to_text(key.parse(texts[key_name]))
+            synonyms = [DescribeConfigsSynonym(key_name, text, CLIENT_METRICS_CONFIG)]
         rows.append(_row(key, text, synonyms, read_only=False, documentation=documentation))
     return rows
 

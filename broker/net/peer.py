@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from oncelog.broker.request import Pending
     from oncelog.broker.seams.transport import Transport
 
+UNKNOWN_SOFTWARE = "unknown"
+"""The name and version of a client's software that it has not said (Kafka: ``ClientInformation``)."""
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a peer that does not log in (Kafka: ``KafkaPrincipal.ANONYMOUS``)."""
 
@@ -56,6 +58,7 @@ class Peer:
         "must_log_in_since",
         "muted_until",
         "on_close",
+        "software",
         "transport",
         "writer",
     )
@@ -65,6 +68,8 @@ class Peer:
         self.listener_name = listener.name
         self.client_id: str | None = None
         """The client id of its latest decoded request."""
+        self.software = (UNKNOWN_SOFTWARE, UNKNOWN_SOFTWARE)
+        """Name and version of the client's software, as far as it has said them."""
         self._principal = ANONYMOUS
         self.writer = ResponseWriter(transport, server.files)
         self.muted_until = 0.0

@@ -13,9 +13,10 @@ HEAD = """\
 
 With `authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer` every API asks for these rights, in
 this order, as Kafka does, and answers whom is denied as told here: with an error for the whole request or in the row,
-or without the row. ApiVersions, SaslHandshake and SaslAuthenticate need none, nor do RenewDelegationToken and
-ExpireDelegationToken: a token's owner and its renewers may, all others get DELEGATION_TOKEN_OWNER_MISMATCH. An ALLOW
-for READ, WRITE, DELETE or ALTER implies DESCRIBE, one for ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+or without the row. ApiVersions, SaslHandshake, SaslAuthenticate, GetTelemetrySubscriptions and PushTelemetry need none,
+nor do RenewDelegationToken and ExpireDelegationToken: a token's owner and its renewers may, all others get
+DELEGATION_TOKEN_OWNER_MISMATCH. An ALLOW for READ, WRITE, DELETE or ALTER implies DESCRIBE, one for ALTER_CONFIGS
+implies DESCRIBE_CONFIGS.
 
 `make docs` makes this page from `compat_tests/security/rights_….py`. `compat_tests/security/test_rights.py` tests every
 row, with every subset of an API's rights, on oncelog and on a real Kafka.

@@ -243,9 +243,9 @@ def test_synonyms_types_and_documentation_on_request(node: StandInNode) -> None:
         (BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
         (BROKER, "\u00b2", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: \u00b2"),
         (BROKER, "+-1", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: +-1"),
-        (BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST, "Unsupported resource type: BROKER_LOGGER"),
+        (BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty"),
         (GROUP, "", ErrorCode.INVALID_REQUEST, "Group name must not be empty"),
-        (CLIENT_METRICS, "m", ErrorCode.INVALID_REQUEST, "Unsupported resource type: CLIENT_METRICS"),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"),
     ],
 )
 def test_refusals(node: StandInNode, resource_type: int, name: str, code: ErrorCode, message: str) -> None:

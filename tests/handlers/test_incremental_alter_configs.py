@@ -207,8 +207,12 @@ DYNAMICALLY = "Cannot update these configs dynamically"
             ErrorCode.INVALID_REQUEST,
             "Invalid value 0 for configuration min.insync.replicas: Value must be at least 1",
         ),
-        (resource(8, "1", ("root", SET, "INFO")), ErrorCode.INVALID_REQUEST, "Unknown resource type 8"),
-        (resource(16, "m", ("x", SET, "1")), ErrorCode.INVALID_REQUEST, "Unknown resource type 16"),
+        (resource(8, "1", ("root", SET, "INFO")), ErrorCode.INVALID_CONFIG, "Logger root does not exist!"),
+        (
+            resource(16, "m", ("x", SET, "1")),
+            ErrorCode.INVALID_REQUEST,
+            "Unknown client metrics configuration: x",
+        ),
         (resource(99, "1", ("root", SET, "INFO")), ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
     ],
 )

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
+from oncelog.broker.embedded.async_api.client_metrics import AsyncClientMetrics
 from oncelog.broker.embedded.async_api.facade import AsyncFacade
 from oncelog.broker.embedded.certificates import Certificates
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.broker.embedded.host import Calls
 
 
-class AsyncBroker(AsyncFacade):
+class AsyncBroker(AsyncFacade, AsyncClientMetrics):
     """A Kafka broker in this process, on a thread of its own, for tests.
 
         async with AsyncBroker(topics={"orders": 3}) as kafka:

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
+from oncelog.broker.embedded.sync_api.client_metrics import ClientMetrics
 from oncelog.broker.embedded.sync_api.facade import Facade
 from oncelog.broker.embedded.certificates import Certificates
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from oncelog.broker.embedded.host import Calls
 
 
-class Broker(Facade):
+class Broker(Facade, ClientMetrics):
     """A Kafka broker in this process, on a thread of its own, for tests.
 
         with Broker(topics={"orders": 3}) as kafka:

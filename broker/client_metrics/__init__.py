@@ -1,0 +1,1 @@
+"""Metrics that clients send (KIP-714)."""

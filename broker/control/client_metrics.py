@@ -1,0 +1,107 @@
+"""Operations: metrics that clients have sent (KIP-714), and waits for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from oncelog.broker.client_metrics.otlp import read_metrics
+from oncelog.broker.control.changes import check_timeout, wait_until
+from oncelog.broker.control.client_metric_types import ClientMetric, ClientMetricsPush
+from oncelog.broker.control.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncelog.broker.client_metrics.manager import Push
+    from oncelog.broker.control.controlled_broker import ControlledBroker
+    from oncelog.broker.node import Node
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+async def client_metrics(
+    broker: ControlledBroker, *, client_id: str | None = None, name: str | None = None
+) -> list[ClientMetricsPush]:
+    """Return what clients have sent to the running broker, the newest last. ``name``: only pushes that have a metric
+    whose name begins so. Raises InvalidArgumentError where clients may send nothing.
+    """
+    return list(_pushes(_node(broker), client_id, name, 0))
+
+
+async def wait_for_client_metrics(
+    broker: ControlledBroker,
+    *,
+    client_id: str | None = None,
+    name: str | None = None,
+    after: int = 0,
+    timeout: float = 10,
+) -> ClientMetricsPush:
+    """Wait until a client has sent metrics; return the first such push after number ``after``.
+
+    Raises WaitTimeoutError after ``timeout`` seconds of real time, InvalidArgumentError.
+    """
+    check_timeout(timeout)
+    node = _node(broker)
+    note = broker.journal.changes.note
+    node.client_metrics.observers.append(note)
+
+    async def check() -> ClientMetricsPush | None:
+        return next(_pushes(node, client_id, name, after), None)
+
+    async def explain() -> str:
+        count = len(node.client_metrics.pushes)
+        return f"no such metrics of a client in {timeout:g} s; clients have pushed {count} times"
+
+    try:
+        return await wait_until(broker.journal.changes, check, lambda: (), timeout, explain)
+    finally:
+        node.client_metrics.observers.remove(note)
+
+
+def _node(broker: ControlledBroker) -> Node:
+    node = broker.node
+    if not node.client_metrics.is_enabled:
+        raise InvalidArgumentError(
+            "clients may not send metrics to this broker: set oncelog.client.metrics.enable=true"
+        )
+    return node
+
+
+def _pushes(node: Node, client_id: str | None, name: str | None, after: int) -> Iterator[ClientMetricsPush]:
+    for push in tuple(node.client_metrics.pushes):
+        if push.number > after and client_id in (None, push.facts["client_id"]):
+            shown = _shown(push)
+            if name is None or any(one.name.startswith(name) for one in shown.metrics):
+                yield shown
+
+
+def _shown(push: Push) -> ClientMetricsPush:
+    points = list(read_metrics(push.metrics))
+    return ClientMetricsPush(
+        number=push.number,
+        client_id=push.facts["client_id"],
+        client_instance_id=push.instance_id,
+        software=(push.facts["client_software_name"], push.facts["client_software_version"]),
+        peer=f"{push.facts['client_source_address']}:{push.facts['client_source_port']}",
+        principal=push.principal,
+        timestamp=push.timestamp,
+        is_terminating=push.is_terminating,
+        compression=CODECS[push.codec],
+        metrics=tuple(
+            ClientMetric(
+                name=point.name,
+                kind=cast("Any", point.kind),
+                value=point.value,
+                unit=point.unit,
+                description=point.description,
+                attributes=point.attributes,
+                is_delta=point.is_delta,
+                values=point.values,
+                start_ms=point.start_ms,
+                time_ms=point.time_ms,
+            )
+            for point in points
+        ),
+        labels=points[0].resource if points else {},
+        data=push.metrics,
+    )

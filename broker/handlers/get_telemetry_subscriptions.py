@@ -1,0 +1,32 @@
+"""GetTelemetrySubscriptions (API key 71): tells a client which metrics it shall send, and how often (KIP-714)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.client_metrics.manager import CODECS
+from oncelog.wire.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+
+if TYPE_CHECKING:
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
+
+
+def handle(
+    services: Services, request: GetTelemetrySubscriptionsRequest, context: RequestContext
+) -> GetTelemetrySubscriptionsResponse:
+    instance = services.client_metrics.ask(context, request.client_instance_id)
+    return GetTelemetrySubscriptionsResponse(
+        0,
+        0,
+        instance.instance_id,
+        instance.subscription_id,
+        list(CODECS),
+        instance.interval_ms,
+        services.client_metrics.bytes_max,
+        True,
+        instance.metrics,
+    )

@@ -1,0 +1,18 @@
+"""PushTelemetry (API key 72): takes metrics of a client, in the format of OpenTelemetry (KIP-714)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+if TYPE_CHECKING:
+    from oncelog.broker.request import RequestContext
+    from oncelog.broker.services import Services
+
+
+def handle(
+    services: Services, request: PushTelemetryRequest, context: RequestContext
+) -> PushTelemetryResponse:
+    services.client_metrics.push(context, request)
+    return PushTelemetryResponse()

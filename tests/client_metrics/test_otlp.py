@@ -1,0 +1,106 @@
+"""The reader of OpenTelemetry's metrics. What stock clients send, ``compat_tests/test_client_metrics.py`` reads."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from oncelog.broker.client_metrics.otlp import Point, check_metrics, read_metrics
+from oncelog.wire.errors import DecodeError
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def field(number: int, *parts: bytes) -> bytes:
+    data = b"".join(parts)
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def fixed(number: int, value: float | int) -> bytes:
+    packed = struct.pack("<d", value) if isinstance(value, float) else struct.pack("<q", value)
+    return varint(number << 3 | 1) + packed
+
+
+def number(at: int, value: int) -> bytes:
+    return varint(at << 3) + varint(value & 0xFFFFFFFFFFFFFFFF)
+
+
+def attribute(name: str, value: bytes) -> bytes:
+    return field(1, name.encode()) + field(2, value)
+
+
+def metrics(*found: bytes, resource: bytes = b"") -> bytes:
+    scope = field(1, field(1, b"scope"))
+    return field(1, field(1, field(1, resource)), field(2, scope, *(field(2, one) for one in found)))
+
+
+TIMES = fixed(2, 3_000_000) + fixed(3, 5_000_000)
+NAMED = field(1, b"a.b") + field(2, b"what it is") + field(3, b"ms")
+GAUGE = metrics(NAMED + field(5, field(1, TIMES, fixed(4, 1.5))), resource=attribute("who", field(1, b"me")))
+
+
+def only(data: bytes) -> Point:
+    [point] = read_metrics(data)
+    return point
+
+
+def test_a_gauge() -> None:
+    assert only(GAUGE) == Point(
+        "a.b", "what it is", "ms", "gauge", 1.5, None, False, {}, {"who": "me"}, start_ms=3, time_ms=5
+    )
+
+
+@pytest.mark.parametrize(("temporality", "is_delta"), [(0, False), (1, True), (2, False)])
+def test_a_sum(temporality: int, is_delta: bool) -> None:
+    body = field(1, TIMES, fixed(6, -7)) + number(2, temporality) + number(3, 1)
+    point = only(metrics(NAMED + field(7, body)))
+    assert (point.kind, point.value, point.is_delta) == ("sum", -7, is_delta)
+
+
+def test_a_histogram() -> None:
+    body = field(1, TIMES, fixed(4, 3), fixed(5, 6.0), field(6, bytes(16)), field(9, attribute("x", b"")))
+    point = only(metrics(NAMED + field(9, body)))
+    assert (point.kind, point.value, point.values, point.attributes) == ("histogram", 6.0, 3, {"x": ""})
+
+
+def test_attributes_of_all_types() -> None:
+    values = {
+        "text": field(1, b"t"),
+        "flag": number(2, 1),
+        "whole": number(3, -5),
+        "double": fixed(4, 0.5),
+        "list": field(5, b"\x01"),
+    }
+    attributes = [field(7, attribute(name, value)) for name, value in values.items()]
+    point = only(metrics(NAMED + field(5, field(1, TIMES, fixed(4, 1.0), *attributes))))
+    assert point.attributes == {"text": "t", "flag": True, "whole": -5, "double": 0.5, "list": "01"}
+
+
+def test_several_points_of_several_metrics_and_unknown_fields() -> None:
+    points = field(1, TIMES, fixed(4, 1.0)) + field(1, TIMES, fixed(4, 2.0))
+    unknown = number(99, 5) + field(98, b"x") + varint(97 << 3 | 5) + bytes(4)
+    data = metrics(NAMED + field(5, points) + unknown, field(1, b"c") + field(11, b"")) + unknown
+    assert [(one.name, one.value) for one in read_metrics(data)] == [("a.b", 1.0), ("a.b", 2.0)]
+
+
+def test_damaged_metrics_are_refused_or_read_but_never_more() -> None:
+    rng = random.Random(1)
+    for end in range(1, len(GAUGE)):
+        with pytest.raises(DecodeError):
+            check_metrics(GAUGE[:end])
+    for _ in range(2000):
+        damaged = bytearray(GAUGE)
+        for _ in range(rng.randrange(1, 4)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        try:
+            check_metrics(bytes(damaged))
+        except DecodeError:
+            continue
