@@ -24,8 +24,9 @@ from tests.harness.sim_broker import EPOCH_MS
 from tests.harness.sim_client import SimClient
 from tests.harness.sim_network import MemoryListener, MemoryTransport
 
-HOST = "proxy"
-PORT = 9092
+HOST = "proxysimu"
+"""As long as the simulated broker's, so that responses through the proxy differ in nothing else."""
+PORT = 9091
 
 
 class SimProxy:
