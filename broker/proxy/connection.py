@@ -68,6 +68,7 @@ class ProxyConnection(Peer):
 
     __slots__ = (
         "_dispatcher",
+        "_is_lost",
         "_is_stopped",
         "_link",
         "_open",
@@ -98,6 +99,8 @@ class ProxyConnection(Peer):
         self._link: UpstreamLink | None = None
         self._passing = 0
         """Bytes that are left of a request of which the beginning was forwarded."""
+        self._is_lost = False
+        """Whether the upstream connection has ended, or could not be opened."""
         self._is_stopped = False
         """Whether the frame after those that were passed needs a closer look."""
         self._quiet: trio.Event | None = None
@@ -114,6 +117,7 @@ class ProxyConnection(Peer):
         finally:
             if self._link is not None:
                 self._link.end()
+            self.note_lost()
 
     async def wait_drained(self) -> None:
         """See `Peer.wait_drained`."""
@@ -156,6 +160,7 @@ class ProxyConnection(Peer):
     def note_lost(self) -> None:
         """The upstream connection has ended: what is owed will not come."""
         lost = ConnectionLost("the upstream connection was lost")
+        self._is_lost = True
         while self.owed:
             to = self.owed.popleft().to
             if isinstance(to, Awaited):
@@ -169,7 +174,7 @@ class ProxyConnection(Peer):
 
     def _check_link(self) -> None:
         """Raises ConnectionLost if there is no upstream connection any more."""
-        if self._link is not None and self._link.has_ended:
+        if self._is_lost:
             raise ConnectionLost("the upstream connection was lost")
 
     # -- reading
@@ -360,6 +365,7 @@ class ProxyConnection(Peer):
     async def _handle_shown(self, context: RequestContext, plan: Plan) -> None:
         """Show a request to the interceptors; forward it, or send their response."""
         dispatcher = self._dispatcher
+        is_owed = False  # from then on, whoever takes it out of `owed` says that the request is done
         try:
             response = await dispatcher.ask(context)
             if response is not None:
@@ -371,6 +377,7 @@ class ProxyConnection(Peer):
                 link = await self._connected()
                 data = dispatcher.encode_request(context)
                 if dispatcher.wants_response(context):
+                    is_owed = True
                     self.owed.append(
                         Owed(context.correlation_id, plan, Shown(context, real_time.monotonic()))
                     )
@@ -380,7 +387,7 @@ class ProxyConnection(Peer):
                 dispatcher.done(context, None, None)
                 return
         except BaseException as failure:
-            if all(one.to is None or getattr(one.to, "context", None) is not context for one in self.owed):
+            if not is_owed:
                 dispatcher.done(context, None, failure)
             raise
         await self._respond(Made(b"", context, response))
@@ -429,7 +436,11 @@ class ProxyConnection(Peer):
         """Return the upstream connection, which the first call opens. Raises CloseConnection, ConnectionLost."""
         link = self._link
         if link is None:
-            transport = await self._open(self)
+            try:
+                transport = await self._open(self)
+            except BaseException:
+                self.note_lost()
+                raise
             link = self._link = UpstreamLink(self, self._dispatcher, self._server, transport)
             self._server.nursery.start_soon(link.run)
         self._check_link()

@@ -56,7 +56,6 @@ class UpstreamLink:
         "_server",
         "_tail",
         "_task",
-        "has_ended",
         "is_writing",
         "transport",
     )
@@ -69,7 +68,6 @@ class UpstreamLink:
         transport: Transport,
     ) -> None:
         self.transport = transport
-        self.has_ended = False
         self.is_writing = False
         """Whether a response is on its way to the client that is owed no more."""
         self._connection = connection
@@ -129,7 +127,6 @@ class UpstreamLink:
             log.exception("a connection failed by our own fault", peer=self._client.peer)
             self._server.note_bug()
         finally:
-            self.has_ended = True
             self.is_writing = False
             self.transport.close()
             if reason is None:

@@ -185,7 +185,7 @@ class Proxy:
                 await self._look_at(host, port)
                 return
             except (KafkaError, OSError, CloseConnection) as error:
-                text = error.message or "" if isinstance(error, AuthenticationError) else str(error)
+                text = said(error)
                 about = address_text(host, port)
                 why = why or (text if text.startswith(about) else f"{about}: {text}")
         raise UpstreamError(f"the upstream cannot be used: {why}")
@@ -203,10 +203,24 @@ class Proxy:
                     log.info("the upstream tells nothing without a log-in", upstream=address_text(host, port))
                     return
                 self.upstream.learn_metadata(response)
+                self._check_advertised()
                 return
             finally:
                 connection.close()
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no response within {CONNECT_TIMEOUT_S:g} s")
+        raise CloseConnection(
+            f"no response to ApiVersions within {CONNECT_TIMEOUT_S:g} s: is it a Kafka broker?"
+        )
+
+    def _check_advertised(self) -> None:
+        """Raises UpstreamError if a node's advertised address is one of this proxy's."""
+        own = {bound.listener.address for bound in self.server.listeners}
+        own |= {(bound.host, bound.port) for bound in self.server.listeners}
+        for node_id, node in self.upstream.nodes.items():
+            if node in own:
+                raise UpstreamError(
+                    f"the upstream cannot be used: its node {node_id} advertises {address_text(*node)}, which is this "
+                    "proxy itself (advertised.listeners)"
+                )
 
     async def _open_for(self, client: ProxyConnection) -> Transport:
         """Open the upstream connection of a client. Raises CloseConnection if no node can be reached."""
@@ -279,3 +293,10 @@ class Proxy:
             ):
                 return True
         return False
+
+
+def said(error: Exception) -> str:
+    """Return the words of an error, without its number or code."""
+    if isinstance(error, AuthenticationError):
+        return error.message or ""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -71,11 +71,13 @@ class Process:
 
 @pytest.fixture
 def serve(tmp_path: pathlib.Path) -> Iterator[Serve]:
-    """Start ``oncelog serve`` with these arguments. Processes that still run at the end of the test are killed."""
+    """Start ``oncelog serve``, or another ``subcommand``, with these arguments. Processes that still run at the end of
+    the test are killed.
+    """
     started: list[Process] = []
 
-    def start(*arguments: str, **more: Any) -> Process:
-        started.append(Process(tmp_path, "serve", *arguments, **more))
+    def start(*arguments: str, subcommand: str = "serve", **more: Any) -> Process:
+        started.append(Process(tmp_path, subcommand, *arguments, **more))
         return started[-1]
 
     yield start

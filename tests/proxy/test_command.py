@@ -1,0 +1,115 @@
+"""`oncelog proxy` as a process: it passes requests on, stops, and prints one line if it cannot start."""
+
+import signal
+import socket
+from collections.abc import Sequence
+
+import pytest
+
+from compat_tests.frames import Connection
+from oncelog.broker.options import UsageError
+from oncelog.broker.proxy.options import parse_proxy_arguments
+from oncelog.broker.proxy.settings import ProxySettings, proxy_settings
+from tests.harness.process import Serve, serve
+
+__all__ = ["serve"]  # a fixture
+
+
+def settings(*arguments: str, **environment: str) -> ProxySettings:
+    return proxy_settings(parse_proxy_arguments(arguments), environment, lambda: "here")[0]
+
+
+def test_it_serves_and_stops(serve: Serve) -> None:
+    broker = serve("--listen", "127.0.0.1:0", "--memory").wait_ready()
+    process = serve("--upstream", broker["address"], "--listen", "127.0.0.1:0", subcommand="proxy")
+    ready = process.wait_ready()
+    assert list(ready) == ["address", "upstream", "cluster.id", "nodes"]
+    assert (ready["upstream"], ready["cluster.id"]) == (broker["address"], broker["cluster.id"])
+    with Connection(ready["address"]) as connection:
+        [row] = connection.call("Metadata", 12, {"topics": None})["brokers"]
+    assert ready["nodes"] == f"1@{row['host']}:{row['port']}"
+    with Connection(f"{row['host']}:{row['port']}") as connection:
+        assert connection.call("ApiVersions", 0)["error_code"] == 0
+    assert process.end(signal.SIGTERM) == 0
+    assert process.popen.stdout is not None
+    assert process.popen.stdout.read() == ""
+    assert "Traceback" not in process.stderr
+
+
+def test_two_listeners_have_node_ports_each(serve: Serve) -> None:
+    broker = serve("--listen", "127.0.0.1:0", "--memory").wait_ready()
+    process = serve(
+        "--upstream", broker["address"], "--listen", "ONE://127.0.0.1:0", "--listen",
+        "TWO://127.0.0.1:0", "-c", "listener.security.protocol.map=ONE:PLAINTEXT,TWO:PLAINTEXT",
+        subcommand="proxy",
+    )  # fmt: skip
+    told = set()
+    for listener in process.wait_ready()["listeners"].split(","):
+        with Connection(listener.partition("://")[2]) as connection:
+            [row] = connection.call("Metadata", 12, {"topics": None})["brokers"]
+            told.add(row["port"])
+    assert len(told) == 2
+
+
+def refusal(serve: Serve, *arguments: str) -> tuple[int, str]:
+    process = serve(*arguments, subcommand="proxy")
+    code = process.end()
+    assert "Traceback" not in process.stderr
+    errors = [line for line in process.stderr.splitlines() if line.startswith("oncelog: ")]
+    assert len(errors) == 1, process.stderr
+    return code, errors[0]
+
+
+def test_it_does_not_start(serve: Serve) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        broker = serve("--listen", "127.0.0.1:0", "--memory").wait_ready()["address"]
+        code, error = refusal(serve, "--upstream", broker, "--listen", f"127.0.0.1:{port}")
+        assert (code, f"cannot listen on 127.0.0.1:{port}" in error) == (1, True)
+        code, error = refusal(
+            serve, "--upstream", broker, "--listen", "127.0.0.1:0", "--node-ports", str(port)
+        )
+        assert (code, f"cannot listen on 127.0.0.1:{port} for upstream node 1" in error) == (1, True)
+    code, error = refusal(serve, "--upstream", f"127.0.0.1:{port}", "--listen", "127.0.0.1:0")
+    assert (code, error) == (
+        1,
+        f"oncelog: the upstream cannot be used: 127.0.0.1:{port}: Connection refused",
+    )
+    code, error = refusal(serve, "--upstream", f"localhost:{port}", "--listen", f"127.0.0.1:{port}")
+    assert (code, "is this proxy itself" in error) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "--upstream is missing"),
+        (["--upstream", "a:b"], "expected HOST:PORT"),
+        (["--upstream", "a:1", "--node-ports", "x"], "expected the first PORT"),
+        (["--upstream", "a:1", "--node-ports", "NAME=1"], "there is no listener NAME"),
+        (["--upstream", "a:1", "--listen", "A://a:1,B://a:2", "--node-ports", "1"], "there are several"),
+        (["--upstrem", "a:1"], "did you mean --upstream?"),
+        (["serve"], "unknown argument serve"),
+    ],
+)
+def test_wrong_options(arguments: Sequence[str], why: str) -> None:
+    with pytest.raises(UsageError, match=why.replace("?", r"\?")):
+        settings(*arguments, "-c", "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:SSL")
+
+
+def test_settings() -> None:
+    found = settings("--upstream", "a:1,[::1]:2", "--upstream", "b")
+    assert found.upstream == [("a", 1), ("::1", 2), ("b", 9092)]
+    assert found.first_node_ports == {"PLAINTEXT": 9093}
+    assert settings("--upstream", "a", "--listen", "h:0").first_node_ports == {}
+    assert settings("--upstream", "a", "--node-ports", "0").first_node_ports == {}
+    assert settings("--upstream", "a", "--node-ports", "70").first_node_ports == {"PLAINTEXT": 70}
+    found = settings(ONCELOG_UPSTREAM="a:1,b:2", ONCELOG_LISTEN="127.0.0.1:1, SSL://127.0.0.1:5")
+    assert found.upstream == [("a", 1), ("b", 2)]
+    assert found.first_node_ports == {"PLAINTEXT": 2, "SSL": 6}
+    told = settings("--upstream", "a", "--advertise", "kafka").listeners[0].advertised
+    assert told is not None
+    assert (told.host, told.port) == ("kafka", 0)
+
+
+def test_help() -> None:
+    assert parse_proxy_arguments(["--help", "--nonsense"]).help
