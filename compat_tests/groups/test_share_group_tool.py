@@ -1,0 +1,91 @@
+"""kafka-share-groups, run in the Java worker's JVM: both targets must make it print the same."""
+
+import re
+from collections.abc import Mapping
+
+import pytest
+
+from compat_tests.batches import batch
+from compat_tests.consumer_members import Topics
+from compat_tests.differential import Pair, Session
+from compat_tests.groups.workers import Worker
+from compat_tests.share.members import ShareMember, compare_share
+
+COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+pytestmark = pytest.mark.slow
+
+
+class Tool:
+    """ShareGroupCommand on one target. What it prints is observed, line by line and sorted."""
+
+    def __init__(self, worker: Worker, session: Session) -> None:
+        self._worker = worker
+        self._session = session
+
+    def run(self, *arguments: str) -> str:
+        code, out = self._worker.tool(COMMAND, "--bootstrap-server", self._session.bootstrap, *arguments)
+        host, _, port = self._session.bootstrap.rpartition(":")
+        text = re.sub(rf"(localhost|{re.escape(host)}):{port}", "ADDRESS", out)
+        lines = sorted(" ".join(line.split()) for line in text.splitlines() if line.strip())
+        self._session.observe(" ".join(arguments), [code, *lines])
+        return out
+
+
+def test_every_command(pair: Pair, name: str, workers: Mapping[str, Worker]) -> None:
+    def scenario(session: Session, topics: Topics) -> None:
+        tool = Tool(workers["java"], session)
+        group = ("--group", name)
+        topics.make(name, 2)
+        for partition in range(2):
+            for _ in range(3):
+                assert session.produce(name, batch(2), partition=partition)["error_code"] == 0
+        tool.run("--describe", *group)
+        tool.run("--delete", *group)
+        tool.run("--delete-offsets", *group, "--topic", name)
+        tool.run("--reset-offsets", *group, "--to-earliest", "--topic", name, "--dry-run")
+        tool.run("--describe", *group)
+        for where in ("--to-earliest", "--to-latest"):
+            tool.run("--reset-offsets", *group, where, "--topic", name, "--execute")
+            tool.run("--describe", *group, "--offsets", "--verbose")
+        tool.run(
+            "--reset-offsets", *group, "--to-datetime", "2020-01-01T00:00:00.000", "--all-topics", "--execute"
+        )
+        tool.run("--reset-offsets", *group, "--to-earliest", "--topic", f"{name}:1", "--execute")
+        tool.run("--reset-offsets", *group, "--to-earliest", "--topic", "nowhere", "--execute")
+        tool.run("--describe", *group, "--members")
+        tool.run("--describe", *group, "--state")
+        one = ShareMember(topics, name, "one", [name])
+        one.join()
+        one.heartbeat_until(lambda assigned: len(assigned.get(name, ())) == 2, "has all")
+        for more in ("--offsets", "--members", "--state"):
+            tool.run("--describe", *group, more)
+            tool.run("--describe", *group, more, "--verbose")
+        tool.run("--reset-offsets", *group, "--to-earliest", "--topic", name, "--execute")
+        tool.run("--delete-offsets", *group, "--topic", name)
+        tool.run("--delete", *group)
+        one.leave()
+        tool.run("--describe", *group, "--state")
+        tool.run("--delete-offsets", *group, "--topic", name)
+        tool.run("--delete-offsets", *group, "--topic", name)
+        tool.run("--describe", *group)
+        tool.run("--delete", *group)
+        tool.run("--describe", *group)
+
+    compare_share(pair, name, scenario)
+
+
+def test_list(pair: Pair, name: str, workers: Mapping[str, Worker]) -> None:
+    """Groups of other tests may be there, too."""
+
+    def scenario(session: Session, topics: Topics) -> None:
+        topics.make(name, 1)
+        one = ShareMember(topics, name, "one", [name])
+        one.join()
+        for state in ((), ("--state",), ("--state", "stable"), ("--state", "empty"), ("--state", "nonsense")):
+            arguments = ("--bootstrap-server", session.bootstrap, "--list", *state)
+            code, out = workers["java"].tool(COMMAND, *arguments)
+            lines = [line.split() for line in out.splitlines() if name in line or "rror" in line]
+            session.observe(str(state), [code, *lines])
+        one.leave()
+
+    compare_share(pair, name, scenario)
