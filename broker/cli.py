@@ -82,8 +82,7 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         with logging_to(output):
             users = users_of(options, environment)
             config, listeners = configuration(options, environment, scratch, users)
-        if options.filter or variable_of("filter") in environment:
-            sys.path.insert(0, os.getcwd())  # as for `python -m`: filters lie where the command is given
+        _find_filters(options, environment)
         settings = control_settings(options, environment, config, _read_or_refuse)
     except (ConfigError, UsageError) as error:
         return _print_error(error, EXIT_USAGE)
@@ -111,6 +110,12 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         return _run_in(scratch, parent, config, serving)
 
 
+def _find_filters(options: argparse.Namespace, environment: Mapping[str, str]) -> None:
+    """Let filters be imported from where the command is given, as with ``python -m``."""
+    if options.filter or variable_of("filter") in environment:
+        sys.path.insert(0, os.getcwd())
+
+
 def _trace_output() -> TraceOutput:
     from oncelog.broker.seams.stderr import StderrSink
     from oncelog.broker.trace.output import TraceOutput
@@ -122,6 +127,7 @@ def _proxy(words: list[str], environment: Mapping[str, str]) -> int:
     """Run ``oncelog proxy`` and return its exit code."""
     from oncelog.broker.command_config import host_name
     from oncelog.broker.config.definitions import ConfigError
+    from oncelog.broker.control_settings import proxy_control_settings
     from oncelog.broker.proxy.options import parse_proxy_arguments, proxy_help_text
     from oncelog.broker.proxy.settings import proxy_settings
 
@@ -135,15 +141,33 @@ def _proxy(words: list[str], environment: Mapping[str, str]) -> int:
             settings, warnings = proxy_settings(options, environment, host_name)
             for warning in warnings:
                 get_logger(__name__).warning(warning)
+        _find_filters(options, environment)
+        control = proxy_control_settings(options, environment, _read_or_refuse)
     except (ConfigError, UsageError) as error:
         return _print_error(error, EXIT_USAGE)
     with logging_to(output):
-        from oncelog.broker.proxy.serve import serve_proxy
+        if control is None:
+            from oncelog.broker.proxy.serve import serve_proxy
 
-        return run(partial(serve_proxy, settings, _on_proxy_ready))
+            return run(partial(serve_proxy, settings, _on_proxy_ready))
+        from oncelog.broker.controlled_serve import serve_controlled_proxy
+
+        serving = partial(
+            serve_controlled_proxy,
+            settings,
+            control,
+            _on_proxy_ready,
+            output,
+            host_name=host_name(),
+            seed=int.from_bytes(os.urandom(4), "big"),
+            write_trace=_trace_output().write,
+        )
+        return run(serving)
 
 
-def _on_proxy_ready(proxy: Proxy, listeners: list[BoundListener]) -> None:
+def _on_proxy_ready(
+    proxy: Proxy, listeners: list[BoundListener], control: tuple[str, int] | None = None
+) -> None:
     """Write the ready line: listeners as for a broker, the cluster's id, its nodes and their ports."""
     from oncelog.broker.config.listeners import address_text
 
@@ -156,6 +180,8 @@ def _on_proxy_ready(proxy: Proxy, listeners: list[BoundListener]) -> None:
     if nodes:
         ports = ((node_id, address_text(*proxy.node_ports.address(first.name, node_id))) for node_id in nodes)
         fields["nodes"] = ",".join(f"{node_id}@{address}" for node_id, address in ports)
+    if control is not None:
+        fields["control"] = address_text(*control)
     _write_ready(fields)
 
 

@@ -70,6 +70,24 @@ def control_settings(
     return settings if settings != ControlSettings() else None
 
 
+def proxy_control_settings(
+    options: argparse.Namespace, environment: Mapping[str, str], read: Callable[[str, str], str]
+) -> ControlSettings | None:
+    """As `control_settings`, for a proxy. Raises UsageError, also for rules that a proxy cannot keep."""
+    from oncelog.broker.faults.rule import REFUSED_BY_PROXY
+
+    def chosen(option: str) -> tuple[str | None, str]:
+        given = getattr(options, option)
+        return given or environment.get(variable_of(option)), origin_of(option, given)
+
+    settings = ControlSettings(
+        *_control(chosen, environment, read),
+        rules=_rules(options, environment, read, REFUSED_BY_PROXY),
+        interceptors=interceptor_settings(options, environment),
+    )
+    return settings if settings != ControlSettings() else None
+
+
 def _control(
     chosen: Callable[[str], tuple[str | None, str]],
     environment: Mapping[str, str],
@@ -94,9 +112,12 @@ def _control(
 
 
 def _rules(
-    options: argparse.Namespace, environment: Mapping[str, str], read: Callable[[str, str], str]
+    options: argparse.Namespace,
+    environment: Mapping[str, str],
+    read: Callable[[str, str], str],
+    refused: Mapping[str, str] | None = None,
 ) -> tuple[Rule, ...]:
-    """Return the rules in the files of ``--faults``. Raises UsageError."""
+    """Return the rules in the files of ``--faults``. ``refused``: see `load_rules`. Raises UsageError."""
     in_variable = environment.get(variable_of("faults"), "")
     paths = options.faults or [path for path in in_variable.split(PATH_SEPARATOR) if path]
     if not paths:
@@ -106,7 +127,7 @@ def _rules(
     found: list[Rule] = []
     for path in paths:
         try:
-            found += load_rules(read(path, "the rules"), path)
+            found += load_rules(read(path, "the rules"), path, refused)
         except RuleFileError as error:
             raise UsageError(str(error)) from None
     return tuple(found)

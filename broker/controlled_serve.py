@@ -1,4 +1,6 @@
-"""`serve_controlled`: the command's broker when something is to control it: the control API, rules, a snapshot."""
+"""`serve_controlled`, `serve_controlled_proxy`: the command's broker, or proxy, when something is to control it: the
+control API, rules, filters, a snapshot.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.control_settings import ControlSettings
     from oncelog.broker.logs import LogOutput
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
+    from oncelog.broker.proxy.proxy import Proxy
+    from oncelog.broker.proxy.settings import ProxySettings
     from oncelog.broker.security.sasl.users import Users
 
 CONTROL_BACKLOG = 100
@@ -60,7 +65,6 @@ async def serve_controlled(
         is_durable=durable,
         users=users,
     )
-    listener = None if settings.address is None else _open_control(*settings.address)
     broker = ControlledBroker(
         options,
         output.also_to,
@@ -70,17 +74,55 @@ async def serve_controlled(
     )
     if settings.address is None:
         broker.on_crash = on_crash
+    await _carry(broker, settings, lambda address: on_ready(broker.node, broker.listeners, address))
+
+
+async def serve_controlled_proxy(
+    settings: ProxySettings,
+    control: ControlSettings,
+    on_ready: Callable[[Proxy, list[BoundListener], tuple[str, int] | None], None],
+    output: LogOutput,
+    *,
+    host_name: str,
+    seed: int,
+    write_trace: Callable[[str], None],
+) -> None:
+    """Run a proxy until cancelled. Calls ``on_ready`` when it passes requests on, with the address of the control API.
+    Log lines go to ``output``, too, and the lines of a trace to ``write_trace``.
+
+    Raises ListenError, and BrokerFailedError if the proxy cannot start, or ends by itself.
+    """
+    from oncelog.broker.control.controlled_proxy import ControlledProxy
+
+    proxy = ControlledProxy(
+        settings,
+        seed=seed,
+        requests_kept=0 if control.address is None else REQUESTS_KEPT,
+        host_name=host_name,
+        log_output=output.also_to,
+        rules=control.rules,
+        observer=control.interceptors.trace(write_trace, "upstream"),
+        filters=control.interceptors.filters,
+    )
+    await _carry(proxy, control, lambda address: on_ready(proxy.proxy, proxy.listeners, address))
+
+
+async def _carry(
+    controlled: Controlled, settings: ControlSettings, announce: Callable[[tuple[str, int] | None], None]
+) -> None:
+    """Start a broker or a proxy and its control API, announce them with the API's address, and wait until it fails."""
+    listener = None if settings.address is None else _open_control(*settings.address)
     try:
         async with trio.open_nursery() as nursery:
-            await nursery.start(broker.run)
-            await broker.start()
+            await nursery.start(controlled.run)
+            await controlled.start()
             address = None
             if listener is not None:
                 address = listener.address
-                await nursery.start(_serve_control, broker, listener, settings.token)
-            on_ready(broker.node, broker.listeners, address)
-            failure = await broker.wait_failed()
-            raise BrokerFailedError(f"the broker ended by itself: {failure!r}") from failure
+                await nursery.start(_serve_control, controlled, listener, settings.token)
+            announce(address)
+            failure = await controlled.wait_failed()
+            raise BrokerFailedError(f"it ended by itself: {failure!r}") from failure
     finally:
         if listener is not None:
             listener.close()
@@ -94,7 +136,7 @@ def _open_control(host: str, port: int) -> SocketListener:
 
 
 async def _serve_control(
-    broker: ControlledBroker,
+    controlled: Controlled,
     listener: SocketListener,
     token: str | None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -102,5 +144,5 @@ async def _serve_control(
     from oncelog.broker.control_http.app import control_app
     from oncelog.broker.control_http.server import serve_control
 
-    app = control_app(broker.call, token=token, version=__version__)
+    app = control_app(controlled.call, token=token, version=__version__)
     await serve_control(app, listener, task_status=task_status)

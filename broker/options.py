@@ -171,19 +171,7 @@ def _parser() -> Parser:
     )
     add("log_format", "how log lines look: human (default) or json", metavar="FORMAT")
     add("log_level", "which log lines are written: debug, info (default), warning or error", metavar="LEVEL")
-    add("control", "serve the control API there: HTTP, for tests (default port: 9093)", metavar="HOST:PORT")
-    add(
-        "control_token_file",
-        "a file with the token that the control API asks for, without which it listens on this machine only; the "
-        "variable ONCELOG_CONTROL_TOKEN holds the token itself",
-        metavar="FILE",
-    )
-    add(
-        "faults",
-        "let go wrong what the rules in this file say (.json, .toml or .yaml); may be repeated",
-        metavar="FILE",
-        action="append",
-    )
+    add_control_options(add)
     add(
         "user",
         "a user who logs in by PLAIN or SCRAM; may be repeated; without other listeners there is only one, with "
@@ -197,6 +185,23 @@ def _parser() -> Parser:
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.add_argument("-h", "--help", action="store_true", help="print this")
     return parser
+
+
+def add_control_options(add: Callable[..., None]) -> None:
+    """Add the options of the control API and of rules, by ``add(name, help, **more)``."""
+    add("control", "serve the control API there: HTTP, for tests (default port: 9093)", metavar="HOST:PORT")
+    add(
+        "control_token_file",
+        "a file with the token that the control API asks for, without which it listens on this machine only; the "
+        "variable ONCELOG_CONTROL_TOKEN holds the token itself",
+        metavar="FILE",
+    )
+    add(
+        "faults",
+        "let go wrong what the rules in this file say (.json, .toml or .yaml); may be repeated",
+        metavar="FILE",
+        action="append",
+    )
 
 
 def add_interceptor_options(add: Callable[..., None]) -> None:

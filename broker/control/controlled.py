@@ -53,6 +53,9 @@ class Controlled(Protocol):
     async def prepare_rules(self) -> bool:
         """Learn which topics there are, before a rule is added. Returns whether all are known."""
 
+    async def wait_failed(self) -> BaseException:
+        """Wait until a run ends by itself. Returns why."""
+
     async def start(self) -> None:
         """Start it, if it does not run. Raises BrokerFailedError."""
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from oncelog.broker.options import Parser, UsageError, flag_of, unknown_option, variable_of
+from oncelog.broker.options import (
+    Parser,
+    UsageError,
+    add_control_options,
+    add_interceptor_options,
+    flag_of,
+    unknown_option,
+    variable_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _EPILOG = """\
-Each option has an environment variable, named in brackets, where commas separate several values.
+Each option has an environment variable, named in brackets, where commas separate several values if nothing else is said.
 
 Clients connect to --listen, and are told of a port of the proxy for each of the cluster's nodes: the ports after it, or
 those after --node-ports. When clients can connect, oncelog writes one line to standard output. Logs go to standard
@@ -93,6 +101,8 @@ def _parser() -> Parser:
         dest="settings",
         help="set one of Kafka's keys, for the listeners and their limits; may be repeated [KAFKA_KEY]",
     )
+    add_control_options(add)
+    add_interceptor_options(add)
     add("log_format", "how log lines look: human (default) or json", metavar="FORMAT")
     add("log_level", "which log lines are written: debug, info (default), warning or error", metavar="LEVEL")
     parser.add_argument("-h", "--help", action="store_true", help="print this")
