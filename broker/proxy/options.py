@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _EPILOG = """\
-Each option has an environment variable, named in brackets, where commas separate several values if nothing else is said.
+Each option has an environment variable, named in brackets, where commas separate several values, if nothing else is
+said.
 
 Clients connect to --listen, and are told of a port of the proxy for each of the cluster's nodes: the ports after it, or
 those after --node-ports. When clients can connect, oncelog writes one line to standard output. Logs go to standard
