@@ -28,6 +28,7 @@ from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.emulation.release import OURS
 from oncelog.broker.fetch.delayed_fetches import DelayedFetches
 from oncelog.broker.fetch.sessions import FetchSessions
+from oncelog.broker.handlers.table import UNSTABLE_VERSIONS
 from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
@@ -228,9 +229,13 @@ class Node:
                 self.authorizer.add(acl_id, acl)
         self._delegation_tokens = DelegationTokens(self.config.static, self.metadata, self.clock)
         self.client_metrics = ClientMetricsManager(self.config, self.metadata, self.clock)
-        handlers = self._release.handlers
+        handlers = dict(self._release.handlers)
         if not self.client_metrics.is_enabled:
-            handlers = {key: one for key, one in handlers.items() if key not in TELEMETRY_KEYS}
+            for api_key in TELEMETRY_KEYS:
+                handlers.pop(api_key, None)
+        if self.config.static.unstable_api_versions_enable and self._release is OURS:
+            for api_key, version in UNSTABLE_VERSIONS.items():
+                handlers[api_key] = handlers[api_key]._replace(max_version=version)
         self.services = Services(
             handlers=handlers,
             config=self.config,

@@ -205,9 +205,8 @@ class TransactionKeys(metaclass=KeyCollector):
     transaction_two_phase_commit_enable: bool = key(
         BOOLEAN,
         False,
-        "Whether a producer may prepare a transaction and end it later.",
+        "Whether a producer may have transactions that never time out (KIP-939).",
         importance=LOW,
-        in_effect=False,
     )
     transaction_state_log_num_partitions: int = key(
         INT, 50, "Partitions of __transaction_state.", at_least=1, importance=HIGH

@@ -122,6 +122,9 @@ class NetworkKeys(metaclass=KeyCollector):
         at_least=0,
         update=CLUSTER_WIDE,
     )
+    unstable_api_versions_enable: bool = key(
+        BOOLEAN, False, "Whether the broker serves unreleased versions of APIs.", internal=True
+    )
     telemetry_max_bytes: int = key(
         INT, 1048576, "Bytes of metrics that a client may push at once.", at_least=1, importance=LOW
     )

@@ -37,8 +37,6 @@ producer.purgatory.purge.interval.requests int 1000
     Requests after which finished ones are removed from the purgatory of Produce.
 share.fetch.purgatory.purge.interval.requests int 1000
     Requests after which finished ones are removed from the purgatory of ShareFetch.
-unstable.api.versions.enable boolean false internal
-    Whether the broker serves unreleased versions of APIs.
 unstable.feature.versions.enable boolean false internal
     Whether unreleased levels of features are allowed.
 

@@ -4,6 +4,8 @@
   last epoch, and its open transaction is aborted (KIP-98).
 - Version 3 lets a producer raise its own epoch (KIP-360). Before version 4 PRODUCER_FENCED is returned as
   INVALID_PRODUCER_EPOCH.
+- Version 6 is unstable, and for two-phase commit: transactions of such a producer never time out. To keep a prepared
+  one (``keepPreparedTxn``) is not supported, as in Kafka 4.3 (KIP-939).
 - If a transaction must be aborted first, Kafka returns CONCURRENT_TRANSACTIONS and the client retries; here the first
   request succeeds if all markers could be written.
 """
@@ -73,20 +75,26 @@ def _transactional(
     from oncelog.coordinator.transactions.init_producer_id import init_producer_id
     from oncelog.coordinator.transactions.state import ProducerIdAndEpoch
 
+    config = services.config.current
     if not transactional_id:
         return _error_response(ErrorCode.INVALID_REQUEST)
+    if request.enable2_pc and not config.transaction_two_phase_commit_enable:
+        return _error_response(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if request.keep_prepared_txn:
+        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
+    timeout_ms = None if request.enable2_pc else request.transaction_timeout_ms
     expected = None
     if request.producer_id != NO_PRODUCER_ID:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
 
     def step(shard: TransactionShard) -> InitProducerIdResponse:
-        initialized = init_producer_id(shard, transactional_id, request.transaction_timeout_ms, expected)
+        initialized = init_producer_id(shard, transactional_id, timeout_ms, expected)
         return InitProducerIdResponse(0, 0, *initialized)
 
     def error_response(error: KafkaError) -> InitProducerIdResponse:
         return _error_response(producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
 
-    if not 0 < request.transaction_timeout_ms <= services.config.current.transaction_max_timeout_ms:
+    if timeout_ms is not None and not 0 < timeout_ms <= config.transaction_max_timeout_ms:
         return _error_response(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     return services.transactions.serve(transactional_id, step, error_response)
 

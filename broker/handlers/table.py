@@ -107,6 +107,9 @@ HANDLERS: dict[int, Handler] = _table(
     (79, "share_acknowledge", 1, 2),
 )
 
+UNSTABLE_VERSIONS = {22: 6}
+"""By API key: the highest version with ``unstable.api.versions.enable``, where it is another one."""
+
 # Older librdkafka does not compress unless ApiVersions returns 0 as Produce's lowest version. The broker still refuses
 # versions 0 to 2 (KAFKA-18659).
 HANDLERS[0] = HANDLERS[0]._replace(announced_min=0)

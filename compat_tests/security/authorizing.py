@@ -49,6 +49,8 @@ LEVELS = {
     "transaction.version": 2,
 }
 PROPERTIES = {
+    "unstable.api.versions.enable": "true",
+    "transaction.two.phase.commit.enable": "true",
     "authorizer.class.name": AUTHORIZER,
     "super.users": "User:root;User:other",
     "offsets.topic.num.partitions": "5",

@@ -40,6 +40,13 @@ TRANSACTION_CASES = (
     ),
     Case(
         "InitProducerId",
+        6,
+        lambda names: {"transactional_id": names.id, "transaction_timeout_ms": 60000, "enable2_pc": True},
+        (id_right("WRITE"), id_right("TWO_PHASE_COMMIT")),
+        note="for two-phase commit",
+    ),
+    Case(
+        "InitProducerId",
         4,
         lambda names: {"transactional_id": None},
         (

@@ -13,6 +13,7 @@ from oncelog.coordinator.transactions.state import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     PREPARED,
+    TIMEOUT_NEVER_MS,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
@@ -26,15 +27,21 @@ if TYPE_CHECKING:
 
 
 def init_producer_id(
-    shard: TransactionShard, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    shard: TransactionShard,
+    transactional_id: str,
+    timeout_ms: int | None,
+    expected: ProducerIdAndEpoch | None,
 ) -> ProducerIdAndEpoch:
-    """Return the producer id and epoch to use. ``expected``: those of a producer that recovers from an error (KIP-360).
+    """Return the producer id and epoch to use. Its transactions time out after ``timeout_ms``; None: never.
 
+    ``expected``: the id and epoch of a producer that recovers from an error (KIP-360).
     Raises KafkaError: INVALID_TRANSACTION_TIMEOUT; PRODUCER_FENCED if another producer has taken over the id;
     CONCURRENT_TRANSACTIONS while a transaction of the id is being ended, which this call may have aborted; errors of
     the log or of ``next_producer_id``.
     """
-    if not 0 < timeout_ms <= shard.context.settings().transaction_max_timeout_ms:
+    if timeout_ms is None:
+        timeout_ms = TIMEOUT_NEVER_MS
+    elif not 0 < timeout_ms <= shard.context.settings().transaction_max_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     transaction = shard.transactions.get(transactional_id)
     if transaction is None:

@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import ConnectionEndedError
 from tests.harness.simulation import simulated
 from tests.harness.transactional_producer import (
     CLASSIC,
@@ -134,3 +140,40 @@ def test_older_clients_know_no_producer_fenced(version: int, code: ErrorCode) ->
             assert response.error_code == code
 
     run()
+
+
+TWO_PHASE_COMMIT = "transaction.two.phase.commit.enable"
+
+
+@pytest.mark.parametrize(
+    ("is_enabled", "keeps", "code"),
+    [(True, False, 0), (False, False, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+     (True, True, ErrorCode.UNSUPPORTED_VERSION)],
+)  # fmt: skip
+def test_transactions_that_never_time_out(is_enabled: bool, keeps: bool, code: int) -> None:
+    @simulated
+    async def run() -> None:
+        config = {"unstable.api.versions.enable": "true", TWO_PHASE_COMMIT: str(is_enabled).lower()}
+        async with SimBroker(config=config) as broker:
+            client = broker.connect()
+            await client.call(
+                FindCoordinatorRequest(coordinator_keys=["t"], key_type=1), 4, FindCoordinatorResponse
+            )
+            request = InitProducerIdRequest("t", 0, enable2_pc=True, keep_prepared_txn=keeps)
+            response = await client.call(request, 6, InitProducerIdResponse)
+            assert response.error_code == code
+            if code == 0:
+                client = await broker.restart()
+                described = await client.call(
+                    DescribeTransactionsRequest(["t"]), 0, DescribeTransactionsResponse
+                )
+                assert described.transaction_states[0].transaction_timeout_ms == 2**31 - 1
+
+    run()
+
+
+@simulated
+async def test_without_the_key_the_unstable_version_is_not_served() -> None:
+    async with SimBroker(config={TWO_PHASE_COMMIT: "true"}) as broker:
+        with pytest.raises(ConnectionEndedError):
+            await broker.connect().call(InitProducerIdRequest("t", 1000), 6, InitProducerIdResponse)

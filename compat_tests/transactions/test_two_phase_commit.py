@@ -1,0 +1,98 @@
+"""Producers whose transactions never time out (KIP-939), as far as Kafka 4.3 has them, on both targets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.batches import TRANSACTIONAL, batch
+from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, check_after
+from compat_tests.definitions import Fields
+from compat_tests.differential import Pair, Session
+from compat_tests.oncelog_server import Oncelog
+from compat_tests.real_kafka import RealKafka, RealPartMissing, require
+
+pytestmark = pytest.mark.slow
+VERSION = 6
+SETTINGS = {
+    **UNDISTURBED,
+    "unstable.api.versions.enable": "true",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+}
+TWO_PHASE_COMMIT = "transaction.two.phase.commit.enable"
+CONCURRENT = (14, 15, 16, 51)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["enabled", "disabled"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Both targets, with two-phase commit or without."""
+    settings = {**SETTINGS, TWO_PHASE_COMMIT: str(request.param).lower()}
+    try:
+        with RealKafka({**settings, **UNDISTURBED_KAFKA}) as kafka, Oncelog(settings) as ours:
+            yield Pair(kafka.bootstrap, ours.bootstrap)
+            check_after(kafka)
+            check_after(ours)
+    except RealPartMissing as missing:
+        require(str(missing))
+
+
+def initialise(session: Session, name: str, **changed: object) -> Fields:
+    """The response to InitProducerId, once the coordinator is there."""
+    request = {"transactional_id": name, "transaction_timeout_ms": 0, **changed}
+    while True:
+        response = session.call_unobserved("InitProducerId", VERSION, request)
+        if response["error_code"] not in CONCURRENT:
+            return dict(response)
+        session.call_unobserved("FindCoordinator", 3, {"key_type": 1, "key": name})
+
+
+def test_requests(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        software = {"client_software_name": "a", "client_software_version": "1"}
+        announced = session.call_unobserved("ApiVersions", 4, software)["api_keys"]
+        session.observe("announced", [row["max_version"] for row in announced if row["api_key"] == 22])
+        cases: dict[str, Fields] = {
+            "two phases": {"enable2_pc": True},
+            "two phases, other time-outs": {"enable2_pc": True, "transaction_timeout_ms": -5},
+            "one phase": {"transaction_timeout_ms": 60_000},
+            "no time-out": {},
+            "kept": {"transaction_timeout_ms": 60_000, "keep_prepared_txn": True},
+            "kept, two phases": {"enable2_pc": True, "keep_prepared_txn": True},
+            "no id": {"transactional_id": None, "enable2_pc": True, "keep_prepared_txn": True},
+            "empty id": {"transactional_id": "", "enable2_pc": True},
+        }
+        for note, changed in cases.items():
+            response = initialise(session, name, **changed)
+            response["producer_id"] = response["producer_id"] >= 0
+            session.observe(note, response)
+
+    pair.compare(scenario)
+
+
+def test_a_transaction_that_never_times_out(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        session.topic(name)
+        who = initialise(session, name, enable2_pc=True)
+        if who["error_code"]:
+            session.observe("refused", who)
+            return
+        producer = (who["producer_id"], who["producer_epoch"])
+        records = batch(1, attributes=TRANSACTIONAL, producer=(*producer, 0))
+        data = [{"name": name, "partition_data": [{"index": 0, "records": records}]}]
+        request = {"transactional_id": name, "acks": -1, "timeout_ms": 9000, "topic_data": data}
+        while True:
+            [topic] = session.call_unobserved("Produce", 12, request)["responses"]
+            if topic["partition_responses"][0]["error_code"] not in CONCURRENT:
+                break
+        time.sleep(0.5)  # several searches for transactions whose time is over
+        described = session.call_unobserved("DescribeTransactions", 0, {"transactional_ids": [name]})
+        [state] = described["transaction_states"]
+        session.observe("state", (state["transaction_state"], state["transaction_timeout_ms"]))
+        names = {"transactional_id": name, "producer_id": producer[0], "producer_epoch": producer[1]}
+        ended = session.call_unobserved("EndTxn", 5, {**names, "committed": True})
+        session.observe("ended", ended["error_code"])
+
+    pair.compare(scenario)
