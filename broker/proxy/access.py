@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.authorization import CLUSTER_OPERATION, OPERATION_NAMES, RESOURCE_NAMES, Authorization
+from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata.acl_changes import create
 from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.request import finished
@@ -29,7 +31,7 @@ from oncelog.wire.stored.metadata import (
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from oncelog.broker.authorization import Asking
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 DATA_DIR = "/proxy"
 NAME_CHARS_SHOWN = 100
 
+METADATA_KEY = 3
 ACL_APIS = (29, 30, 31)
 TOKEN_APIS = (38, 39, 40, 41)
 QUOTA_APIS = (48, 49)
@@ -82,8 +85,10 @@ class Access:
         lines: LineLimiter,
         chance: random.Random,
         users: Users,
+        acls: Sequence[AclBinding],
         note_bug: Callable[[], None],
     ) -> None:
+        """Raises ConfigError for an ACL that cannot be."""
         self._lines = lines
         files = MemoryFileSystem()
         files.makedirs(DATA_DIR)
@@ -120,9 +125,16 @@ class Access:
             note_bug=note_bug,
         )
         self.metadata.subscribe(self._on_record)
+        for acl, error in zip(acls, create(self.metadata, list(acls)) if acls else (), strict=True):
+            if error is not None:
+                raise ConfigError(f"ACL {acl}: {error.message or error}")
 
-    def install(self, dispatcher: Interception, *, ends_log_ins: bool) -> None:
-        """Be in force there. ``ends_log_ins``: whether users and rights are the proxy's own."""
+    def install(
+        self, dispatcher: Interception, topic_name: Callable[[Uuid], str | None], *, ends_log_ins: bool
+    ) -> None:
+        """Be in force there. ``topic_name`` gives the name of a topic's id, as far as upstream has shown it.
+        ``ends_log_ins``: whether users and rights are the proxy's own.
+        """
         if not ends_log_ins:
             return
 
@@ -131,6 +143,11 @@ class Access:
 
         self.on_change = apply
         dispatcher.install(AccessRequests(self.services))
+        if self.authorizer is not None:
+            from oncelog.broker.proxy.authorizing import AuthorizingInterceptor
+
+            metadata = Api(HANDLERS[METADATA_KEY], is_handled=False)
+            dispatcher.install(AuthorizingInterceptor(self.services, dispatcher, metadata, topic_name))
         apply()
 
     @property

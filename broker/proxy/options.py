@@ -89,6 +89,13 @@ def _parser() -> Parser:
     )
     add("upstream_users", "as whom to log in at the cluster for each user here: a TOML file", metavar="FILE")
     add("user", "a user who may log in here; may be repeated", metavar="NAME:PASSWORD", action="append")
+    add(
+        "acl",
+        "what somebody may do here: [deny] PRINCIPAL OPERATION RESOURCE[:NAME] [from HOST]; with one, only what ACLs "
+        "allow; may be repeated",
+        metavar="ACL",
+        action="append",
+    )
     parser.add_argument(
         "--pass-logins",
         action="store_true",

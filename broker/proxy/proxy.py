@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.proxy.node_ports import BindNode
     from oncelog.broker.proxy.upstream import UpstreamTopic
@@ -70,11 +71,12 @@ class Proxy:
         rng: random.Random,
         first_node_ports: Mapping[str, int] | None = None,
         users: Users | None = None,
+        acls: Sequence[AclBinding] = (),
         log_ins: UpstreamLogIns | None = None,
         on_loaded: Callable[[Proxy], None] = lambda proxy: None,
     ) -> None:
-        """``users`` may log in here; ``log_ins`` say as whom to connect to upstream. ``on_loaded`` is called once in
-        `run`, before the proxy listens: it may install something in the dispatcher.
+        """``users`` may log in here, ``acls`` are in force; ``log_ins`` say as whom to connect to upstream.
+        ``on_loaded`` is called once in `run`, before the proxy listens: it may install something in the dispatcher.
         """
         self.config = DynamicBrokerConfig(config)
         self.files = files
@@ -87,7 +89,7 @@ class Proxy:
         """How many requests and tasks failed because of a defect of ours."""
         self.upstream = Upstream(upstream, self.lines, self._on_node)
         self.access = Access(
-            self.config, clock, self.lines, rng, Users({}) if users is None else users, self.note_bug
+            self.config, clock, self.lines, rng, Users({}) if users is None else users, acls, self.note_bug
         )
         """Users, ACLs and quotas of its own."""
         self.log_ins = UpstreamLogIns({}) if log_ins is None else log_ins
@@ -136,7 +138,9 @@ class Proxy:
         for row in listeners:
             if row.security is not None:
                 row.security.attach(self.access.services)
-        self.access.install(self.dispatcher, ends_log_ins=self._ends_log_ins(listeners))
+        self.access.install(
+            self.dispatcher, self.upstream.topic_name, ends_log_ins=self._ends_log_ins(listeners)
+        )
         limits = ConnectionLimits(self.config, [row.name for row in listeners])
         self.server = Server(
             self.access.services,

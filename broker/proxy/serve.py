@@ -74,6 +74,7 @@ def new_proxy(
         rng=rng,
         first_node_ports=settings.first_node_ports,
         users=settings.users,
+        acls=settings.acls,
         log_ins=settings.log_ins,
         on_loaded=on_loaded,
     )

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.client.security.keys import read_client_properties
 from oncelog.broker.config import sources
+from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.options import DEFAULT_PORT, PORT_MAX, UsageError, host_and_port, variable_of
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns, read_upstream_users
+from oncelog.broker.security.acl_text import parse_acls
 from oncelog.broker.security.user_options import MECHANISMS_OF_USERS, check_log_ins, parse_users
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import ListenerConfig
+    from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.security.sasl.users import Users
 
 
@@ -37,6 +40,8 @@ class ProxySettings(NamedTuple):
     users: Users
     """Who may log in here."""
     log_ins: UpstreamLogIns
+    acls: Sequence[AclBinding] = ()
+    """Who may do what here, if there is an authorizer."""
 
 
 def proxy_settings(
@@ -53,12 +58,15 @@ def proxy_settings(
         text = _endpoints(advertise, "--advertise", 0, protocol)
         own.append(sources.Setting("advertised.listeners", text, "--advertise"))
     problems: list[str] = []
+    acls = parse_acls(options.acl or environment.get(variable_of("acl"), "").splitlines(), "--acl")
     implied = {"sasl.enabled.mechanisms": MECHANISMS_OF_USERS} if users else {}
+    if acls:
+        implied["authorizer.class.name"] = STANDARD_AUTHORIZER
     config = sources.build_config(
         sources.from_environment(environment).settings,
         sources.from_options(options.settings, problems),
         own,
-        [sources.Setting(key, text, "--user") for key, text in implied.items()],
+        [sources.Setting(key, text, "--user, --acl") for key, text in implied.items()],
         problems=problems,
     )
     warnings: list[str] = []
@@ -77,7 +85,7 @@ def proxy_settings(
             raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
         listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
     first = _first_node_ports(_given(options, environment, "node_ports"), listeners)
-    settings = ProxySettings(config, listeners, upstream, first, users, log_ins)
+    settings = ProxySettings(config, listeners, upstream, first, users, log_ins, acls)
     return settings, warnings + sources.warnings_of(config)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -22,13 +23,18 @@ class RunningProxy:
             self._command += ["--listen", f"{name}://{address}", "--node-ports", f"{name}=0"]
         self._command += arguments
         self._process: Process
+        self.node = ""
+        """The port of the first node, beside the first listener; "" if the proxy knew of none at its start."""
 
     def __enter__(self) -> RunningProxy:
         env = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         self._process = Process(self._command, env, without=("KAFKA_", "ONCELOG_"))
-        if self._process.stdout.wait_for("oncelog ready", START_TIMEOUT_S) is None:
+        ready = self._process.stdout.wait_for("oncelog ready", START_TIMEOUT_S)
+        if ready is None:
             self._process.end(kill=True)
             raise AssertionError(f"oncelog proxy did not start:\n{self._process.output()}")
+        found = re.search(r"nodes=\d+@([\d.:]+)", ready)
+        self.node = found[1] if found is not None else ""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,6 +17,7 @@ from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.seams.transport import Connect
+from oncelog.broker.security.acl_text import parse_acls
 from oncelog.broker.security.listener import ListenerSecurity
 from oncelog.broker.security.sasl.users import Users
 from tests.harness.clocks import VirtualWall
@@ -41,6 +42,7 @@ class SimProxy:
         listeners: tuple[str, ...] = ("PLAINTEXT",),
         *,
         users: Mapping[str, str] | None = None,
+        acls: tuple[str, ...] = (),
         log_ins: UpstreamLogIns | None = None,
     ) -> None:
         """A listener whose name begins with SASL asks for a log-in: by ``users``, or as ``config`` says."""
@@ -57,6 +59,7 @@ class SimProxy:
             clock=MovableClock(VirtualWall(EPOCH_MS).now_ms),
             rng=random.Random(1),
             users=Users(users or {}),
+            acls=parse_acls(acls, "acls"),
             log_ins=log_ins,
         )
         self.proxy.fail_on_bugs = True

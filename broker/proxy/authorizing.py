@@ -1,0 +1,185 @@
+"""`AuthorizingInterceptor`: a proxy's own ACLs in force. What is denied is refused here, by row where Kafka does; the
+rest of the request goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.authorization import CLUSTER, CREATE, DELETE, TOPIC_RESOURCE
+from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.proxy.rights import Everything, Refused, check_whole, refused_rows
+from oncelog.broker.proxy.rights_in_responses import restrict
+from oncelog.broker.refusal.row_refusal import Refusal
+from oncelog.broker.refusal.rows import TOPIC, locate
+from oncelog.broker.request import RequestContext
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.framing import encode_request
+from oncelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+from oncelog.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from oncelog.broker.dispatch.api import Api
+    from oncelog.broker.dispatch.policies import RequestPath
+    from oncelog.broker.proxy.access import AccessServices
+    from oncelog.broker.proxy.rights import Choice
+    from oncelog.wire.schema import Uuid
+
+METADATA_KEY = 3
+BY_ID_VERSION = 12
+"""Of Metadata: the first in which topics can be asked for by id. With it nothing is created."""
+AUTO_CREATION_ASKED_MIN = 4
+
+
+class AuthorizingInterceptor(Interceptor):
+    """Asks the authorizer of ``services``. ``path`` forwards what is left of a request; ``metadata`` is the API.
+
+    ``topic_name`` gives the name of a topic's id, None for one that upstream has not shown yet.
+    """
+
+    def __init__(
+        self,
+        services: AccessServices,
+        path: RequestPath,
+        metadata: Api,
+        topic_name: Callable[[Uuid], str | None],
+    ) -> None:
+        self._services = services
+        self._authorization = services.authorization
+        self._path = path
+        self._metadata = metadata
+        self._name_of = topic_name
+
+    async def on_request(self, context: RequestContext) -> Any:
+        """See `Interceptor`."""
+        check_whole(self._authorization, context)
+        await self._learn_names(context, _ids_in(context.request))
+        choices = list(refused_rows(self._authorization, self._services, context))
+        if context.api.handler.api_key == METADATA_KEY:
+            choices += await self._not_to_create(context)
+        elif context.api.handler.name == "delete_topics" and choices:
+            choices.insert(1, await self._not_to_delete(context))
+        return await self._without(context, choices)
+
+    async def on_response(self, context: RequestContext, response: Any) -> Any:
+        """See `Interceptor`."""
+        if context.request is not None:
+            restrict(self._authorization, context, response, self._name_of)
+        return response
+
+    # -- rows
+
+    async def _without(self, context: RequestContext, choices: Sequence[Choice]) -> Any:
+        """Return the response with errors in the rows that are refused, None if none is."""
+        request = context.request
+        name, version = context.api.handler.name, context.api_version
+        located = locate(name, request, version, self._name_of)
+        leaves = list(located.whole.leaves())
+        for index, choice in enumerate(choices):
+            if not any(map(choice.matches, leaves)):
+                continue
+            refusal = Refusal(context.api, version, located, choice, choice.error)
+            handled = None
+            if not refusal.leaves_nothing:
+                context.request = refusal.remaining()
+                later = choices[index + 1 :]
+                if name == "add_partitions_to_txn":  # it is done for all or for none
+                    later = await self._not_attempted(context)
+                try:
+                    handled = await self._without(context, later)
+                    if handled is None:
+                        handled = await self._path.handle(context)
+                finally:
+                    context.request = request
+            elif name == "metadata":  # version 0, in which no topics would mean all: clients want the brokers
+                brokers = (await self._ask(context, [])).brokers
+                handled = MetadataResponse(
+                    brokers=[MetadataResponseBroker(row.node_id, row.host, row.port) for row in brokers]
+                )
+            return refusal.response(handled)
+        return None
+
+    async def _not_to_create(self, context: RequestContext) -> list[Choice]:
+        """Return the choice of those topics that do not exist, and that upstream would create for a Metadata although
+        the client may not.
+        """
+        request, version = context.request, context.api_version
+        if not request.topics or (
+            version >= AUTO_CREATION_ASKED_MIN and not request.allow_auto_topic_creation
+        ):
+            return []
+        if self._authorization.allows(context, CREATE, *CLUSTER, quiet=True):
+            return []
+        may_create = self._authorization.filter(context, CREATE, TOPIC_RESOURCE, quiet=True)
+        names = [topic.name for topic in request.topics if topic.name and not may_create(topic.name)]
+        if not names:
+            return []
+        missing = await self._missing(context, names)
+        error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return [Refused(TOPIC, lambda name: name not in missing, error)]
+
+    async def _not_to_delete(self, context: RequestContext) -> Choice:
+        """Return the choice of topics that do not exist, and that the client could not delete: it is told that."""
+        may_delete = self._authorization.filter(context, DELETE, TOPIC_RESOURCE, quiet=True)
+        located = locate("delete_topics", context.request, context.api_version, self._name_of)
+        named = (row.facts.get(TOPIC) for row in located.whole.leaves() if not row.facts.get("topic_id"))
+        names: list[str] = [name for name in named if name is not None and not may_delete(name)]
+        missing = await self._missing(context, names) if names else set()
+        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
+        return Refused(TOPIC, lambda name: name not in missing, error)
+
+    async def _missing(self, context: RequestContext, names: Iterable[str]) -> set[str]:
+        """Return those topics that upstream does not have."""
+        response = await self._ask(context, [MetadataRequestTopic(name=name) for name in names])
+        codes = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        return {row.name for row in response.topics if row.error_code in codes}
+
+    async def _not_attempted(self, context: RequestContext) -> list[Choice]:
+        """Return the choices for what is left of an AddPartitionsToTxn of which something is refused."""
+        names = {topic.name for topic in context.request.v3_and_below_topics}
+        missing = await self._missing(context, names)
+        return [
+            Refused(
+                TOPIC,
+                lambda name: name not in missing,
+                KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ),
+            Everything(KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED)),
+        ]
+
+    # -- topics by id
+
+    async def _learn_names(self, context: RequestContext, ids: Iterable[Uuid]) -> None:
+        """Ask upstream for the names of topics that it has not shown yet: rights are rights to names."""
+        unknown = [topic_id for topic_id in dict.fromkeys(ids) if self._name_of(topic_id) is None]
+        if unknown and context.api.handler.api_key != METADATA_KEY:
+            await self._ask(context, [MetadataRequestTopic(topic_id=topic_id) for topic_id in unknown])
+
+    async def _ask(self, context: RequestContext, topics: list[MetadataRequestTopic]) -> Any:
+        """Ask upstream for these topics on the client's connection, before its request."""
+        request = MetadataRequest(topics, allow_auto_topic_creation=False)
+        version = min(BY_ID_VERSION, self._metadata.max_version)
+        frame = encode_request(request, version, context.correlation_id, context.client_id)
+        asked = RequestContext(
+            self._metadata, version, context.correlation_id, context.client_id, context.connection, request
+        )
+        asked.frame = memoryview(frame)[4:]
+        return await self._path.handle(asked)
+
+
+def _ids_in(request: Any) -> Iterable[Uuid]:
+    """Yield the topic ids that a request names."""
+    for field in ("topics", "topic_data", "groups"):
+        for row in getattr(request, field, None) or ():
+            if field == "groups" and not isinstance(row, str):
+                yield from _ids_in(row)
+            topic_id = getattr(row, "topic_id", ZERO_UUID)
+            if topic_id != ZERO_UUID:
+                yield topic_id

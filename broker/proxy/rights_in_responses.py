@@ -1,0 +1,248 @@
+"""What a client without all rights is not told in upstream's responses, and what it is told instead.
+
+The request did not name it (all topics, all groups), or upstream's session remembers it, or it is the answer to which
+operations the client may do: upstream answers for the user that the proxy has logged in as.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.authorization import (
+    CLUSTER,
+    CLUSTER_ACTION,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    GROUP_RESOURCE,
+    NOT_ASKED,
+    READ,
+    TOPIC_RESOURCE,
+    TRANSACTIONAL_ID_RESOURCE,
+)
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.authorization import Authorization
+    from oncelog.broker.request import RequestContext
+    from oncelog.wire.schema import Uuid
+
+    TopicName = Callable[[Uuid], str | None]
+
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+MESSAGE = "The client may not do this to the topic."
+
+
+def restrict(
+    authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
+) -> None:
+    """Take out of a response what the client may not know. ``topic_name``: of a topic's id."""
+    function = _BY_API.get(context.api.handler.name)
+    if function is not None:
+        function(authorization, context, response, topic_name)
+
+
+def _metadata(authorization: Authorization, context: RequestContext, response: Any, _: TopicName) -> None:
+    request = context.request
+    is_all = request.topics is None or (context.api_version == 0 and not request.topics)
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    rows = []
+    for row in response.topics:
+        if row.error_code == DENIED and row.topic_id != ZERO_UUID:
+            row.name = None
+        if row.name is None or may_describe(row.name) or row.error_code == DENIED:
+            if row.topic_authorized_operations != NOT_ASKED and row.name is not None:
+                row.topic_authorized_operations &= authorization.operations(context, TOPIC_RESOURCE, row.name)
+            rows.append(row)
+        elif not is_all:  # asked for by id, which is no secret
+            rows.append(type(row)(DENIED, None, row.topic_id))
+    response.topics = sorted(rows, key=_place)
+    _cluster_operations(authorization, context, response)
+
+
+def _place(row: Any) -> int:
+    """Return the order in which Kafka lists the rows of a Metadata: unknown ids first, denied topics last."""
+    return {ErrorCode.UNKNOWN_TOPIC_ID: 0, DENIED: 2}.get(row.error_code, 1)
+
+
+def _cluster_operations(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName | None = None
+) -> None:
+    if response.cluster_authorized_operations != NOT_ASKED:
+        response.cluster_authorized_operations &= authorization.cluster_operations(context)
+
+
+def _group_operations(authorization: Authorization, context: RequestContext, response: Any) -> None:
+    for group in response.groups:
+        if group.authorized_operations != NOT_ASKED and not group.error_code:
+            group.authorized_operations &= authorization.operations(context, GROUP_RESOURCE, group.group_id)
+
+
+def _describe_groups(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName
+) -> None:
+    _group_operations(authorization, context, response)
+
+
+def _group_describe(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName
+) -> None:
+    _group_operations(authorization, context, response)
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    for index, group in enumerate(response.groups):
+        assignments = [
+            assignment
+            for member in group.members
+            for assignment in (member.assignment, getattr(member, "target_assignment", None))
+            if assignment is not None
+        ]
+        names = {
+            partitions.topic_name for assignment in assignments for partitions in assignment.topic_partitions
+        }
+        if not all(map(may_describe, names)):
+            text = "The client may not describe all topics of the group."
+            response.groups[index] = type(group)(DENIED, text, group.group_id)
+
+
+def _fetch(
+    authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
+) -> None:
+    """A session may have topics of which the client has lost the rights since."""
+    if authorization.allows(context, CLUSTER_ACTION, *CLUSTER, quiet=True):
+        return  # a replica, or somebody who could be one
+    may_read = authorization.filter(context, READ, TOPIC_RESOURCE, quiet=True)
+    for topic in list(response.responses):
+        name = getattr(topic, "topic", None) or topic_name(topic.topic_id)
+        if name is not None and may_read(name):
+            continue
+        code = DENIED if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
+        topic.partitions = [
+            row if row.error_code else _refused_partition(row, code) for row in topic.partitions
+        ]
+        if code is DENIED:
+            response.responses.sort(key=_is_known)
+
+
+def _is_known(topic: Any) -> bool:
+    """Whether a row is of a topic that there is: Kafka lists the others first."""
+    return any(row.error_code != ErrorCode.UNKNOWN_TOPIC_ID for row in topic.partitions)
+
+
+def _refused_partition(row: Any, code: ErrorCode) -> Any:
+    refused = type(row)(row.partition_index, code)
+    if hasattr(refused, "high_watermark"):
+        refused.high_watermark = -1
+        refused.records = b""
+    return refused
+
+
+def _offset_fetch(
+    authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
+) -> None:
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    request = context.request
+    if context.api_version < 8:
+        if request.topics is None:
+            response.topics = [topic for topic in response.topics if may_describe(topic.name)]
+        return
+    everything = {group.group_id for group in request.groups if group.topics is None}
+    for group in response.groups:
+        if group.group_id in everything:
+            named = [
+                (getattr(topic, "name", "") or topic_name(topic.topic_id), topic) for topic in group.topics
+            ]
+            group.topics = [topic for name, topic in named if name is not None and may_describe(name)]
+
+
+def _list_groups(authorization: Authorization, context: RequestContext, response: Any, _: TopicName) -> None:
+    if not authorization.allows(context, DESCRIBE, *CLUSTER, quiet=True):
+        may_describe = authorization.filter(context, DESCRIBE, GROUP_RESOURCE, quiet=True)
+        response.groups = [group for group in response.groups if may_describe(group.group_id)]
+
+
+def _list_transactions(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName
+) -> None:
+    may_describe = authorization.filter(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE, quiet=True)
+    response.transaction_states = [
+        state for state in response.transaction_states if may_describe(state.transactional_id)
+    ]
+
+
+def _describe_transactions(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName
+) -> None:
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    for state in response.transaction_states:
+        state.topics = [topic for topic in state.topics if may_describe(topic.topic)]
+
+
+def _describe_topic_partitions(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName
+) -> None:
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    rows = []
+    for row in response.topics:
+        if row.error_code != DENIED and not may_describe(row.name or ""):
+            continue
+        if row.topic_authorized_operations != NOT_ASKED:
+            row.topic_authorized_operations &= authorization.operations(
+                context, TOPIC_RESOURCE, row.name or ""
+            )
+        rows.append(row)
+    response.topics = rows
+
+
+def _create_topics(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName
+) -> None:
+    may_describe = authorization.filter(context, DESCRIBE_CONFIGS, TOPIC_RESOURCE, quiet=True)
+    for row in response.topics:
+        if not row.error_code and context.api_version >= 5 and not may_describe(row.name):
+            row.topic_config_error_code = DENIED
+            row.num_partitions = row.replication_factor = -1
+            row.configs = []
+
+
+def _delete_topics(
+    authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
+) -> None:
+    """Who may not delete a topic by its id is told its name, if the client may know it."""
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    for row in response.responses:
+        if row.error_code and hasattr(row, "error_message"):
+            row.error_message = row.error_message or MESSAGE
+        topic_id = getattr(row, "topic_id", ZERO_UUID)
+        if row.error_code == DENIED and topic_id != ZERO_UUID:
+            name = topic_name(topic_id)
+            row.name = name if name is not None and may_describe(name) else None
+
+
+def _describe_producers(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName
+) -> None:
+    for topic in response.topics:
+        for row in topic.partitions:
+            if row.error_code == DENIED:
+                row.error_message = MESSAGE
+
+
+_BY_API: dict[str, Callable[[Authorization, RequestContext, Any, TopicName], None]] = {
+    "metadata": _metadata,
+    "describe_cluster": _cluster_operations,
+    "describe_groups": _describe_groups,
+    "consumer_group_describe": _group_describe,
+    "share_group_describe": _group_describe,
+    "fetch": _fetch,
+    "share_fetch": _fetch,
+    "offset_fetch": _offset_fetch,
+    "list_groups": _list_groups,
+    "list_transactions": _list_transactions,
+    "describe_transactions": _describe_transactions,
+    "describe_topic_partitions": _describe_topic_partitions,
+    "create_topics": _create_topics,
+    "delete_topics": _delete_topics,
+    "describe_producers": _describe_producers,
+}

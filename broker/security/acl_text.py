@@ -1,0 +1,75 @@
+"""ACLs as words of a command line: ``User:app Read topic:orders``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.authorization import (
+    ALL,
+    CLUSTER_NAME,
+    CLUSTER_RESOURCE,
+    DELEGATION_TOKEN_RESOURCE,
+    GROUP_RESOURCE,
+    OPERATION_NAMES,
+    TOPIC_RESOURCE,
+    TRANSACTIONAL_ID_RESOURCE,
+    USER_RESOURCE,
+)
+from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.metadata.acl_changes import ALLOW, DENY, LITERAL, PREFIXED
+from oncelog.broker.metadata.acls import AclBinding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_OPERATIONS = {
+    "ALL": ALL,
+    **{name.replace("_", ""): operation for operation, name in OPERATION_NAMES.items()},
+}
+_RESOURCES = {
+    "topic": TOPIC_RESOURCE,
+    "group": GROUP_RESOURCE,
+    "transactional-id": TRANSACTIONAL_ID_RESOURCE,
+    "delegation-token": DELEGATION_TOKEN_RESOURCE,
+    "user-principal": USER_RESOURCE,
+    "cluster": CLUSTER_RESOURCE,
+}
+SHAPE = "[deny] PRINCIPAL OPERATION RESOURCE[:NAME] [from HOST]"
+WILDCARD = "*"
+
+
+def parse_acls(texts: Iterable[str], origin: str) -> list[AclBinding]:
+    """Return ACLs, each written as `SHAPE`: operations as kafka-acls names them, a NAME that ends in ``*`` is a prefix,
+    ``*`` alone stands for all; the cluster has no name. A principal may have blanks. Raises ConfigError.
+    """
+    return [_parse(text, origin) for text in texts]
+
+
+def _parse(text: str, origin: str) -> AclBinding:
+    words = text.split()
+    permission = ALLOW
+    if words and words[0].lower() == "deny":
+        permission = DENY
+        del words[0]
+    host = WILDCARD
+    if len(words) > 2 and words[-2].lower() == "from":
+        host = words[-1]
+        del words[-2:]
+    if len(words) < 3 or ":" not in " ".join(words[:-2]):
+        raise ConfigError(f"{origin}={text}: expected {SHAPE}")
+    operation = _OPERATIONS.get(words[-2].replace("_", "").upper())
+    if operation is None:
+        raise ConfigError(f"{origin}={text}: {words[-2]} is no operation; there are {', '.join(_OPERATIONS)}")
+    kind, colon, name = words[-1].partition(":")
+    resource = _RESOURCES.get(kind.lower())
+    if resource is None or (resource == CLUSTER_RESOURCE) == bool(colon):
+        raise ConfigError(
+            f"{origin}={text}: {words[-1]} is no resource; there are {', '.join(_RESOURCES)}, all but the last with "
+            ":NAME"
+        )
+    pattern = LITERAL
+    if resource == CLUSTER_RESOURCE:
+        name = CLUSTER_NAME
+    elif name.endswith(WILDCARD) and name != WILDCARD:
+        pattern, name = PREFIXED, name.removesuffix(WILDCARD)
+    return AclBinding(resource, name, pattern, " ".join(words[:-2]), host, operation, permission)

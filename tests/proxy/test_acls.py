@@ -1,0 +1,97 @@
+"""ACLs of a proxy's own, where a table of requests does not show them: sessions, changes, and what is forwarded."""
+
+from __future__ import annotations
+
+from compat_tests.batches import batch
+from oncelog.broker.client.connection import ClientConnection, open_connection
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.client.security.test_log_in import password
+from tests.harness.requests import create_topic, fetch_request, produce_request
+from tests.harness.sim_broker import SimBroker
+from tests.harness.simulation import simulated
+from tests.proxy.sim_proxy import HOST, PORT, SimProxy
+from tests.proxy.test_log_ins import BOOTSTRAP, MECHANISMS
+
+CONFIG = {
+    **MECHANISMS,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+}
+USERS = {"app": "app-secret", "admin": "x"}
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+BY_NAME = 12
+
+
+def guarded(broker: SimBroker, *acls: str) -> SimProxy:
+    return SimProxy(
+        broker.open_transport, BOOTSTRAP, CONFIG, listeners=("SASL_PLAINTEXT",), users=USERS, acls=acls
+    )
+
+
+async def logged_in(proxy: SimProxy, name: str = "app") -> ClientConnection:
+    return await open_connection(
+        proxy.open_transport, HOST, PORT + 1, security=password("PLAIN", name, USERS[name])
+    )
+
+
+@simulated
+async def test_denied_rows_are_refused_and_the_others_go_on() -> None:
+    async with SimBroker() as broker, guarded(broker, "User:app Write topic:mine") as proxy:
+        client = await logged_in(proxy)
+        admin = await logged_in(proxy, "admin")
+        names = ["mine", "yours"]
+        await admin.call(MetadataRequest([MetadataRequestTopic(name=name) for name in names]))
+        request = produce_request("mine", batch())
+        request.topic_data += produce_request("yours", batch()).topic_data
+        response = await client.call(request, BY_NAME)
+        found = {row.name: row.partition_responses[0].error_code for row in response.responses}
+        assert found == {"mine": 0, "yours": DENIED}
+        ends = {name: broker.node.logs.get(name, 0).log_end_offset for name in names}
+        assert ends["mine"] == ends["yours"] + 1
+
+
+@simulated
+async def test_a_session_shows_nothing_of_a_topic_whose_right_was_lost() -> None:
+    async with SimBroker() as broker, guarded(broker, "User:app Read topic:t") as proxy:
+        admin = await logged_in(proxy, "admin")
+        await admin.call(MetadataRequest([MetadataRequestTopic(name="t")]))
+        await admin.call(produce_request("t", batch()), BY_NAME)
+        client = await logged_in(proxy)
+        request = fetch_request("t", 0)
+        request.session_epoch = 0
+        first = await client.call(request, BY_NAME)
+        assert first.session_id
+        assert first.responses[0].partitions[0].records
+        where = DeleteAclsFilter(2, "t", 3, None, None, 1, 1)
+        assert (await admin.call(DeleteAclsRequest([where]))).filter_results[0].matching_acls
+        again = FetchRequest(session_id=first.session_id, session_epoch=1, max_wait_ms=0, max_bytes=1 << 20)
+        response = await client.call(again, BY_NAME)
+        [partition] = response.responses[0].partitions
+        assert (partition.error_code, partition.records or b"") == (DENIED, b"")
+
+
+@simulated
+async def test_a_new_acl_holds_for_the_next_request() -> None:
+    async with SimBroker() as broker, guarded(broker) as proxy:
+        admin, client = await logged_in(proxy, "admin"), await logged_in(proxy)
+        await admin.call(MetadataRequest([MetadataRequestTopic(name="t")]))
+        asked = MetadataRequest([MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+        assert (await client.call(asked)).topics[0].error_code == DENIED
+        acl = AclCreation(2, "t", 3, "User:app", "*", 8, 3)
+        assert (await admin.call(CreateAclsRequest([acl]))).results[0].error_code == 0
+        assert (await client.call(asked)).topics[0].error_code == 0
+
+
+@simulated
+async def test_an_unknown_topic_id_is_looked_up_before_its_right_is_asked_for() -> None:
+    async with SimBroker() as broker, guarded(broker, "User:app Read topic:other") as proxy:
+        await create_topic(broker.connect(), "t")
+        topic_id = broker.node.metadata.image.topics["t"].topic_id
+        client = await logged_in(proxy)
+        rows = [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(0, fetch_offset=0)])]
+        response = await client.call(FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=rows))
+        assert response.responses[0].partitions[0].error_code == DENIED
