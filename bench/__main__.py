@@ -16,6 +16,7 @@ from bench import (
     groups,
     lifecycle,
     logins,
+    proxies,
     rebalance,
     reconcile,
     report,
@@ -25,7 +26,7 @@ from bench import (
 )
 from bench.experiment import Experiment, Harness, Row, temporary_directory
 from bench.measure import OtherLoad, raise_open_files_limit
-from bench.servers import COMPARED, Kind
+from bench.servers import COMPARED, PATHS, Kind
 from compat_tests.real_kafka import RealPartMissing, java, kafka_libs
 
 EXPERIMENTS = (
@@ -39,6 +40,7 @@ EXPERIMENTS = (
     *reconcile.EXPERIMENTS,
     *transactions.EXPERIMENTS,
     *embedded.EXPERIMENTS,
+    *proxies.EXPERIMENTS,
 )
 FAILURES = (RuntimeError, AssertionError, OSError, subprocess.SubprocessError, KafkaException)
 QUICK_SCALE = 0.05
@@ -72,19 +74,21 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def kinds(options: argparse.Namespace) -> list[Kind]:
-    """The servers to measure. Exits if Kafka is one and its parts are missing."""
+    """The servers to measure, and with both of them the ways to a Kafka. Exits if Kafka's parts are missing."""
     excluded = {
         Kind.OURS: options.no_ours,
         Kind.KAFKA: options.no_kafka,
         Kind.CEILING: options.ceiling == "without",
     }
-    chosen = [kind for kind in Kind if not excluded[kind]]
+    chosen = [kind for kind in excluded if not excluded[kind]]
     if Kind.KAFKA in chosen:
         try:
             java()
             kafka_libs()
         except RealPartMissing as missing:
             sys.exit(f"{missing}\n(--no-kafka measures oncelog alone)")
+    if {*COMPARED} <= {*chosen} and options.ceiling != "only":
+        chosen += PATHS
     return chosen
 
 
@@ -103,7 +107,8 @@ def stop_warm_servers(harness: Harness) -> None:
 def run(harness: Harness, experiment: Experiment, chosen: list[Kind], rounds: int) -> None:
     """Run an experiment with the servers in turn, round after round: A B A B."""
     began = time.monotonic()
-    chosen = [kind for kind in chosen if kind in COMPARED or experiment.ceiling]
+    also = (Kind.CEILING,) if experiment.ceiling else ()
+    chosen = [kind for kind in chosen if kind in (*experiment.kinds, *also)]
     if experiment.warm:
         with harness.unrecorded(WARM_UP_SCALE):
             for kind in chosen:
@@ -125,21 +130,25 @@ def main() -> None:
     raise_open_files_limit()
     chosen = kinds(options)
     rounds = 1 if options.quick else options.rounds
-    selected: list[Row] = []
+    selected: list[tuple[Experiment, Row]] = []
+    kinds_before: tuple[Kind, ...] = COMPARED
     other_load = OtherLoad()
     failed: list[str] = []
     with temporary_directory() as root:
         harness = Harness(root, QUICK_SCALE if options.quick else 1)
         try:
-            for experiment in sorted(EXPERIMENTS, key=lambda one: not one.warm):
+            for experiment in sorted(EXPERIMENTS, key=lambda one: (not one.warm, one.kinds != COMPARED)):
                 rows = report.selected(experiment, options.rows)
                 if options.ceiling == "only" and not experiment.ceiling:
                     rows = []
-                if not experiment.warm:
+                if not {*experiment.kinds} & {*chosen}:
+                    rows = []
+                if not experiment.warm or experiment.kinds != kinds_before:
                     stop_warm_servers(harness)
+                kinds_before = experiment.kinds
                 if not rows:
                     continue
-                selected += rows
+                selected += [(experiment, row) for row in rows]
                 try:
                     run(harness, experiment, chosen, rounds)
                 except FAILURES as error:
@@ -151,10 +160,14 @@ def main() -> None:
     harness.note(
         f"other processes used {other_load.cores():.2f} of {os.cpu_count()} cores meanwhile: best is 0"
     )
-    summaries = [report.summary(harness, row) for row in selected]
-    report.print_table(summaries, harness.notes)
+    summaries = [report.summary(harness, row) for one, row in selected if one.kinds == COMPARED]
+    paths = [report.paths_summary(harness, row) for one, row in selected if one.kinds != COMPARED]
+    report.print_table(summaries)
+    report.print_paths(paths)
+    for note in harness.notes:
+        print(f"note: {note}")
     if options.json:
-        report.write_json(options.json, summaries, harness, rounds)
+        report.write_json(options.json, summaries + paths, harness, rounds)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from bench.listeners import PLAINTEXT, TlsListeners
 from bench.measure import cpu_s, own_cpu_s
-from bench.servers import Kind, Server, format_kafka, make
+from bench.servers import COMPARED, PATHS, Kind, Server, format_kafka, make, through
 
 REMOVALS, REMOVAL_PAUSE_S = 5, 1.0
 
@@ -75,7 +75,8 @@ class Experiment:
 
     A `warm` experiment uses servers that stay up for all rounds of all warm experiments, so that the JVM's compiler has
     finished; a first round is not recorded. Other experiments start their own servers. An experiment with a `ceiling`
-    also runs with a stub that does nothing, which shows how far any server could get with this client.
+    also runs with a stub that does nothing, which shows how far any server could get with this client. `kinds` are
+    what it compares.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Experiment:
     warm: bool = False
     ceiling: bool = False
     rounds_max: int = 99
+    kinds: tuple[Kind, ...] = COMPARED
 
 
 class Harness:
@@ -133,6 +135,9 @@ class Harness:
         return f"{stem}{self._names}"
 
     def warm_server(self, kind: Kind) -> Server:
+        if kind not in self._warm and kind in PATHS and kind is not Kind.DIRECT:
+            self._warm[kind] = through(kind, self.warm_server(Kind.DIRECT))
+            self._warm[kind].start()
         if kind not in self._warm:
             # Kept before it starts, so that a server whose start fails half way is stopped, too.
             self._tls[kind] = TlsListeners(self.root / self.name("certificates"))

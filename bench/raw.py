@@ -22,6 +22,8 @@ POLL_S = 0.005
 SETTLE_S = 0.1  # between bursts of new connections, so that no listen queue overflows
 BURST = 100
 UNLIKELY_PARTITION = 0x7EFEFEFE
+Latencies = Callable[[str, str, int, float], list[float]]
+"""Measures latencies in seconds: of a bootstrap address, topic, count and pace in seconds."""
 
 
 def batch(value: bytes) -> bytes:

@@ -10,13 +10,18 @@ from typing import Any
 from bench import librdkafka
 from bench.experiment import Experiment, Harness, Row, Target, ratio_at_least
 from bench.measure import median
-from bench.servers import COMPARED, Kind
+from bench.servers import COMPARED, PATHS, Kind
 from compat_tests.real_kafka import kafka_version
 
 HEADINGS = (
     *("row", "unit", "ours", "Kafka", "ratio", "target", "met", "client"),
     *("ceiling", "best", "its client", "stub"),
 )
+PATHS_HEADINGS = (
+    *("row", "unit", "direct", "oncelog", "of direct", "Kroxylicious", "of direct", "ratio"),
+    *("target", "met"),
+)
+PATHS_FIGURES = ("direct", "ours", "ours_of_direct", "kroxylicious", "kroxylicious_of_direct", "ratio")
 EXPLAINED = """\
 client: the cores that the client used. ceiling: the same client with a stub that does nothing; its client, stub: the
 cores that both used then. best: the ratio to Kafka if the client had the stub's cores as well; out of reach: even that
@@ -36,7 +41,8 @@ def figure(value: float | None) -> str:
 def summary(harness: Harness, row: Row) -> dict[str, Any]:
     """A row's medians, ratio, verdict and samples."""
     samples = harness.samples.get(row.name, {})
-    ours, kafka, ceiling = (median(samples[kind]) if samples.get(kind) else None for kind in Kind)
+    kinds = (*COMPARED, Kind.CEILING)
+    ours, kafka, ceiling = (median(samples[kind]) if samples.get(kind) else None for kind in kinds)
     ratio = ours / kafka if ours is not None and kafka else None
     client, server = (cores.get(row.name, {}) for cores in (harness.client_cores, harness.server_cores))
     ceiling_client, stub = (
@@ -69,6 +75,48 @@ def summary(harness: Harness, row: Row) -> dict[str, Any]:
     }
 
 
+def paths_summary(harness: Harness, row: Row) -> dict[str, Any]:
+    """A row's medians by the ways to one Kafka: direct, and through each proxy. The ratio is of the proxies."""
+    samples = harness.samples.get(row.name, {})
+    direct, ours, theirs = (median(samples[kind]) if samples.get(kind) else None for kind in PATHS)
+    ratio = ours / theirs if ours is not None and theirs else None
+    judged = None if row.target is None else (ratio if row.target.of == "ratio" else ours)
+    return {
+        "row": row.name,
+        "unit": row.unit,
+        "direct": direct,
+        "ours": ours,
+        "kroxylicious": theirs,
+        "ratio": ratio,
+        "ours_of_direct": ours / direct if ours is not None and direct else None,
+        "kroxylicious_of_direct": theirs / direct if theirs is not None and direct else None,
+        "target": None if row.target is None else row.target.text(),
+        "met": None if row.target is None or judged is None else row.target.met(judged),
+        "samples": {str(kind): values for kind, values in samples.items()},
+    }
+
+
+def print_paths(summaries: Iterable[dict[str, Any]]) -> None:
+    """Print the table of `paths_summary`; nothing if it has no row."""
+    lines: list[tuple[str, ...]] = [PATHS_HEADINGS]
+    for one in summaries:
+        met = {None: "", True: "yes", False: "NO"}[one["met"]]
+        figures = tuple(figure(one[key]) for key in PATHS_FIGURES)
+        lines.append((one["row"], one["unit"], *figures, one["target"] or "", met))
+    if len(lines) > 1:
+        print("\none Kafka, directly and through two proxies; ratio: oncelog's to Kroxylicious'")
+        _print_columns(lines)
+
+
+def _print_columns(lines: list[tuple[str, ...]]) -> None:
+    """Print columns: the first two aligned to the left, the others to the right."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    for line in lines:
+        first = f"{line[0]:<{widths[0]}}  {line[1]:<{widths[1]}}"
+        rest = "  ".join(f"{cell:>{width}}" for cell, width in zip(line[2:], widths[2:], strict=True))
+        print(f"{first}  {rest}".rstrip())
+
+
 def _beside(harness: Harness, target: Target) -> Target | None:
     """The target with the other row's ratio in it; None if that row was not measured."""
     other = harness.samples.get(target.beside or "", {})
@@ -78,8 +126,8 @@ def _beside(harness: Harness, target: Target) -> Target | None:
     return ratio_at_least(round(ours / kafka + target.at_least, 2))
 
 
-def print_table(summaries: Iterable[dict[str, Any]], notes: Iterable[str]) -> None:
-    """Print the table in aligned columns, then the notes."""
+def print_table(summaries: Iterable[dict[str, Any]]) -> None:
+    """Print the table of `summary` in aligned columns; nothing if it has no row."""
     lines: list[tuple[str, ...]] = [HEADINGS]
     for one in summaries:
         met = {None: "", True: "yes", False: "out of reach" if one["out_of_reach"] else "NO"}[one["met"]]
@@ -87,15 +135,10 @@ def print_table(summaries: Iterable[dict[str, Any]], notes: Iterable[str]) -> No
         optional = ("client_cores", "ceiling", "best", "ceiling_client_cores", "stub_cores")
         more = (figure(one[key]) if one[key] is not None else "" for key in optional)
         lines.append((one["row"], one["unit"], *figures, one["target"] or "", met, *more))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    for line in lines:
-        first = f"{line[0]:<{widths[0]}}  {line[1]:<{widths[1]}}"
-        rest = "  ".join(f"{cell:>{width}}" for cell, width in zip(line[2:], widths[2:], strict=True))
-        print(f"{first}  {rest}".rstrip())
+    if len(lines) > 1:
+        _print_columns(lines)
     if any(line[HEADINGS.index("ceiling")] for line in lines[1:]):
         print(EXPLAINED)
-    for note in notes:
-        print(f"note: {note}")
 
 
 def write_json(path: pathlib.Path, summaries: list[dict[str, Any]], harness: Harness, rounds: int) -> None:

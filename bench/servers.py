@@ -13,6 +13,8 @@ from typing import Protocol, Self
 from compat_tests.local_broker import LocalBroker
 from compat_tests.oncelog_server import ROOT, START_TIMEOUT_S, Oncelog
 from compat_tests.process import Process
+from compat_tests.proxy.kroxylicious import Kroxylicious
+from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.real_kafka import (
     PROPERTIES,
     TOOL_JVM_OPTIONS,
@@ -43,13 +45,18 @@ class Kind(enum.StrEnum):
     OURS = "oncelog"
     KAFKA = "kafka"
     CEILING = "ceiling"  # bench.stub, which shows the client's speed with a server that costs nothing
+    DIRECT = "direct"  # one Kafka, and two proxies before it
+    PROXY = "oncelog proxy"
+    KROXYLICIOUS = "Kroxylicious"
 
 
 COMPARED = (Kind.OURS, Kind.KAFKA)
+PATHS = (Kind.DIRECT, Kind.PROXY, Kind.KROXYLICIOUS)
+"""The ways from the clients to one Kafka."""
 
 
 class Server(Protocol):
-    """`compat_tests`' Oncelog and RealKafka, and `Stub`."""
+    """`compat_tests`' Oncelog and RealKafka, `Stub` and `Through`."""
 
     data_dir: pathlib.Path
 
@@ -75,6 +82,41 @@ class Stub(LocalBroker):
         self.bootstrap = self.process.stdout.wait_for("127.0.0.1:", START_TIMEOUT_S) or ""
         assert self.bootstrap, self.process.output()
         return self
+
+
+class Through:
+    """A Kafka by way of a proxy: the address and process are the proxy's, the data Kafka's."""
+
+    def __init__(self, kafka: Server, proxy: OncelogProxy | Kroxylicious) -> None:
+        self.data_dir = kafka.data_dir
+        self._proxy = proxy
+
+    @property
+    def bootstrap(self) -> str:
+        return self._proxy.bootstrap
+
+    @property
+    def pid(self) -> int:
+        return self._proxy.pid
+
+    def start(self) -> Self:
+        self._proxy.start()
+        return self
+
+    def stop(self) -> None:
+        self._proxy.__exit__(None, None, None)
+
+    def kill(self) -> None:
+        self.stop()
+
+    def output(self) -> str:
+        return self._proxy.output()
+
+
+def through(kind: Kind, kafka: Server) -> Server:
+    """A proxy before a Kafka that has been started; the proxy has not."""
+    proxy = OncelogProxy(kafka.bootstrap) if kind is Kind.PROXY else Kroxylicious(kafka.bootstrap)
+    return Through(kafka, proxy)
 
 
 def make(kind: Kind, data_dir: pathlib.Path, properties: Mapping[str, str] | None = None) -> Server:

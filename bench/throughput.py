@@ -15,7 +15,7 @@ from bench.experiment import (
 )
 from bench.listeners import PLAINTEXT, SSL
 from bench.measure import percentile
-from bench.servers import Kind, Server
+from bench.servers import COMPARED, Kind, Server
 
 GIGABYTE = 1_000_000_000
 TEXT = b'{"id": 1040, "event": "page_view", "path": "/cart/items", "ms": 31.5, "user": "u-57110"},'
@@ -37,7 +37,7 @@ LATENCY_RECORDS = 1500
 LATENCY_PACE_S = 0.002
 
 
-def _measure(
+def measure(
     harness: Harness, server: Server, kind: Kind, row: str, count: int, size: int, call: Callable[[], float]
 ) -> None:
     """Run `call`, which returns its seconds, and record its rate and the CPU of server and client."""
@@ -46,14 +46,20 @@ def _measure(
     used.seconds = seconds  # without the preparation, which uses next to no CPU
     harness.record(row, kind, count / seconds, used)
     gigabytes = count * size / GIGABYTE
-    harness.record(_cpu(row), kind, used.server_s / gigabytes)
+    if kind is not Kind.DIRECT:
+        harness.record(cpu_row(row), kind, used.server_s / gigabytes)
 
 
-def _cpu(row: str) -> str:
+def value_of(size: int) -> bytes:
+    return (TEXT * (size // len(TEXT) + 1))[:size]
+
+
+def cpu_row(row: str) -> str:
+    """The name of the row with the CPU that goes with a row of rates."""
     return f"server CPU: {row}"
 
 
-def _check_end(server: Server, topic: str, expected: int) -> None:
+def check_end(server: Server, topic: str, expected: int) -> None:
     found = topics.end_offset(server, topic)
     if found != expected:
         raise RuntimeError(f"{topic}: {expected} records were sent, its end offset is {found}")
@@ -67,7 +73,7 @@ def _rows(names_and_ratios: Mapping[str, float], listener: str) -> tuple[Row, ..
 
     cpu_target = None if listener == PLAINTEXT else ratio_at_most(1)
     rows = [Row(name, "records/s", target(name, ratio)) for name, ratio in names_and_ratios.items()]
-    return (*rows, *(Row(_cpu(row.name), "s/GB", cpu_target, is_cost=True) for row in rows))
+    return (*rows, *(Row(cpu_row(row.name), "s/GB", cpu_target, is_cost=True) for row in rows))
 
 
 def _over(listener: str, label: str) -> str:
@@ -90,7 +96,7 @@ def _stream(
     label = _over(listener, label)
     produced = {acks: f"produce {label}, acks={acks}" for acks in ("1", "all")}
     consumed = f"consume {label}"
-    value = (TEXT * (size // len(TEXT) + 1))[:size]
+    value = value_of(size)
 
     def run(harness: Harness, kind: Kind) -> None:
         server, count = harness.warm_server(kind), harness.count(full_count)
@@ -111,10 +117,10 @@ def _stream(
                     librdkafka.consume(server.bootstrap, topic, count + 1, settings) for _ in range(reads)
                 )
 
-            _measure(harness, server, kind, row, count, size, produce)
-            _check_end(server, topic, count + 1)
+            measure(harness, server, kind, row, count, size, produce)
+            check_end(server, topic, count + 1)
             if acks == "1":
-                _measure(harness, server, kind, consumed, reads * count, size, consume)
+                measure(harness, server, kind, consumed, reads * count, size, consume)
             topics.delete(server, topic)
 
     rows = _rows({**dict.fromkeys(produced.values(), produce_ratio), consumed: 1}, listener)
@@ -127,7 +133,7 @@ def _together(
     """Produce with enough producers to keep the machine busy."""
     label = _over(listener, f"{label}, {PRODUCERS} producers")
     produced = {acks: f"produce {label}, acks={acks}" for acks in ("1", "all")}
-    value = (TEXT * (size // len(TEXT) + 1))[:size]
+    value = value_of(size)
 
     def run(harness: Harness, kind: Kind) -> None:
         server, count = harness.warm_server(kind), harness.count(full_count)
@@ -142,7 +148,7 @@ def _together(
                     server.bootstrap, topic, payloads, count, settings, PRODUCERS
                 )
 
-            _measure(harness, server, kind, row, count, size, produce)
+            measure(harness, server, kind, row, count, size, produce)
             ends = raw.wait_for_offsets(server.bootstrap, topic, PRODUCERS)
             if ends != [count // PRODUCERS + 1] * PRODUCERS:
                 raise RuntimeError(f"{topic}: {count} records were sent, its end offsets are {ends}")
@@ -156,7 +162,7 @@ def _binding(size: int, full_count: int) -> Experiment:
     """Produce and consume through confluent-kafka's Python objects, which cost more than either server."""
     label = f"{size} B by the Python binding"
     produced, consumed = f"produce {label}, acks=1", f"consume {label}"
-    value = (TEXT * (size // len(TEXT) + 1))[:size]
+    value = value_of(size)
 
     def run(harness: Harness, kind: Kind) -> None:
         server, count, topic = harness.warm_server(kind), harness.count(full_count), harness.name("binding")
@@ -169,30 +175,38 @@ def _binding(size: int, full_count: int) -> Experiment:
         def consume() -> float:
             return binding.consume(server.bootstrap, topic, count + 1, CONSUMER)
 
-        _measure(harness, server, kind, produced, count, size, produce)
-        _check_end(server, topic, count + 1)
-        _measure(harness, server, kind, consumed, count, size, consume)
+        measure(harness, server, kind, produced, count, size, produce)
+        check_end(server, topic, count + 1)
+        measure(harness, server, kind, consumed, count, size, consume)
         topics.delete(server, topic)
 
     rows = (Row(produced, "records/s"), Row(consumed, "records/s"))
     return Experiment(label, rows, run, warm=True, ceiling=True)
 
 
-def _latency(name: str, label: str, measure: Callable[[str, str, int, float], list[float]]) -> Experiment:
-    """Latencies in seconds from `measure`, called with bootstrap address, topic, count and pace in seconds."""
-    rows = (Row(f"{label} p50", "ms", ratio_at_most(0.5)), Row(f"{label} p99", "ms"))
+def latency(
+    name: str,
+    label: str,
+    measure_s: raw.Latencies,
+    targets: tuple[Target | None, Target | None] = (ratio_at_most(0.5), None),
+    kinds: tuple[Kind, ...] = COMPARED,
+) -> Experiment:
+    """Latencies from `measure_s`; the targets are those of p50 and p99."""
+    rows = tuple(
+        Row(f"{label} p{percent}", "ms", target) for percent, target in zip((50, 99), targets, strict=True)
+    )
 
     def run(harness: Harness, kind: Kind) -> None:
         server, topic = harness.warm_server(kind), harness.name("latency")
         topics.create(server, topic)
         raw.wait_for_offsets(server.bootstrap, topic)
         with Used(server) as used:
-            seconds = measure(server.bootstrap, topic, harness.count(LATENCY_RECORDS), LATENCY_PACE_S)
+            seconds = measure_s(server.bootstrap, topic, harness.count(LATENCY_RECORDS), LATENCY_PACE_S)
         for row, percent in zip(rows, (50, 99), strict=True):
             harness.record(row.name, kind, 1000 * percentile(seconds, percent), used)
         topics.delete(server, topic)
 
-    return Experiment(name, rows, run, warm=True, ceiling=True)
+    return Experiment(name, rows, run, warm=True, ceiling=kinds == COMPARED, kinds=kinds)
 
 
 EXPERIMENTS = (
@@ -204,6 +218,6 @@ EXPERIMENTS = (
     *(_together("100 B lz4", 100, 4_000_000, LZ4, listener) for listener in LISTENERS),
     _binding(100, 1_500_000),
     _binding(1000, 300_000),
-    _latency("latency", "produce-to-consume latency", binding.latencies),
-    _latency("latency of the server", "produce-to-fetch latency by plain sockets,", raw.fetch_latencies),
+    latency("latency", "produce-to-consume latency", binding.latencies),
+    latency("latency of the server", "produce-to-fetch latency by plain sockets,", raw.fetch_latencies),
 )

@@ -1,21 +1,19 @@
 """Kroxylicious, a proxy on the JVM to compare with: its jars from Maven, its process before a Kafka cluster."""
 
-import contextlib
 import json
 import pathlib
-import socket
 import tempfile
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from compat_tests.process import Process
+from compat_tests.proxy.ports import adjacent_ports
 from compat_tests.real_kafka import compile_java, java, maven_jars
 
 HERE = pathlib.Path(__file__).parent
 NAME = "kroxylicious-0.12.0"
 START_TIMEOUT_S = 60
-ATTEMPTS = 20
 NODE_IDS = (1, 3)
 """The first and the last node id; each has a port."""
 
@@ -23,19 +21,6 @@ NODE_IDS = (1, 3)
 def kroxylicious_libs() -> pathlib.Path:
     """The folder with its jars. Raises RealPartMissing as `maven_jars`."""
     return maven_jars(HERE / "kroxylicious.xml", NAME)
-
-
-def adjacent_ports(count: int) -> int:
-    """The first of `count` adjacent ports of 127.0.0.1 that were free a moment ago."""
-    for _ in range(ATTEMPTS):
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError, OverflowError):
-            first = 0
-            for number in range(count):
-                one = stack.enter_context(socket.socket())
-                one.bind(("127.0.0.1", first + number if first else 0))
-                first = first or one.getsockname()[1]
-            return first
-    raise AssertionError(f"no {count} adjacent free ports")
 
 
 class Kroxylicious:
