@@ -1,4 +1,4 @@
-"""The two targets behind one interface; brokers that several tests share."""
+"""The targets behind one interface; brokers that several tests share."""
 
 import contextlib
 import os
@@ -8,10 +8,14 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from compat_tests.docker_kafka import DockerKafka
+from compat_tests.kafka_cluster import KafkaCluster
 from compat_tests.oncelog_server import Oncelog
+from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 
 TARGETS = ("oncelog", "kafka")
+PROXY, PROXY_CLUSTER = "proxy", "proxy-cluster"
+"""Targets of the tests that are marked so: `oncelog proxy` before a real Kafka, and before one of three nodes."""
 
 
 # Shared brokers run for minutes under load. The retention check after five minutes must not delete a test's records
@@ -43,13 +47,115 @@ def make_broker(
     """A broker of `target`, not yet started; Kafka's container image with ONCELOG_REAL_KAFKA=docker."""
     if target == "oncelog":
         return Oncelog(properties, data_dir)
+    if target == PROXY:
+        return Proxied(make_broker("kafka", properties, data_dir))
+    if target == PROXY_CLUSTER:
+        return Proxied(NodeByNode(properties))
     if os.environ.get("ONCELOG_REAL_KAFKA") == "docker":
         return DockerKafka(properties, data_dir)
     return RealKafka(properties, data_dir)
 
 
+class NodeByNode(KafkaCluster):
+    """A cluster for tests that kill and start their broker: that is one of its nodes, and each time the next."""
+
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        super().__init__(properties)
+        self._victim = 0
+
+    def start(self) -> Self:
+        """Start the cluster, or the node that was stopped or killed; return when all replicas are in sync."""
+        if not self.nodes:
+            return super().start()
+        for node in self.nodes.values():
+            if node.process is None:
+                node.start()
+        self.wait_until_in_sync()
+        return self
+
+    def stop(self) -> object:
+        return self._next().stop()
+
+    def kill(self) -> None:
+        self._next().kill()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def _next(self) -> RealKafka:
+        self._victim = self._victim % len(self.nodes) + 1
+        return self.nodes[self._victim]
+
+
+class Proxied:
+    """A broker that clients reach through a proxy. Stopped, killed and restarted is the broker; the proxy stays.
+
+    With `shared` the broker is somebody else's, and has been started.
+    """
+
+    def __init__(self, upstream: Broker, *, shared: bool = False) -> None:
+        self.upstream = upstream
+        self.proxy: OncelogProxy | None = None
+        self._shared = shared
+
+    @property
+    def bootstrap(self) -> str:
+        return self.started_proxy.bootstrap
+
+    @property
+    def started_proxy(self) -> OncelogProxy:
+        assert self.proxy is not None
+        return self.proxy
+
+    @property
+    def tracebacks(self) -> int:
+        return self.started_proxy.tracebacks
+
+    @property
+    def running(self) -> bool:
+        """Whether the proxy has not ended."""
+        return self.started_proxy.running
+
+    def start(self) -> Self:
+        if not self._shared:
+            self.upstream.start()
+        if self.proxy is None:
+            self.proxy = OncelogProxy(self.upstream.bootstrap).start()
+        return self
+
+    def stop(self) -> object:
+        return self.upstream.stop()
+
+    def kill(self) -> None:
+        self.upstream.kill()
+
+    def restart(self) -> None:
+        self.upstream.restart()
+
+    def output(self) -> str:
+        return f"{self.started_proxy.output()}\n{self.upstream.output()}"
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.proxy is not None:
+            self.proxy.stop()
+        if not self._shared:
+            self.upstream.__exit__(kind, error, trace)
+
+
 class SharedBrokers:
     """One broker per target, started when a test first asks for it; `close` stops them all.
+
+    The proxy stands before the Kafka that is shared, too; "proxy-2" stands before one of its own.
 
     Their background tasks rest while they are ``undisturbed``: a test of retention needs others.
     """
@@ -69,6 +175,10 @@ class SharedBrokers:
     def _start(self, target: str) -> Broker:
         if target.startswith("kafka") and self._missing:
             require(self._missing)
+        if target == PROXY:
+            return self._stack.enter_context(Proxied(self["kafka"], shared=True))
+        if target == "proxy-2":
+            return self._stack.enter_context(Proxied(self["kafka-2"], shared=True))
         try:
             extra = self._kafka_properties if target.startswith("kafka") else {}
             return self._stack.enter_context(make_broker(target, {**extra, **self._properties}))
@@ -85,9 +195,11 @@ class SharedBrokers:
 
 
 def check_after(running: Broker) -> Iterator[Any]:
-    """Yield the broker; afterwards assert that oncelog still runs and logged no traceback."""
-    before = running.tracebacks if isinstance(running, Oncelog) else 0
+    """Yield the broker; afterwards assert that oncelog, or the proxy, still runs and logged no traceback."""
+    if not isinstance(running, Oncelog | Proxied):
+        yield running
+        return
+    before = running.tracebacks
     yield running
-    if isinstance(running, Oncelog):
-        assert running.tracebacks == before, f"oncelog logged a traceback:\n{running.output()[-3000:]}"
-        assert running.process is None or running.process.running, f"oncelog ended:\n{running.output()}"
+    assert running.tracebacks == before, f"oncelog logged a traceback:\n{running.output()[-3000:]}"
+    assert running.running, f"oncelog ended:\n{running.output()}"

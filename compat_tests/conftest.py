@@ -1,4 +1,7 @@
-"""The targets as fixtures. A test with the fixture `target` runs once on oncelog and once on a real Apache Kafka."""
+"""The targets as fixtures. A test with the fixture `target` runs once on oncelog and once on a real Apache Kafka.
+
+One that is marked `also_on` runs on those targets of brokers.py, too, such as a real Kafka through `oncelog proxy`.
+"""
 
 import contextlib
 import itertools
@@ -7,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping
 
 import pytest
 
-from compat_tests.brokers import TARGETS, Broker, SharedBrokers, check_after, make_broker
+from compat_tests.brokers import PROXY, TARGETS, Broker, Proxied, SharedBrokers, check_after, make_broker
 from compat_tests.differential import Pair
 from compat_tests.kafka_cluster import KafkaCluster
 from compat_tests.order import longest_first
@@ -37,9 +40,18 @@ def brokers() -> Iterator[SharedBrokers]:
     running.close()
 
 
-@pytest.fixture(params=TARGETS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    also = tuple(name for mark in metafunc.definition.iter_markers("also_on") for name in mark.args)
+    given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "target" in metafunc.fixturenames and "target" not in given:
+        metafunc.parametrize("target", (*TARGETS, *also), indirect=True)
+    elif "pair" in metafunc.fixturenames and also:
+        metafunc.parametrize("pair", ("oncelog", *also), indirect=True)
+
+
+@pytest.fixture
 def target(request: pytest.FixtureRequest) -> str:
-    """The name of the target: "oncelog" or "kafka"."""
+    """The name of the target: one of TARGETS, or one that the test is also on."""
     return str(request.param)
 
 
@@ -75,18 +87,27 @@ class OwnBrokers:
 def own_broker(target: str) -> Iterator[OwnBrokers]:
     """`own_broker(properties)` starts a broker of this target for this test alone."""
     with contextlib.ExitStack() as stack:
-        yield OwnBrokers(target, stack)
+        own = OwnBrokers(target, stack)
+        yield own
+        for one in own.started:
+            if isinstance(one, Proxied):
+                assert not one.tracebacks, f"the proxy logged a traceback:\n{one.output()[-3000:]}"
+                assert one.running, f"the proxy ended:\n{one.output()}"
 
 
 @pytest.fixture
-def pair(brokers: SharedBrokers) -> Iterator[Pair]:
+def pair(brokers: SharedBrokers, request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Both targets at once, for tests that compare their responses.
 
-    With ONCELOG_SELF_CHECK a second real Kafka takes oncelog's place: any difference is then the scenario's fault.
+    With ONCELOG_SELF_CHECK a second real Kafka takes oncelog's place: any difference is then the scenario's fault. In a
+    test that is also on "proxy", a second real Kafka behind the proxy takes it.
     """
     kafka = brokers["kafka"]
-    for ours in check_after(brokers["kafka-2" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"]):
-        yield Pair(kafka.bootstrap, ours.bootstrap)
+    ours = "kafka-2" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"
+    if getattr(request, "param", "oncelog") == PROXY:
+        ours = "proxy-2"
+    for running in check_after(brokers[ours]):
+        yield Pair(kafka.bootstrap, running.bootstrap)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +128,7 @@ def name() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Ignore a warning of kafka-python's own code; every other warning stays an error."""
+    config.addinivalue_line("markers", "also_on(*targets): runs on these targets of brokers.py, too")
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 

@@ -12,7 +12,9 @@ from typing import Any
 from compat_tests.batches import now_ms, read_batches
 from compat_tests.definitions import ZERO_UUID, Fields
 from compat_tests.frames import CLOSED, Connection, address
+from compat_tests.proxy.oncelog_proxy import NODES_MAX
 
+NOT_LEADER = 6
 RECENT_MS = 3_600_000
 ERROR_MESSAGES = ("error_message", "batch_index_error_message")
 MEMBER_ID = re.compile("(.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -82,7 +84,7 @@ class Session:
     def topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> bytes:
         """Create a topic, wait for its leaders, and return its id. Nothing is observed."""
         rows = [{"name": key, "value": value} for key, value in (configs or {}).items()]
-        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": rows}
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": -1, "configs": rows}
         response = self.call_unobserved("CreateTopics", 7, {"topics": [topic], "timeout_ms": 15000})
         assert response["topics"][0]["error_code"] == 0, response
         self.wait_for_leaders(name, partitions)
@@ -94,11 +96,19 @@ class Session:
         listed = {
             "topics": [{"name": name, "partitions": [{"partition_index": p} for p in range(partitions)]}]
         }
+        # In a cluster some of them have another leader, which is known when Metadata names it.
+        alone = len(self.call_unobserved("Metadata", 12, {"topics": []})["brokers"]) == 1
         while True:
             rows = self.call_unobserved("ListOffsets", 4, listed)["topics"][0]["partitions"]
-            if all(row["error_code"] == 0 for row in rows):
+            errors = {row["error_code"] for row in rows}
+            if errors == {0} or (not alone and errors <= {0, NOT_LEADER} and self._all_led(name)):
                 return
             assert now_ms() < deadline, rows
+
+    def _all_led(self, name: str) -> bool:
+        (topic,) = self.call_unobserved("Metadata", 12, {"topics": [{"name": name}]})["topics"]
+        rows = topic["partitions"]
+        return bool(rows) and all(row["error_code"] == 0 and row["leader_id"] >= 0 for row in rows)
 
     def wait_for_config(self, name: str, key: str, value: str) -> None:
         """Wait until the topic's key has the value: Kafka's broker learns of it a moment after the response."""
@@ -153,7 +163,8 @@ class Session:
         return value
 
     def _number(self, field: str, value: int) -> int | str:
-        if field == "port" and value == address(self.bootstrap)[1]:
+        # A proxy presents its nodes by the ports after its own.
+        if field == "port" and 0 <= value - address(self.bootstrap)[1] <= NODES_MAX:
             return "port"
         if (field == "session_id" and value > 0) or (field == "producer_id" and value >= 0):
             return self._seen.setdefault((field, value), f"{field}#{self._count(field)}")

@@ -77,7 +77,8 @@ class KafkaCluster:
                 self._start_once()
                 return self
             except AssertionError as error:
-                self.kill()
+                self.__exit__(None, None, None)
+                self.nodes = {}
                 if "Address already in use" not in str(error) or attempt == START_ATTEMPTS:
                     raise
         raise AssertionError
@@ -132,7 +133,7 @@ class KafkaCluster:
                         break
                 assert now_ms() < deadline, f"no sign of {what}\n{self.output()}"
 
-    def kill(self) -> None:
+    def kill_all(self) -> None:
         """Send SIGKILL to every node."""
         for node in self.nodes.values():
             node.kill()
@@ -147,6 +148,6 @@ class KafkaCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.kill()
+        self.kill_all()
         for node in self.nodes.values():
             node.__exit__(kind, error, trace)

@@ -42,6 +42,11 @@ class Oncelog(LocalBroker):
         """The number of tracebacks that the broker has logged; each is a bug of oncelog."""
         return self._earlier_tracebacks + (self.process.stderr.tracebacks if self.process is not None else 0)
 
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended by itself; a broker that a test stopped counts as running."""
+        return self.process is None or self.process.running
+
     def start(self) -> Self:
         """Start, and return at the ready line. Raises AssertionError with the broker's output."""
         command = [sys.executable, "-m", "oncelog.broker.cli", "serve", "--listen", self._listeners()]

@@ -11,6 +11,8 @@ from compat_tests.clients import DEADLINE_S, Confluent, Options, Record
 from compat_tests.differential import Session, make_topic
 from compat_tests.frames import address
 
+pytestmark = pytest.mark.also_on("proxy")
+
 confluent: Any = importlib.import_module("confluent_kafka.admin")  # partly typed, and its names not exported
 
 

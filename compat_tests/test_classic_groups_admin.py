@@ -10,6 +10,8 @@ from compat_tests.offset_records import as_fields, batches_of
 from oncelog.wire.stored.coordinator import decode_key, decode_value
 from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
 
+pytestmark = pytest.mark.also_on("proxy")
+
 pytestmark = pytest.mark.slow
 
 

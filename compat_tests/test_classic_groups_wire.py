@@ -18,6 +18,8 @@ from compat_tests.classic_members import (
 from compat_tests.definitions import versions_of
 from compat_tests.differential import Pair, Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 pytestmark = pytest.mark.slow
 
 

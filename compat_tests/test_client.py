@@ -36,6 +36,8 @@ from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from oncelog.wire.records import iterate_records
 
+pytestmark = pytest.mark.also_on("proxy")
+
 RETRY = Retry(timeout_s=60)
 NAMED_BY_TOPIC_ID_FROM = 10
 """From this version on OffsetCommit and OffsetFetch name topics by id; this test uses names."""

@@ -3,8 +3,12 @@
 import pytest
 
 from compat_tests.batches import now_ms
+from compat_tests.brokers import PROXY
 from compat_tests.clients import CLIENTS, CODECS, PYTHON_CLIENTS, Kcat, Options, Record, run_kcat
 from compat_tests.differential import make_topic
+from compat_tests.frames import address
+
+pytestmark = pytest.mark.also_on("proxy")
 
 START_MS = now_ms() - 10_000
 RECORDS = [
@@ -91,10 +95,11 @@ def test_unknown_topic_is_created(bootstrap: str, name: str, client: str) -> Non
 class TestKcat:
     """Features of kcat that the other clients do not have."""
 
-    def test_metadata(self, bootstrap: str, name: str) -> None:
+    def test_metadata(self, bootstrap: str, target: str, name: str) -> None:
         make_topic(bootstrap, name, 2)
         shown = run_kcat(bootstrap, "-L", "-t", name).stdout.decode()
-        assert f"broker 1 at {bootstrap}" in shown
+        host, port = address(bootstrap)
+        assert f"broker 1 at {host}:{port + 1 if target == PROXY else port}" in shown
         assert f'topic "{name}" with 2 partitions' in shown
 
     def test_offsets_by_time(self, bootstrap: str, name: str) -> None:

@@ -7,6 +7,8 @@ from compat_tests.consumer_members import Member, Topics, compare, observe_consu
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 pytestmark = pytest.mark.slow
 
 

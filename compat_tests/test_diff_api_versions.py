@@ -8,6 +8,8 @@ from compat_tests.definitions import api_key, api_names, versions_of
 from compat_tests.differential import Pair, Session
 from compat_tests.frames import Connection
 
+pytestmark = pytest.mark.also_on("proxy")
+
 SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}
 
 

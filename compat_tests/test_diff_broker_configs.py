@@ -10,6 +10,8 @@ from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.real_kafka import PROPERTIES, RealPartMissing, require
 
+pytestmark = pytest.mark.also_on("proxy")
+
 BROKER, GROUP = 4, 32
 SET, APPEND = 0, 2
 NODE_ID = "1"

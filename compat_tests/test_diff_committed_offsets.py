@@ -14,6 +14,8 @@ from compat_tests.committed_offsets import (
 from compat_tests.definitions import ZERO_UUID, Fields, versions_of
 from compat_tests.differential import Pair, Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 OTHER_UUID = bytes(range(16))
 
 

@@ -8,6 +8,8 @@ from compat_tests.batches import batch, now_ms
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NODE_ID = "1"

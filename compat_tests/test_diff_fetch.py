@@ -8,6 +8,8 @@ from compat_tests.batches import GZIP, batch, now_ms
 from compat_tests.definitions import ZERO_UUID, Fields
 from compat_tests.differential import Pair, Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 VERSIONS = range(4, 19)
 BY_ID = 13
 NO_SESSION, NEW_SESSION = -1, 0

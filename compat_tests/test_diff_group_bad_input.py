@@ -10,6 +10,8 @@ from compat_tests.committed_offsets import commit, commit_body, fetch, wait_for_
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 pytestmark = pytest.mark.slow
 
 STRING_MAX = 32_767

@@ -10,6 +10,8 @@ from compat_tests.brokers import Broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session, produce_request
 
+pytestmark = pytest.mark.also_on("proxy")
+
 MAX_SEQUENCE = 2**31 - 1
 DUPLICATE_WINDOW = 5
 

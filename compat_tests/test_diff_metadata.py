@@ -8,6 +8,8 @@ from compat_tests.batches import now_ms
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 WAIT_MS = 20_000
 
 

@@ -8,6 +8,8 @@ from compat_tests.batches import GZIP, LOG_APPEND_TIME, batch, record
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 BASE_MS = 1_790_000_000_000
 SPECIALS = {
     "latest": -1,

@@ -7,6 +7,8 @@ from compat_tests.committed_offsets import commit, fetch, fetch_body, wait_for_c
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 pytestmark = pytest.mark.slow
 
 

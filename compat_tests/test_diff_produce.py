@@ -25,6 +25,8 @@ from compat_tests.definitions import ZERO_UUID, Fields, versions_of
 from compat_tests.differential import Pair, Session, produce_request
 from compat_tests.frames import CLOSED
 
+pytestmark = pytest.mark.also_on("proxy")
+
 DAY_MS = 86_400_000
 
 

@@ -13,6 +13,8 @@ from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session, produce_request
 from compat_tests.seeds import seeds
 
+pytestmark = pytest.mark.also_on("proxy")
+
 STEPS = 120
 PARTITIONS = 2
 BASE_MS = 1_790_000_000_000

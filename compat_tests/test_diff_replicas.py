@@ -5,6 +5,8 @@ import pytest
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 
 def test_list_partition_reassignments(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:

@@ -8,6 +8,8 @@ from compat_tests.batches import now_ms
 from compat_tests.definitions import ZERO_UUID, Fields, versions_of
 from compat_tests.differential import Pair, Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 
 def topic(name: str | None, partitions: int = 1, replicas: int = 1, **fields: Any) -> Fields:
     """One topic of a CreateTopics request; `configs` as a dictionary, `assignments` as lists of brokers."""

@@ -10,6 +10,8 @@ from compat_tests.brokers import Broker
 from compat_tests.clients import DEADLINE_S, Confluent, Options, Record
 from compat_tests.differential import Session
 
+pytestmark = pytest.mark.also_on("proxy")
+
 START_MS = 1_790_000_000_000
 COUNT = 20
 

@@ -12,6 +12,8 @@ from compat_tests.clients import Confluent, KafkaPython, Options, Record
 from compat_tests.differential import Session, make_topic
 from compat_tests.real_kafka import RealPartMissing, require, run_tool, tool_command
 
+pytestmark = pytest.mark.also_on("proxy")
+
 TOOLS = "org.apache.kafka.tools."
 TIME_MS = 1_790_000_000_000
 

@@ -18,6 +18,8 @@ from compat_tests.groups.group import Group
 from compat_tests.process import Process
 from compat_tests.real_kafka import TOOL_JVM_OPTIONS, free_ports, quick_start, tool_command
 
+pytestmark = pytest.mark.also_on("proxy")
+
 START_TIMEOUT_S = 60.0
 RUNTIME = "org.apache.kafka.connect.runtime"
 STARTED = ("Kafka Connect started", "Finished starting connectors and tasks")

@@ -8,6 +8,8 @@ from compat_tests.groups.group import Group
 from compat_tests.groups.settings import CLIENTS, KINDS, Settings
 from compat_tests.groups.workers import Worker
 
+pytestmark = pytest.mark.also_on("proxy")
+
 MIXTURES = {
     "range": KINDS,
     "roundrobin": KINDS,

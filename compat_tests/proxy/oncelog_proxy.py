@@ -36,6 +36,11 @@ class OncelogProxy:
         """The number of tracebacks that it has logged; each is a bug of oncelog."""
         return self._earlier_tracebacks + (self.process.stderr.tracebacks if self.process else 0)
 
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended by itself; a proxy that a test stopped counts as running."""
+        return self.process is None or self.process.running
+
     def start(self) -> Self:
         """Start, and return at the ready line. Raises AssertionError with its output."""
         for attempt in range(1, START_ATTEMPTS + 1):

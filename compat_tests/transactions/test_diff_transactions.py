@@ -17,6 +17,8 @@ from compat_tests.transactions.wire import (
     observe_producers,
 )
 
+pytestmark = pytest.mark.also_on("proxy")
+
 CLASSIC = [(0, 0), (1, 1), (2, 2), (3, 3), (3, 4)]
 """Versions of AddPartitionsToTxn and EndTxn."""
 

@@ -12,6 +12,7 @@ from kafka import KafkaProducer
 from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata
 
+from compat_tests.brokers import PROXY_CLUSTER
 from compat_tests.differential import Session, make_topic
 from compat_tests.transactions import wire
 from compat_tests.transactions.java_worker import JavaWorker
@@ -31,6 +32,7 @@ def confluent(bootstrap: str, transactional_id: str, **more: Any) -> Producer:
     )
 
 
+@pytest.mark.also_on("proxy")
 def test_confluent_kafka(bootstrap: str, name: str) -> None:
     make_topic(bootstrap, name, 3)
     producer = confluent(bootstrap, name)
@@ -62,6 +64,7 @@ def test_confluent_kafka(bootstrap: str, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.also_on("proxy")
 def test_java(bootstrap: str, name: str, java_worker: Callable[[], JavaWorker]) -> None:
     """With transactions v2: a Produce adds its partition, and every end raises the epoch."""
     make_topic(bootstrap, name, 2)
@@ -119,6 +122,7 @@ def test_a_java_producer_whose_transaction_timed_out(
 
 
 @pytest.mark.slow
+@pytest.mark.also_on(PROXY_CLUSTER)
 def test_open_transactions_over_restarts(
     own_broker: Callable[..., Any], java_worker: Callable[[], JavaWorker]
 ) -> None:
@@ -148,6 +152,7 @@ def test_open_transactions_over_restarts(
         assert values(broker.bootstrap, "t", len(expected), 2) == sorted(expected)
 
 
+@pytest.mark.also_on("proxy")
 def test_kafka_python(bootstrap: str, name: str) -> None:
     make_topic(bootstrap, name)
     group = f"{name}-group"
@@ -171,6 +176,7 @@ def test_kafka_python(bootstrap: str, name: str) -> None:
     assert committed(bootstrap, group, name, 12) == 12
 
 
+@pytest.mark.also_on("proxy")
 def test_aiokafka(bootstrap: str, name: str) -> None:
     """aiokafka uses the first version of every transactional request."""
     make_topic(bootstrap, name)
