@@ -17,6 +17,8 @@ TARGETS = ("oncelog", "kafka")
 PROXY, PROXY_CLUSTER = "proxy", "proxy-cluster"
 """Targets of the tests that are marked so: `oncelog proxy` before a real Kafka, and before one of three nodes."""
 
+PROXIED = {PROXY: "kafka", "proxy-2": "kafka-2", "proxy-oncelog": "oncelog"}
+"""Before which of `SharedBrokers` a proxy stands."""
 
 # Shared brokers run for minutes under load. The retention check after five minutes must not delete a test's records
 # with old timestamps, and a busy Kafka that missed heartbeats must not hold elections. An idle controller writes and
@@ -155,7 +157,7 @@ class Proxied:
 class SharedBrokers:
     """One broker per target, started when a test first asks for it; `close` stops them all.
 
-    The proxy stands before the Kafka that is shared, too; "proxy-2" stands before one of its own.
+    The proxies stand before other brokers of it (`PROXIED`).
 
     Their background tasks rest while they are ``undisturbed``: a test of retention needs others.
     """
@@ -175,10 +177,8 @@ class SharedBrokers:
     def _start(self, target: str) -> Broker:
         if target.startswith("kafka") and self._missing:
             require(self._missing)
-        if target == PROXY:
-            return self._stack.enter_context(Proxied(self["kafka"], shared=True))
-        if target == "proxy-2":
-            return self._stack.enter_context(Proxied(self["kafka-2"], shared=True))
+        if target in PROXIED:
+            return self._stack.enter_context(Proxied(self[PROXIED[target]], shared=True))
         try:
             extra = self._kafka_properties if target.startswith("kafka") else {}
             return self._stack.enter_context(make_broker(target, {**extra, **self._properties}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import re
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -13,23 +12,17 @@ from typing import Any
 import pytest
 
 from compat_tests.brokers import TARGETS, check_after
-from compat_tests.control.programs import go_program, java_program, javascript_program
 from compat_tests.real_kafka import RealPartMissing, require
+from compat_tests.security.client_programs import running
 from compat_tests.security.logged_in_clients import (
     CLIENTS,
     OAUTHBEARER,
     Case,
-    Program,
     Said,
     Way,
-    java_settings,
-    plain_settings,
-    run_kcat_case,
 )
 from compat_tests.security.secured import USERS, Secured, allow_urls, write_certificates
 
-PROGRAMS = pathlib.Path(__file__).parent / "programs"
-PYTHON = ("confluent-kafka", "kafka-python", "aiokafka")
 MAKE_TOKENS = ("java", "confluent-kafka", "kcat")
 """Clients that make tokens which nobody signs; kcat can show no others."""
 PREFIX = "matrix-"
@@ -209,29 +202,13 @@ def runners(
 ) -> Iterator[dict[str, Callable[[Case], Said] | str]]:
     """The clients that are wanted; a text says what the machine lacks for one."""
     clients = {client for _, client, _ in wanted}
-    found: dict[str, Callable[[Case], Said] | str] = {"kcat": run_kcat_case}
-    built: dict[str, list[str]] = {}
-
-    def command(client: str) -> list[str]:
-        folder = tmp_path_factory.mktemp("program")
-        if client == "java":
-            tokens = [file.as_uri() for file in certificates.glob("*.jwt")]
-            first, *rest = java_program(folder, PROGRAMS / "LoggedInClient.java")
-            return [first, allow_urls(*tokens), *rest]
-        if client == "kafkajs":
-            return javascript_program(folder, PROGRAMS / "client.mjs")
-        if client in PYTHON:
-            return [sys.executable, "-m", "compat_tests.security.python_client", client]
-        if not built:
-            built["go"] = go_program(folder, PROGRAMS / "go")
-        return [*built["go"], client]
-
+    found: dict[str, Callable[[Case], Said] | str] = {}
+    tokens = [file.as_uri() for file in certificates.glob("*.jwt")]
+    folder = tmp_path_factory.mktemp("programs")
     with contextlib.ExitStack() as stack:
-        for client in sorted(clients - {"kcat"}):
+        for client in sorted(clients):
             try:
-                settings = java_settings if client == "java" else plain_settings
-                found[client] = program = Program(command(client), settings)
-                stack.callback(program.close)
+                found[client] = stack.enter_context(running(client, folder, allow_urls(*tokens)))
             except RealPartMissing as missing:
                 found[client] = str(missing)
         yield found

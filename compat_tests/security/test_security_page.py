@@ -21,6 +21,7 @@ from compat_tests.control.programs import java_program
 from compat_tests.oncelog_server import ROOT
 from compat_tests.process import Process
 from compat_tests.real_kafka import RealPartMissing, free_ports, require, run_tool
+from compat_tests.security.client_programs import PROGRAMS, PYTHON
 from compat_tests.security.logged_in_clients import (
     OAUTHBEARER,
     Case,
@@ -39,7 +40,6 @@ from compat_tests.security.python_client import (
     kafka_python_settings,
 )
 from compat_tests.security.secured import allow_urls
-from compat_tests.security.test_clients import PROGRAMS, PYTHON
 from tests.security.tokens import Issuer, key_set
 
 PAGE = ROOT / "docs" / "security.md"
