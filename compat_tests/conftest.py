@@ -10,11 +10,12 @@ from collections.abc import Generator, Iterator, Mapping
 
 import pytest
 
-from compat_tests.brokers import PROXY, TARGETS, Broker, Proxied, SharedBrokers, check_after, make_broker
+from compat_tests.brokers import PROXY, Broker, Proxied, SharedBrokers, check_after, make_broker
 from compat_tests.differential import Pair
 from compat_tests.kafka_cluster import KafkaCluster
 from compat_tests.order import longest_first
 from compat_tests.real_kafka import RealPartMissing, require
+from compat_tests.targets import parametrize, register
 
 OUTPUT_SHOWN_CHARS = 6000
 LONGEST = (
@@ -41,12 +42,7 @@ def brokers() -> Iterator[SharedBrokers]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    also = tuple(name for mark in metafunc.definition.iter_markers("also_on") for name in mark.args)
-    given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
-    if "target" in metafunc.fixturenames and "target" not in given:
-        metafunc.parametrize("target", (*TARGETS, *also), indirect=True)
-    elif "pair" in metafunc.fixturenames and also:
-        metafunc.parametrize("pair", ("oncelog", *also), indirect=True)
+    parametrize(metafunc)
 
 
 @pytest.fixture
@@ -128,7 +124,7 @@ def name() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Ignore a warning of kafka-python's own code; every other warning stays an error."""
-    config.addinivalue_line("markers", "also_on(*targets): runs on these targets of brokers.py, too")
+    register(config)
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import TARGETS, Broker, SharedBrokers, check_after, make_broker
+from compat_tests.brokers import Broker, SharedBrokers, check_after, make_broker
 from compat_tests.order import longest_first
 from compat_tests.real_kafka import RealPartMissing, require
+from compat_tests.targets import parametrize, register
 from spark_it.session import spark_java_home, spark_session
 from spark_it.tests.drivers import CHEAP, JAVA_OPTIONS, java_options
 from spark_it.tests.topics import Topics
@@ -46,6 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Ignore warnings of PySpark and of clients; every other warning stays an error."""
+    register(config)
     for line in (
         "ignore:.*:ResourceWarning:pyspark",
         "ignore:.*:DeprecationWarning:pyspark",
@@ -92,9 +94,13 @@ def brokers() -> Iterator[SharedBrokers]:
     shared.close()
 
 
-@pytest.fixture(params=TARGETS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize(metafunc)
+
+
+@pytest.fixture
 def target(request: pytest.FixtureRequest) -> str:
-    """The name of the target: "oncelog" or "kafka"."""
+    """The name of the target: one of TARGETS, or one that the test is also on."""
     return str(request.param)
 
 
