@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from compat_tests.docker_kafka import DockerKafka
+from compat_tests.frames import address
 from compat_tests.kafka_cluster import KafkaCluster
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
@@ -152,6 +153,12 @@ class Proxied:
             self.proxy.stop()
         if not self._shared:
             self.upstream.__exit__(kind, error, trace)
+
+
+def node_address(bootstrap: str, target: str) -> tuple[str, int]:
+    """Where the only node of a target is: a proxy presents it by the port after its own."""
+    host, port = address(bootstrap)
+    return host, port + 1 if target == PROXY else port
 
 
 class SharedBrokers:

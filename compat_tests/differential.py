@@ -15,6 +15,7 @@ from compat_tests.frames import CLOSED, Connection, address
 from compat_tests.proxy.oncelog_proxy import NODES_MAX
 
 NOT_LEADER = 6
+LOADING = (14, 15, 16)
 RECENT_MS = 3_600_000
 ERROR_MESSAGES = ("error_message", "batch_index_error_message")
 MEMBER_ID = re.compile("(.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -129,6 +130,16 @@ class Session:
             "error_code"
         ] == 14:
             assert now_ms() < deadline, response
+
+    def wait_for_coordinator(self, group: str) -> None:
+        """Wait until the group's coordinator serves; the first request has its topic created."""
+        deadline = now_ms() + 20_000
+        self.call_unobserved("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["any"]})
+        while True:
+            error = self.call_unobserved("OffsetFetch", 7, {"group_id": group})["error_code"]
+            if error not in LOADING:
+                return
+            assert now_ms() < deadline, error
 
     def delete_records(self, name: str, offset: int, partition: int = 0) -> Any:
         """Delete the partition's records before `offset`; the response, which is not observed."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from compat_tests.brokers import node_address
 from compat_tests.clients import DEADLINE_S, Confluent, Options, Record
 from compat_tests.differential import Session, make_topic
-from compat_tests.frames import address
 
 pytestmark = pytest.mark.also_on("proxy")
 
@@ -97,9 +97,11 @@ class TestConfluent:
         found = [wait(admin.list_offsets({TopicPartition(name, 0): spec})) for spec in specs]
         assert [one.offset for response in found for one in response.values()] == [4, 10, 9, 6]
 
-    def test_cluster(self, admin: Any, bootstrap: str) -> None:
+    def test_cluster(self, admin: Any, bootstrap: str, target: str) -> None:
         cluster = admin.describe_cluster().result(DEADLINE_S)
-        assert [(node.id, node.host, node.port) for node in cluster.nodes] == [(1, *address(bootstrap))]
+        assert [(node.id, node.host, node.port) for node in cluster.nodes] == [
+            (1, *node_address(bootstrap, target))
+        ]
         assert cluster.controller.id == 1
         assert len(cluster.cluster_id) == 22
 
@@ -154,10 +156,10 @@ class TestKafkaPython:
         where = TopicPartition(name, 0)
         assert admin.delete_records({where: 6})[where]["low_watermark"] == 6
 
-    def test_cluster(self, admin: Any, bootstrap: str, name: str) -> None:
+    def test_cluster(self, admin: Any, bootstrap: str, target: str, name: str) -> None:
         cluster = admin.describe_cluster()
         assert [(one["broker_id"], one["host"], one["port"]) for one in cluster["brokers"]] == [
-            (1, *address(bootstrap))
+            (1, *node_address(bootstrap, target))
         ]
         make_topic(bootstrap, name)
         assert name in str(admin.describe_log_dirs())

@@ -3,10 +3,9 @@
 import pytest
 
 from compat_tests.batches import now_ms
-from compat_tests.brokers import PROXY
+from compat_tests.brokers import node_address
 from compat_tests.clients import CLIENTS, CODECS, PYTHON_CLIENTS, Kcat, Options, Record, run_kcat
 from compat_tests.differential import make_topic
-from compat_tests.frames import address
 
 pytestmark = pytest.mark.also_on("proxy")
 
@@ -98,8 +97,8 @@ class TestKcat:
     def test_metadata(self, bootstrap: str, target: str, name: str) -> None:
         make_topic(bootstrap, name, 2)
         shown = run_kcat(bootstrap, "-L", "-t", name).stdout.decode()
-        host, port = address(bootstrap)
-        assert f"broker 1 at {host}:{port + 1 if target == PROXY else port}" in shown
+        host, port = node_address(bootstrap, target)
+        assert f"broker 1 at {host}:{port}" in shown
         assert f'topic "{name}" with 2 partitions' in shown
 
     def test_offsets_by_time(self, bootstrap: str, name: str) -> None:

@@ -165,10 +165,12 @@ def test_an_empty_request_of_every_version_of_every_api(pair: Pair) -> None:
     names = {api_key(name): name for name in api_names()}
 
     def scenario(session: Session) -> None:
+        session.wait_for_coordinator("")
         for key, (low, high) in sorted(served.items()):
             if names[key] not in NOT_COMPARED:
                 for version in range(max(low, versions_of(names[key]).start), high + 1):
                     if (names[key], version) not in NO_RESPONSE:
                         session.call(names[key], version)
 
-    pair.compare(scenario)
+    # The proxy closes the connection there: tokens without headers would follow, which it does not pass.
+    pair.compare(scenario, known=("^SaslHandshake v0: .*'closed'$",))

@@ -98,13 +98,13 @@ HANDLERS: dict[int, Handler] = _table(
     (75, "describe_topic_partitions", 0, 0),
     (76, "share_group_heartbeat", 1, 1),
     (77, "share_group_describe", 1, 1),
+    (78, "share_fetch", 1, 2),
+    (79, "share_acknowledge", 1, 2),
     (80, "add_raft_voter", 0, 1),
     (81, "remove_raft_voter", 0, 0),
     (90, "describe_share_group_offsets", 0, 1),
     (91, "alter_share_group_offsets", 0, 0),
     (92, "delete_share_group_offsets", 0, 0),
-    (78, "share_fetch", 1, 2),
-    (79, "share_acknowledge", 1, 2),
 )
 
 UNSTABLE_VERSIONS = {22: 6}
