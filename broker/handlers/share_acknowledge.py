@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.request import Pending
-from oncelog.broker.share.responses import RENEW_VERSION, acknowledge, by_topic, is_member_id, leader_of
+from oncelog.broker.share.responses import RENEW_VERSION, Acknowledging, by_topic, is_member_id, leader_of
 from oncelog.broker.share.sessions import FINAL_EPOCH
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.share_acknowledge import (
@@ -55,7 +55,7 @@ async def _respond(
     if authorization.authorizer is not None:
         may_read = cache(authorization.filter(context, READ, TOPIC_RESOURCE))
     has_renew = context.api_version >= RENEW_VERSION
-    results = await acknowledge(
+    acknowledging = Acknowledging(
         services.shares,
         services.cluster,
         group_id,
@@ -69,6 +69,10 @@ async def _respond(
         types_max=4 if has_renew else 3,
         is_renew=request.is_renew_ack,
     )
+    try:
+        results = await acknowledging.finish()
+    finally:
+        acknowledging.abandon()
     if request.share_session_epoch == FINAL_EPOCH:
         services.shares.end_session((group_id, member_id))
     rows = {}

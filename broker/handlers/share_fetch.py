@@ -17,7 +17,7 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.broker.share.delayed import DelayedShareFetch
 from oncelog.broker.share.fetch import ShareFetch, error_row, release_rows
 from oncelog.broker.share.partition import NOTHING
-from oncelog.broker.share.responses import RENEW_VERSION, acknowledge, by_topic, is_member_id, leader_of
+from oncelog.broker.share.responses import RENEW_VERSION, Acknowledging, by_topic, is_member_id, leader_of
 from oncelog.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.share_fetch import (
@@ -133,9 +133,9 @@ class _Responding:
             for topic in request.topics
             for partition in topic.partitions
         ]
-        results: dict[PartitionKey, KafkaError] = {}
+        acknowledging = None
         if any(batches for _, batches in asked):
-            results = await acknowledge(
+            acknowledging = Acknowledging(
                 self._services.shares,
                 self._services.cluster,
                 *self._key,
@@ -144,7 +144,11 @@ class _Responding:
                 types_max=4 if self._context.api_version >= RENEW_VERSION else 3,
                 is_renew=request.is_renew_ack,
             )
-        rows = {} if request.is_renew_ack else await self._fetch()
+        try:
+            rows, results = await self._fetch(acknowledging)
+        finally:
+            if acknowledging is not None:
+                acknowledging.abandon()
         try:
             response = self._response(rows)
             self._add_acknowledgements(response, results)
@@ -155,28 +159,39 @@ class _Responding:
             self._services.shares.end_session(self._key)
         return response
 
-    async def _fetch(self) -> dict[PartitionKey, PartitionData]:
-        """Read the partitions of the session; return their rows."""
+    async def _fetch(
+        self, acknowledging: Acknowledging | None
+    ) -> tuple[dict[PartitionKey, PartitionData], dict[PartitionKey, KafkaError]]:
+        """Read the partitions of the session, and store what was acknowledged; return the rows, and the results of the
+        acknowledgements. What the member has just given back, it gets only if there is nothing else (in Kafka, too).
+        """
         services = self._services
         rows: dict[PartitionKey, PartitionData] = {}
         wanted: list[tuple[PartitionKey, str]] = []
-        for key, name in self._opened.partitions.items():
+        for key, name in () if self._request.is_renew_ack else self._opened.partitions.items():
             code = self._error_of(key, name)
             if code is ErrorCode.NONE:
                 assert name is not None
                 wanted.append((key, name))
             else:
                 rows[key] = error_row(key[1], KafkaError(code))
-        if not wanted:
-            return rows
         max_bytes = min(self._request.max_bytes, services.config.current.fetch_max_bytes)
         usage = self._context.usage
         if usage is not None:
             max_bytes = min(max_bytes, usage.quotas.fetch_bytes_max(usage))
         fetch = ShareFetch(services.shares, self._request, wanted, max_bytes)
-        if not fetch.is_empty:
-            await DelayedShareFetch(fetch, services.files).wait(self._request.max_wait_ms)
-        return {**fetch.rows, **fetch.errors, **rows}
+        delayed = DelayedShareFetch(fetch, services.files)
+        results: dict[PartitionKey, KafkaError] = {}
+        try:
+            is_ready = fetch.is_empty or await delayed.is_ready(at_once=self._request.max_wait_ms <= 0)
+            if acknowledging is not None:
+                results = await acknowledging.finish()
+            if not is_ready:
+                await delayed.wait(self._request.max_wait_ms)
+        except BaseException:
+            fetch.release()
+            raise
+        return {**fetch.rows, **fetch.errors, **rows}, results
 
     def _error_of(self, key: PartitionKey, name: str | None) -> ErrorCode:
         if name is None:

@@ -40,22 +40,21 @@ class DelayedShareFetch:
 
     async def wait(self, max_wait_ms: int) -> None:
         """Return when the response is ready, or after that time, which is the client's: real time."""
-        if await self._is_ready(at_once=max_wait_ms <= 0):
-            return
         self._watch()
         try:
             with real_time.move_on_after(max_wait_ms / 1000):
                 while True:
                     # First once more: something may have changed before it was watched.
-                    if await self._is_ready():
+                    if await self.is_ready():
                         return
                     await self._event.wait()
                     self._event = trio.Event()
         finally:
             self._unwatch()
-        await self._is_ready(at_once=True)
+        await self.is_ready(at_once=True)
 
-    async def _is_ready(self, *, at_once: bool = False) -> bool:
+    async def is_ready(self, *, at_once: bool = False) -> bool:
+        """As `ShareFetch.is_ready`, after a read of the disk if that is needed."""
         try:
             return self._fetch.is_ready(at_once=at_once)
         except NotCached as cold:

@@ -176,7 +176,7 @@ class SharePartitionManager:
             if found is not None:
                 release = found.release(member_id)
                 if release is not None:
-                    self.spawn(release)
+                    self.spawn(release.run())
 
     def watch(self, connection: Peer, group_id: str) -> None:
         """A session begins on the connection: it ends with it. A group without sessions keeps no share partitions."""

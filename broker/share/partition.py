@@ -21,7 +21,7 @@ from oncelog.broker.share.window import StoredStateError, Window
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Sequence
 
     from oncelog.broker.cluster import LeaderPartition
     from oncelog.broker.log.results import FileRange, LogRead
@@ -255,11 +255,10 @@ class SharePartition:
 
     # -- what members say
 
-    async def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
-        """Do what a member's acknowledgements ask for, durably.
+    def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> Storing:
+        """Begin to do what a member's acknowledgements ask for. It holds when it is stored.
 
-        Raises KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST, and what the client is told of the persister's errors.
-        The records are as before then.
+        Raises KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST. The records are as before then.
         """
         window = self.window
         if window is None:
@@ -270,55 +269,50 @@ class SharePartition:
         settings = self._manager.settings(self.group_id)
         window.limits = settings.limits
         deadline = self._manager.clock.monotonic() + settings.lock_ms / 1000
-        changes = acknowledge(window, member_id, acknowledgements, deadline)
-        if changes:
-            self._stores += 1
-            await self._move(changes)
+        return Storing(self, acknowledge(window, member_id, acknowledgements, deadline))
 
-    def release(self, member_id: str) -> Coroutine[None, None, None] | None:
-        """Begin to give back what a member has acquired. Returns what has to be awaited, or None if that is nothing."""
+    def release(self, member_id: str) -> Storing | None:
+        """Begin to give back what a member has acquired, if it has anything."""
         if self.window is None:
             return None
         changes = self.window.release(member_id)
-        if not changes:
-            return None
-        self._stores += 1
-        return self._move(changes)
+        return Storing(self, changes) if changes else None
 
-    async def _move(self, changes: list[StateBatch]) -> None:
-        """Store moves that have begun, and end them."""
+    def begin_store(self) -> None:
+        """A store is about to begin."""
+        self._stores += 1
+
+    def end_store(self, changes: Sequence[StateBatch], *, is_stored: bool) -> None:
+        """A store has ended: the moves hold, or the members still have the records."""
+        self._stores -= 1
+        if not self._stores and self.is_fenced:
+            self._stored.set()
+        if changes:
+            assert self.window is not None
+            self.window.complete(changes, is_stored=is_stored)
+            self.watch_locks()
+            self.wake()
+
+    async def store(self, changes: Sequence[StateBatch]) -> None:
+        """Store the new states of records. Raises KafkaError, with what clients are told."""
         window = self.window
         assert window is not None
-        is_stored = False
         try:
-            await self._store(changes)
-            is_stored = True
+            await self._manager.persister.write(
+                self.group_id,
+                self.topic_id,
+                self.partition,
+                self.state_epoch,
+                self.leader.leader_epoch,
+                window.start_offset,
+                window.delivery_complete_count,
+                changes,
+            )
         except KafkaError as error:
             code = _client_code(error)
             if code in _FENCING:
                 self._manager.remove(self)
-            raise KafkaError(code, str(error)) from error
-        finally:
-            self._stores -= 1
-            if not self._stores and self.is_fenced:
-                self._stored.set()
-            window.complete(changes, is_stored=is_stored)
-            self.watch_locks()
-            self.wake()
-
-    async def _store(self, changes: Sequence[StateBatch]) -> None:
-        window = self.window
-        assert window is not None
-        await self._manager.persister.write(
-            self.group_id,
-            self.topic_id,
-            self.partition,
-            self.state_epoch,
-            self.leader.leader_epoch,
-            window.start_offset,
-            window.delivery_complete_count,
-            changes,
-        )
+            raise KafkaError(code, error.message) from error
 
     # -- locks
 
@@ -354,12 +348,41 @@ class SharePartition:
 
     async def _store_expired(self, changes: Sequence[StateBatch]) -> None:
         try:
-            await self._store(changes)
+            await self.store(changes)
         except KafkaError as error:
             _log.debug("the end of locks was not stored", group=self.group_id, error=str(error))
         assert self.window is not None
         if self.window.advance():
             self.wake()
+
+
+class Storing:
+    """Moves of records that have begun. Either `run` or `abandon` ends them; they end once."""
+
+    __slots__ = ("_changes", "_is_over", "_partition")
+
+    def __init__(self, partition: SharePartition, changes: Sequence[StateBatch]) -> None:
+        self._partition = partition
+        self._changes = changes
+        self._is_over = False
+        partition.begin_store()
+
+    async def run(self) -> None:
+        """Store them. Raises KafkaError: they are undone then."""
+        is_stored = False
+        self._is_over = True
+        try:
+            if self._changes:
+                await self._partition.store(self._changes)
+            is_stored = True
+        finally:
+            self._partition.end_store(self._changes, is_stored=is_stored)
+
+    def abandon(self) -> None:
+        """Undo them, unless they were stored."""
+        if not self._is_over:
+            self._is_over = True
+            self._partition.end_store(self._changes, is_stored=False)
 
 
 def _client_code(error: KafkaError) -> ErrorCode:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.share.manager import SharePartitionManager
+    from oncelog.broker.share.partition import Storing
     from oncelog.broker.share.sessions import PartitionKey
     from oncelog.wire.messages import share_acknowledge, share_fetch
 
@@ -30,40 +31,64 @@ def is_member_id(member_id: str | None) -> bool:
     return bool(member_id) and len(member_id or "") <= MEMBER_ID_CHARS_MAX
 
 
-async def acknowledge(
-    manager: SharePartitionManager,
-    cluster: Cluster,
-    group_id: str,
-    member_id: str,
-    asked: Iterable[Asked],
-    may_read: Callable[[str], bool] | None,
-    *,
-    types_max: int,
-    is_renew: bool,
-) -> dict[PartitionKey, KafkaError]:
-    """Do what a member's acknowledgements ask for. Returns the result of each partition, an error with code NONE if it
-    is done (``KafkaApis.handleAcknowledgements``).
+class Acknowledging:
+    """The acknowledgements of one request: they begin at once, and hold when `finish` returns
+    (``KafkaApis.handleAcknowledgements``).
     """
-    results: dict[PartitionKey, KafkaError] = {}
-    for key, batches in asked:
-        try:
-            topic = cluster.topic_by_id(key[0])
-            if topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            acknowledgements = _checked(batches, types_max, is_renew)
-            if may_read is not None and not may_read(topic.name):
-                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            if not 0 <= key[1] < len(topic.partitions):
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            if acknowledgements:
+
+    def __init__(
+        self,
+        manager: SharePartitionManager,
+        cluster: Cluster,
+        group_id: str,
+        member_id: str,
+        asked: Iterable[Asked],
+        may_read: Callable[[str], bool] | None,
+        *,
+        types_max: int,
+        is_renew: bool,
+    ) -> None:
+        self._results: dict[PartitionKey, KafkaError] = {}
+        self._stores: list[tuple[PartitionKey, Storing]] = []
+        nothing_said: list[PartitionKey] = []
+        is_asked = False
+        for key, batches in asked:
+            try:
+                topic = cluster.topic_by_id(key[0])
+                if topic is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                acknowledgements = _checked(batches, types_max, is_renew)
+                if may_read is not None and not may_read(topic.name):
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                if not 0 <= key[1] < len(topic.partitions):
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                if not acknowledgements:
+                    nothing_said.append(key)
+                    continue
+                is_asked = True
                 partition = manager.get(group_id, *key)
                 if partition is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION)
-                await partition.acknowledge(member_id, acknowledgements)
-            results[key] = DONE
-        except KafkaError as error:
-            results[key] = error
-    return results
+                self._stores.append((key, partition.acknowledge(member_id, acknowledgements)))
+            except KafkaError as error:
+                self._results[key] = error
+        if is_asked:  # Kafka has rows for the others only then
+            self._results.update(dict.fromkeys(nothing_said, DONE))
+
+    async def finish(self) -> dict[PartitionKey, KafkaError]:
+        """Store them. Returns the result of each partition: an error with code NONE if it is done."""
+        for key, storing in self._stores:
+            try:
+                await storing.run()
+                self._results[key] = DONE
+            except KafkaError as error:
+                self._results[key] = error
+        return self._results
+
+    def abandon(self) -> None:
+        """Undo what was not stored."""
+        for _, storing in self._stores:
+            storing.abandon()
 
 
 DONE = KafkaError(ErrorCode.NONE)

@@ -181,7 +181,7 @@ async def test_acknowledgements_on_a_fetch() -> None:
     async with share_broker(4) as (broker, topic_id):
         member = ShareReader(broker.connect(), topic_id)
         await member.acquire(wait_ms=1000)
-        rows = await member.fetch((0, 1, ACCEPT), (2, 3, RELEASE))
+        rows = await member.fetch((0, 1, ACCEPT), (2, 3, RELEASE), wait_ms=1000)
         [row] = rows
         assert row.acknowledge_error_code == 0
         assert [(one.first_offset, one.last_offset) for one in row.acquired_records] == [(2, 3)]
