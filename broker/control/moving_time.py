@@ -193,7 +193,8 @@ class TimeMove:
         ]
         if not node.logs.is_recovered:
             names.append("recovery of logs")
-        for runtime in (node.groups.runtime, node.transactions.runtime):
+        coordinators = node.groups, node.transactions, node.share_coordinator
+        for runtime in [coordinator.runtime for coordinator in coordinators]:
             if runtime.has_unloaded():
                 names.append(f"loading of {runtime.topic}")
             if runtime.timer.deadlines.next_at() <= self._clock.monotonic():

@@ -165,45 +165,51 @@ def _partitions(node: Node, group_id: str) -> dict[str, dict[int, SharePartition
         topic = node.metadata.image.topics_by_id.get(topic_id)
         if topic is None or partition >= len(topic.partitions):
             continue
-        end = node.cluster.leader_partition(topic.name, partition).log.high_watermark
+        log = node.cluster.leader_partition(topic.name, partition).log
         window = windows.get((topic_id, partition))
-        row = _stored(stored[topic_id, partition], end) if window is None else _of_window(node, window, end)
+        if window is None:
+            state = stored[topic_id, partition]
+            row = _info(log, state.start_offset, _stored_rows(state))
+        else:
+            row = _info(log, window.start_offset, _rows_of_window(node, window))
         found.setdefault(topic.name, {})[partition] = row
     return dict(sorted(found.items()))
 
 
-def _of_window(node: Node, window: Window, end: int) -> SharePartitionInfo:
-    """Return what a loaded share partition has."""
+def _rows_of_window(node: Node, window: Window) -> Iterator[RecordsInFlight]:
+    """Yield what a loaded share partition has."""
     now, now_ms, start = node.clock.monotonic(), node.clock.now_ms(), window.start_offset
-
-    def rows() -> Iterator[RecordsInFlight]:
-        for run in window.runs():
-            if run.last < start:
-                continue
-            is_held = bool(run.member_id)
-            yield RecordsInFlight(
-                max(run.first, start),
-                run.last,
-                _name(run.state),
-                run.delivery_count,
-                run.member_id if is_held else None,
-                round(now_ms + (run.deadline - now) * 1000) if is_held else None,
-            )
-
-    return SharePartitionInfo(start, _joined(rows()), end - start - window.delivery_complete_count)
+    for run in window.runs():
+        if run.last < start:
+            continue
+        is_held = bool(run.member_id)
+        yield RecordsInFlight(
+            max(run.first, start),
+            run.last,
+            _name(run.state),
+            run.delivery_count,
+            run.member_id if is_held else None,
+            round(now_ms + (run.deadline - now) * 1000) if is_held else None,
+        )
 
 
-def _stored(state: StoredShareState, end: int) -> SharePartitionInfo:
-    """Return what is stored of a share partition that nobody has read since the start."""
-    if state.start_offset < 0:
+def _stored_rows(state: StoredShareState) -> Iterator[RecordsInFlight]:
+    """Yield what is stored of a share partition that nobody has read since the start."""
+    for first, last, delivery_state, count in state.batches:
+        yield RecordsInFlight(first, last, _name(delivery_state), count)
+
+
+def _info(log: PartitionLog, start: int, rows: Iterable[RecordsInFlight]) -> SharePartitionInfo:
+    if start < 0:
         return SharePartitionInfo(None)
-    rows = (
-        RecordsInFlight(first, last, _name(delivery_state), count)
-        for first, last, delivery_state, count in state.batches
+    joined = _joined(rows)
+    begin = max(start, log.log_start_offset)
+    done = sum(
+        max(0, row.last_offset - max(row.first_offset, begin) + 1)
+        for row in joined
+        if row.state in ("acknowledged", "archived")
     )
-    return SharePartitionInfo(
-        state.start_offset, _joined(rows), end - state.start_offset - max(0, state.delivery_complete_count)
-    )
+    return SharePartitionInfo(start, joined, max(0, log.high_watermark - begin - done))
 
 
 def _name(state: int) -> Any:

@@ -54,7 +54,8 @@ class SharePartitionInfo(Shown):
     in_flight: tuple[RecordsInFlight, ...] = ()
     """What was delivered from there on, by offset. What is behind it has not been delivered."""
     lag: int | None = None
-    """How many records from the start offset on are neither acknowledged nor archived; None without a start offset."""
+    """How many offsets of the log, from the start offset on, are neither acknowledged nor archived; None without a
+    start offset."""
 
     @property
     def acquired(self) -> int:
