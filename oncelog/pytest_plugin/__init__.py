@@ -1,4 +1,5 @@
-"""The pytest plugin: fixtures `kafka`, `kafka_proc`, `kafka_noproc` and `async_kafka`; docs/testing.md shows their use.
+"""The pytest plugin: fixtures `kafka`, `kafka_proc`, `kafka_noproc`, `kafka_proxy`, `async_kafka` and
+`async_kafka_proxy`; docs/testing.md and docs/proxy.md show their use.
 
 pytest imports it in every project that has oncelog installed. So this module imports nothing of the broker; the
 fixtures do, when a test asks for one. And it works with any pytest that Python 3.11 runs, from 6.2 on.
@@ -11,23 +12,34 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.pytest_plugin import factories
+from oncelog.pytest_plugin import factories, proxies
 from oncelog.pytest_plugin.plain_imports import install_plain_imports
 from oncelog.pytest_plugin.settings import NAMES, SettingError, add_options, common_settings
 
 if TYPE_CHECKING:
     import pluggy
 
-__all__ = ["async_kafka", "factories", "kafka", "kafka_noproc", "kafka_proc"]
+__all__ = [
+    "async_kafka",
+    "async_kafka_proxy",
+    "factories",
+    "kafka",
+    "kafka_noproc",
+    "kafka_proc",
+    "kafka_proxy",
+]
 
 kafka = factories.kafka()
 kafka_proc = factories.kafka_proc()
 kafka_noproc = factories.kafka_noproc()
 async_kafka = factories.async_kafka()
+kafka_proxy = factories.kafka_proxy()
+async_kafka_proxy = factories.async_kafka("kafka_proxy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
+    proxies.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,6 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
     settings = ", ".join(f"{name}=" for name in NAMES)
     config.addinivalue_line(
         "markers", f"kafka({settings}): settings of the broker that the fixture kafka starts"
+    )
+    of_proxies = ", ".join(f"{name}=" for name in proxies.NAMES)
+    config.addinivalue_line(
+        "markers", f"kafka_proxy({of_proxies}): settings of the proxy that the fixture kafka_proxy starts"
     )
     try:
         common_settings(config)

@@ -6,6 +6,7 @@ kafka = factories.kafka(topics={"orders": 3})             # a broker for each te
 app_kafka = factories.kafka_proc(config={...})            # one for the session
 clean_kafka = factories.kafka("app_kafka")                # that one, reset before each test
 async_kafka = factories.async_kafka("clean_kafka")        # the same broker, for asynchronous tests
+kafka_proxy = factories.kafka_proxy("127.0.0.1:9092")     # a proxy before a cluster
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
+from oncelog.pytest_plugin.proxies import ProxySettings, proxy_of
 from oncelog.pytest_plugin.settings import KafkaSettings, SettingError, Settings, fixture_settings
 
 if TYPE_CHECKING:
-    from oncelog import AsyncBroker, Broker
+    from oncelog import AsyncBroker, AsyncProxy, Broker, Proxy
 
 Scope = Literal["session", "package", "module", "class", "function"]
 
-_brokers: WeakKeyDictionary[object, dict[str, Broker]] = WeakKeyDictionary()
-"""The brokers that the fixtures of a node made, by the fixture's name. (pytest's stash is not in every pytest that may
-import this.)
+_brokers: WeakKeyDictionary[object, dict[str, Broker | Proxy]] = WeakKeyDictionary()
+"""The brokers, and proxies, that the fixtures of a node made, by the fixture's name. (pytest's stash is not in every
+pytest that may import this.)
 """
 
 
@@ -57,7 +59,7 @@ def kafka_noproc(bootstrap_servers: str | None = None) -> Any:
         settings = _checked(request, {})
         settings.bootstrap_servers = bootstrap_servers or settings.bootstrap_servers
         if settings.bootstrap_servers is None:
-            raise _failure(
+            raise failure(
                 request,
                 "no cluster: give --kafka-bootstrap-servers=HOST:PORT, or kafka_bootstrap_servers in the ini file",
             )
@@ -66,20 +68,46 @@ def kafka_noproc(bootstrap_servers: str | None = None) -> Any:
     return kafka_noproc
 
 
+def kafka_proxy(
+    upstream: str | None = None, /, *, scope: Scope = "function", **settings: Unpack[ProxySettings]
+) -> Any:
+    """Make a fixture: a proxy before a cluster.
+
+    upstream: its addresses, or the name of a fixture that has ``bootstrap_servers``. Without it, what
+        ``--kafka-proxy-upstream`` says, and without that the broker, or the cluster, of the fixture ``kafka``.
+    settings: as `oncelog.Proxy` has them. Those of the test's markers ``kafka_proxy`` win.
+    """
+    given: ProxySettings = settings
+    if upstream is not None:
+        given["upstream"] = upstream
+
+    def kafka_proxy(request: pytest.FixtureRequest) -> Iterator[Proxy]:
+        """A proxy before a Kafka cluster, an oncelog.Proxy; settings by @pytest.mark.kafka_proxy."""
+        yield from proxy_of(request, given)
+
+    return pytest.fixture(scope=scope)(kafka_proxy)
+
+
 def async_kafka(fixture: str = "kafka") -> Any:
-    """Make a fixture: the broker of another fixture as an `oncelog.AsyncBroker`, for tests in asyncio and Trio."""
+    """Make a fixture: the broker, or the proxy, of another fixture as an `oncelog.AsyncBroker`, or an
+    `oncelog.AsyncProxy`, for tests in asyncio and Trio.
+    """
 
     @pytest.fixture
-    def async_kafka(request: pytest.FixtureRequest) -> AsyncBroker:
+    def async_kafka(request: pytest.FixtureRequest) -> AsyncBroker | AsyncProxy:
         """The Kafka broker of another fixture as an oncelog.AsyncBroker, for asyncio and Trio."""
-        from oncelog import AsyncBroker, Broker
+        from oncelog import AsyncBroker, AsyncProxy, Broker, Proxy
         from oncelog.pytest_plugin.real_cluster import AsyncCluster, Cluster
 
         broker = request.getfixturevalue(fixture)
+        if not isinstance(broker, Broker | Proxy):
+            raise failure(request, f"the fixture {fixture} is no oncelog.Broker, but {broker!r}")
+        kind: Any = AsyncBroker
         if not isinstance(broker, Broker):
-            raise _failure(request, f"the fixture {fixture} is no oncelog.Broker, but {broker!r}")
-        kind = AsyncCluster if isinstance(broker, Cluster) else AsyncBroker
-        shared: AsyncBroker = kind._sharing(broker)
+            kind = AsyncProxy
+        elif isinstance(broker, Cluster):
+            kind = AsyncCluster
+        shared: AsyncBroker | AsyncProxy = kind._sharing(broker)
         return shared
 
     return async_kafka
@@ -88,8 +116,8 @@ def async_kafka(fixture: str = "kafka") -> Any:
 # -- what the hooks ask
 
 
-def brokers_of(item: pytest.Item) -> dict[str, Broker]:
-    """Return the brokers of a test, by the fixture's name, those of wider scopes first."""
+def brokers_of(item: pytest.Item) -> dict[str, Broker | Proxy]:
+    """Return the brokers and proxies of a test, by the fixture's name, those of wider scopes first."""
     return {
         name: broker
         for node in item.listchain()
@@ -128,7 +156,7 @@ def _reset(proc: str, given: KafkaSettings) -> Callable[[pytest.FixtureRequest],
         settings = _checked(request, given)
         unfit = sorted(settings.of_the_test - {"topics", "faults"})
         if unfit:
-            raise _failure(
+            raise failure(
                 request,
                 f"{', '.join(unfit)}: the broker of {proc} is shared, so a test can only add topics and faults to it; "
                 "a broker of the test's own can have more",
@@ -141,10 +169,10 @@ def _reset(proc: str, given: KafkaSettings) -> Callable[[pytest.FixtureRequest],
             there = set(broker.topics)
             topics = settings.arguments.get("topics", {})
             broker.create_topics({name: value for name, value in topics.items() if name not in there})
-            _add_faults(broker, settings.arguments.get("faults", ()))
+            add_faults(broker, settings.arguments.get("faults", ()))
         except (OncelogError, OSError) as error:
-            raise _failure(request, str(error)) from None
-        with _shown_in_reports(request, broker):
+            raise failure(request, str(error)) from None
+        with shown_in_reports(request, broker):
             yield broker
 
     return kafka
@@ -171,14 +199,14 @@ def _carried(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Bro
             broker = cluster(settings)
         with closing(broker):
             broker.start()
-            _add_faults(broker, faults)
-            with _shown_in_reports(request, broker):
+            add_faults(broker, faults)
+            with shown_in_reports(request, broker):
                 yield broker
     except (OncelogError, OSError) as error:
-        raise _failure(request, str(error)) from None
+        raise failure(request, str(error)) from None
 
 
-def _add_faults(broker: Broker, faults: Any) -> None:
+def add_faults(broker: Broker | Proxy, faults: Any) -> None:
     """Add rules, or those of a file. Raises InvalidArgumentError."""
     from oncelog import InvalidArgumentError
 
@@ -193,7 +221,8 @@ def _add_faults(broker: Broker, faults: Any) -> None:
 
 
 @contextmanager
-def _shown_in_reports(request: pytest.FixtureRequest, broker: Broker) -> Iterator[None]:
+def shown_in_reports(request: pytest.FixtureRequest, broker: Broker | Proxy) -> Iterator[None]:
+    """Show it in the report of a test that fails meanwhile."""
     brokers = _brokers.setdefault(request.node, {})
     name = request.fixturename or "kafka"
     brokers[name] = broker
@@ -203,5 +232,6 @@ def _shown_in_reports(request: pytest.FixtureRequest, broker: Broker) -> Iterato
         del brokers[name]
 
 
-def _failure(request: pytest.FixtureRequest, message: str) -> BaseException:
+def failure(request: pytest.FixtureRequest, message: str) -> BaseException:
+    """Return what fails a test because of its fixture, in one line."""
     return pytest.fail.Exception(f"{request.fixturename}: {message}", pytrace=False)

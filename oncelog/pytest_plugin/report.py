@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-    from oncelog import Broker, Request
+    from oncelog import Broker, Proxy, Request
 
 LINES_MAX = 15
 """How many lines of each kind are shown, the latest ones."""
@@ -26,7 +26,7 @@ TIMEOUT_S = 5.0
 WARNINGS = (" WARNING ", " ERROR ", " CRITICAL ")
 
 
-def sections(brokers: dict[str, Broker]) -> list[tuple[str, str]]:
+def sections(brokers: Mapping[str, Broker | Proxy]) -> list[tuple[str, str]]:
     """Return a heading and a text for each broker, by the fixture's name. A Kafka cluster tells nothing of the test."""
     from oncelog.pytest_plugin.real_cluster import Cluster
 
@@ -53,7 +53,7 @@ def _is_for_the_author(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
     return isinstance(excinfo.value, OncelogError | KafkaError | AssertionError)
 
 
-def _text(broker: Broker) -> str:
+def _text(broker: Broker | Proxy) -> str:
     """Return what the broker tells within `TIMEOUT_S`, as far as it came."""
     lines: list[str] = []
 
@@ -74,34 +74,38 @@ def _text(broker: Broker) -> str:
     )
 
 
-def _seed(broker: Broker) -> Iterable[str]:
+def _seed(broker: Broker | Proxy) -> Iterable[str]:
     yield f"seed {broker.seed} (--kafka-seed={broker.seed} draws the same random ids and delays)"
 
 
-def _state(broker: Broker) -> Iterable[str]:
+def _state(broker: Broker | Proxy) -> Iterable[str]:
     if not broker.is_running:
         yield "it does not run: it was stopped, killed or lost its power, or it failed"
 
 
-def _rules(broker: Broker) -> Iterable[str]:
+def _rules(broker: Broker | Proxy) -> Iterable[str]:
     rules = broker.faults.rules
     yield from _latest("rules that fired", [str(rule) for rule in rules if rule.fired])
     yield from _latest("rules that never fired", [str(rule) for rule in rules if not rule.fired])
 
 
-def _warnings(broker: Broker) -> Iterable[str]:
+def _warnings(broker: Broker | Proxy) -> Iterable[str]:
     found = [line for line in broker.log_lines if any(level in line for level in WARNINGS)]
     return _latest("warnings", found)
 
 
-def _clock(broker: Broker) -> Iterable[str]:
+def _clock(broker: Broker | Proxy) -> Iterable[str]:
+    from oncelog import Proxy
+
+    if isinstance(broker, Proxy):
+        return
     ahead = broker.clock.now_ms() / 1000 - time.time()
     if ahead > AHEAD_SHOWN_S or broker.clock.is_frozen:
         stands = ", and stands still" if broker.clock.is_frozen else ""
         yield f"its clock is {timedelta(seconds=round(ahead))} ahead of the machine's{stands}"
 
 
-def _requests(broker: Broker) -> Iterable[str]:
+def _requests(broker: Broker | Proxy) -> Iterable[str]:
     latest = broker.requests(limit=REQUESTS_MAX)
     yield from _latest("last requests", _folded(map(_request, latest)))
     yield from _latest("requests with errors", _folded(_request(one) for one in latest if one.errors))

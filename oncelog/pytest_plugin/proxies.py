@@ -1,0 +1,104 @@
+"""The fixture `kafka_proxy`: a proxy before the broker of another fixture, or before a Kafka cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import pytest
+
+from oncelog.pytest_plugin.settings import SettingError
+
+if TYPE_CHECKING:
+    from oncelog import Proxy
+
+INI = "kafka_proxy_upstream"
+OPTION = "--kafka-proxy-upstream"
+HELP = "the Kafka cluster before which kafka_proxy stands; without it, the broker or the cluster of the fixture kafka"
+MARKER = "kafka_proxy"
+
+
+class ProxySettings(TypedDict, total=False):
+    """What ``factories.kafka_proxy`` and ``@pytest.mark.kafka_proxy`` take: the arguments of `oncelog.Proxy`.
+
+    upstream: addresses of a cluster, or the name of a fixture that has ``bootstrap_servers``.
+    faults: a rule or several for ``kafka_proxy.faults.add``, or the path of a file for ``kafka_proxy.faults.load``.
+    """
+
+    upstream: str
+    upstream_config: Mapping[str, object] | str | os.PathLike[str]
+    upstream_users: Mapping[str, Mapping[str, str]]
+    pass_logins: bool
+    filters: Iterable[object]
+    config: Mapping[str, object]
+    port: int
+    users: Mapping[str, str]
+    acls: Iterable[object]
+    tls: bool
+    seed: int
+    requests_kept: int
+    process: bool
+    faults: Mapping[str, object] | Iterable[Mapping[str, object]] | str | os.PathLike[str]
+
+
+NAMES = tuple(ProxySettings.__annotations__)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add the options of the command line and of the ini file."""
+    group = parser.getgroup("oncelog")
+    group.addoption(OPTION, action="store", metavar="HOST:PORT,...", dest=INI, help=HELP)
+    parser.addini(INI, HELP, type="string")
+
+
+def proxy_of(request: pytest.FixtureRequest, given: ProxySettings) -> Iterator[Proxy]:
+    """Start a proxy with the settings of the factory and of the test's markers, for as long as the fixture lives."""
+    from oncelog import OncelogError, Proxy
+    from oncelog.pytest_plugin.factories import add_faults, failure, shown_in_reports
+
+    try:
+        arguments = _joined(request, given)
+        faults = arguments.pop("faults", ())
+        upstream = _upstream(request, arguments.pop("upstream", None))
+        seed = request.config.getoption("kafka_seed") or request.config.getini("kafka_seed")
+        if seed and "seed" not in arguments:
+            arguments["seed"] = int(seed)
+        with closing(Proxy(upstream, **arguments)) as proxy:
+            proxy.start()
+            add_faults(proxy, faults)
+            with shown_in_reports(request, proxy):
+                yield proxy
+    except (OncelogError, OSError, SettingError) as error:
+        raise failure(request, str(error)) from None
+
+
+def _joined(request: pytest.FixtureRequest, given: ProxySettings) -> dict[str, Any]:
+    """Return the settings; those of a marker win. Raises SettingError."""
+    found: dict[str, Any] = {}
+    places = [(f"the factory of {request.fixturename}", given)]
+    if request.scope == "function":
+        markers = reversed(list(request.node.iter_markers(MARKER)))
+        places += [(f"@pytest.mark.{MARKER}", marker.kwargs) for marker in markers]
+    for place, settings in places:
+        for name, value in settings.items():
+            if name not in NAMES:
+                raise SettingError(f"{place}: no setting {name!r}: expected {', '.join(NAMES)}")
+            found[name] = value
+    for name in ("faults", "upstream_config"):
+        if isinstance(found.get(name), str | os.PathLike):
+            found[name] = request.config.rootpath / found[name]
+    return found
+
+
+def _upstream(request: pytest.FixtureRequest, given: str | None) -> str:
+    """Return the addresses of the cluster."""
+    text = given or request.config.getoption(INI) or request.config.getini(INI)
+    if text and ":" in text:
+        return str(text)
+    broker = request.getfixturevalue(text or "kafka")
+    servers = getattr(broker, "bootstrap_servers", None)
+    if not isinstance(servers, str):
+        raise SettingError(f"the fixture {text} has no bootstrap_servers, and is {broker!r}")
+    return servers
