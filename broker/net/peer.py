@@ -54,6 +54,7 @@ class Peer:
         "heard_at",
         "is_cut_off",
         "is_token_authenticated",
+        "lets_pass",
         "listener_name",
         "must_log_in_since",
         "muted_until",
@@ -79,6 +80,8 @@ class Peer:
         self.close_reason: str | None = None
         self.gate: Callable[[memoryview], Pending[Any] | None] | None = None
         """Takes frames in place of the dispatcher: a log-in, or a session that ends."""
+        self.lets_pass: Callable[[int], bool] | None = None
+        """Whether the gate would let a request with this API key pass; it need not be given such a one."""
         self.frame_bytes_max: int | None = None
         """A smaller limit than the server's, before the log-in."""
         self.must_log_in_since: float | None = None

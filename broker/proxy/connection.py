@@ -119,6 +119,12 @@ class ProxyConnection(Peer):
                 self._link.end()
             self.note_lost()
 
+    def close(self, reason: str) -> None:
+        """See `Peer.close`. Its task may wait for upstream, so that connection ends, too."""
+        super().close(reason)
+        if self._link is not None:
+            self._link.end()
+
     async def wait_drained(self) -> None:
         """See `Peer.wait_drained`."""
         while not self.is_quiet:
@@ -137,6 +143,8 @@ class ProxyConnection(Peer):
 
     def idle_since(self) -> float | None:
         """See `Peer.idle_since`."""
+        if self._link is not None and self._link.blocked_since is not None:
+            return self._link.blocked_since
         if self.owed and self.writer.blocked_since is None and self.must_log_in_since is None:
             return None
         return super().idle_since()
@@ -255,7 +263,8 @@ class ProxyConnection(Peer):
             self._passing = position - end
             return end
         self._passing = 0
-        if self.gate is not None:
+        lets_pass = self.lets_pass
+        if self.gate is not None and lets_pass is None:
             self._is_stopped = end - position >= 4
             return position
         owed = self.owed
@@ -267,7 +276,7 @@ class ProxyConnection(Peer):
                 self._is_stopped = True
                 break
             plan = plans.get(key_and_version) or self._dispatcher.plan(key_and_version)
-            if plan.needs_look:
+            if plan.needs_look or (lets_pass is not None and not lets_pass(plan.key)):
                 self._is_stopped = True
                 break
             if len(owed) >= OWED_MAX:
@@ -331,12 +340,10 @@ class ProxyConnection(Peer):
             return
         if self.owed and len(frame) >= 2 and _int16_at(frame)[0] in LOG_IN_KEYS:
             await self.wait_drained()
-        try:
-            pending = gate(frame)
-            if pending is not None:
-                await pending.wait()
-        finally:
-            await self.flush()
+        pending = gate(frame)
+        if pending is not None:
+            await pending.wait()
+        await self.flush()
 
     async def _handle(self, frame: memoryview) -> None:
         """Handle a request of which the bytes are this connection's own: forward or answer it."""

@@ -56,6 +56,7 @@ class UpstreamLink:
         "_server",
         "_tail",
         "_task",
+        "blocked_since",
         "is_writing",
         "transport",
     )
@@ -68,6 +69,8 @@ class UpstreamLink:
         transport: Transport,
     ) -> None:
         self.transport = transport
+        self.blocked_since: float | None = None
+        """Since when upstream has read nothing while requests wait for it (real time, seconds)."""
         self.is_writing = False
         """Whether a response is on its way to the client that is owed no more."""
         self._connection = connection
@@ -101,7 +104,9 @@ class UpstreamLink:
         while view:
             sent = transport.send(view)
             if sent == WOULD_BLOCK:
+                self.blocked_since = real_time.monotonic()
                 await transport.wait_writable()
+                self.blocked_since = None
             else:
                 view = view[sent:]
 

@@ -46,6 +46,7 @@ class SaslLogin:
     def begin(self) -> None:
         """Take the connection's frames until it has logged in."""
         self._connection.gate = self._handle
+        self._connection.lets_pass = None
         self._connection.frame_bytes_max = self._listener.receive_bytes_max
         self._connection.must_log_in_since = real_time.monotonic()
 
@@ -81,8 +82,15 @@ class SaslLogin:
         connection.is_token_authenticated = self._authenticator.is_token_authenticated
         connection.frame_bytes_max = None
         connection.gate = self._watch
+        connection.lets_pass = self._lets_pass
         connection.must_log_in_since = None
         self._ends_at = None if lifetime_ms is None else now + lifetime_ms / 1000
+
+    def _lets_pass(self, api_key: int) -> bool:
+        """Whether a request is one of a session that goes on."""
+        return api_key != SASL_HANDSHAKE and (
+            self._ends_at is None or self._clock.monotonic() <= self._ends_at
+        )
 
     def _watch(self, frame: memoryview) -> Pending[Any] | None:
         """Pass requests of a session on. One after its end closes the connection; a SaslHandshake renews it."""
