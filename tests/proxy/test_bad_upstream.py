@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from oncelog.broker.logs import LogOutput, logging_to
 from oncelog.broker.proxy.upstream import UpstreamError

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.policies import Interceptor
