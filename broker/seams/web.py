@@ -8,7 +8,7 @@ import os
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import trio
@@ -27,9 +27,12 @@ class HttpStatusError(OSError):
         self.status = status
 
 
-def read_document(url: str) -> bytes:
-    """Return the document at an ``http`` or ``https`` URL. Raises OSError."""
-    return _read(url, TIMEOUT_S)
+def read_document(url: str, tls: ssl.SSLContext | None = None) -> bytes:
+    """Return the document at an ``http`` or ``https`` URL. ``tls``: whom to trust, None: whom the system trusts.
+
+    Raises OSError.
+    """
+    return _read(url, TIMEOUT_S, tls)
 
 
 def _read(
@@ -78,9 +81,9 @@ async def post_form(
     return await trio.to_thread.run_sync(partial(_read, request, timeout_s, tls), abandon_on_cancel=True)
 
 
-async def read_beside_the_loop(url: str, read: Callable[[str], bytes] = read_document) -> bytes:
+async def read_beside_the_loop(url: str, tls: ssl.SSLContext | None = None) -> bytes:
     """Return the document, read in a thread. A cancellation abandons the thread. Raises OSError."""
-    return await trio.to_thread.run_sync(read, url, abandon_on_cancel=True)
+    return await trio.to_thread.run_sync(read_document, url, tls, abandon_on_cancel=True)
 
 
 def modified_at(path: str) -> int:

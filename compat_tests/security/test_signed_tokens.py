@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import pathlib
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,6 +28,7 @@ from compat_tests.security.logged_in_clients import OAUTH_PACKAGE
 from compat_tests.security.secured import allow_urls
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.harness.sasl_client import Closed, LogInFailed, SaslClient
+from tests.security.certificates import Authority
 from tests.security.tokens import Issuer, Served, key_set, serve_keys, unsecured
 
 pytestmark = pytest.mark.slow
@@ -98,15 +100,19 @@ CASES: dict[str, tuple[Callable[[], str], str]] = {
 
 
 class Target:
-    """A broker with a listener for keys in a file, and one for keys at a URL."""
+    """A broker with a listener for keys in a file, and one for keys at an https URL of an authority of its own."""
 
-    def __init__(self, name: str, file: pathlib.Path, served: Served) -> None:
+    def __init__(self, name: str, file: pathlib.Path, served: Served, authority: pathlib.Path) -> None:
         self.file, self.served = file, served
         ports = free_ports(2)
         self.addresses = {
             where: f"127.0.0.1:{port}" for where, port in zip(("file", "url"), ports, strict=True)
         }
         urls = {"file": file.as_uri(), "url": served.url}
+        trusting = f' ssl.truststore.type="PEM" ssl.truststore.location="{authority}"'
+        trusting += (
+            ' unsecuredLoginStringClaim_sub="broker"'  # Kafka's own log-in wants a name, with any option
+        )
         properties = {
             **UNDISTURBED,
             "listeners": ",".join(f"{where.upper()}://{at}" for where, at in self.addresses.items()),
@@ -119,7 +125,9 @@ class Target:
         for where, url in urls.items():
             prefix = f"listener.name.{where}.oauthbearer.sasl"
             properties |= {
-                f"{prefix}.jaas.config": f"{OAUTH_PACKAGE}.OAuthBearerLoginModule required;",
+                f"{prefix}.jaas.config": (
+                    f"{OAUTH_PACKAGE}.OAuthBearerLoginModule required{trusting if where == 'url' else ''};"
+                ),
                 f"{prefix}.server.callback.handler.class": f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler",
                 f"{prefix}.oauthbearer.jwks.endpoint.url": url,
                 f"{prefix}.oauthbearer.expected.audience": AUDIENCE,
@@ -157,6 +165,12 @@ class Target:
 def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Target]]:
     running: dict[str, Target] = {}
     folder = tmp_path_factory.mktemp("keys")
+    authority = Authority()
+    identity = authority.identity("issuer")
+    (folder / "ca.pem").write_bytes(authority.pem)
+    (folder / "issuer.pem").write_bytes(identity.key + identity.chain)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "issuer.pem")
     with contextlib.ExitStack() as stack:
 
         def of(name: str) -> Target:
@@ -164,9 +178,9 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
                 keys = key_set(ISSUER, OTHER_KEY)
                 file = folder / f"{name}.json"
                 file.write_bytes(keys)
-                served = stack.enter_context(serve_keys(keys))
+                served = stack.enter_context(serve_keys(keys, context))
                 try:
-                    running[name] = one = Target(name, file, served)
+                    running[name] = one = Target(name, file, served, folder / "ca.pem")
                     stack.enter_context(one.broker)
                 except RealPartMissing as missing:
                     require(str(missing))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,9 +23,11 @@ from oncelog.broker.security.sasl.oauthbearer import (
 )
 from oncelog.broker.security.sasl.signed_tokens import SignedTokens, TokenRules, parse_keys
 from oncelog.broker.security.sasl.unsecured_tokens import UnsecuredTokens
+from tests.security.certificates import Authority
 from tests.security.tokens import Issuer, key_set, serve_keys, unsecured
 
 NOW_S = 1_700_000_000
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 
 def now_ms() -> int:
@@ -340,6 +343,31 @@ def test_an_unknown_key_is_fetched() -> None:
         served.content = key_set(ISSUER, OTHER)
         while not logs_in(kafka, OTHER.token(claims_now(kafka))):
             assert served.read.acquire(timeout=20)
+
+
+def test_keys_by_https_from_a_server_of_an_authority_of_ones_own(tmp_path: Path) -> None:
+    authority = Authority()
+    identity = authority.identity("issuer")
+    server = tmp_path / "server.pem"
+    server.write_bytes(identity.key + identity.chain)
+    (tmp_path / "ca.pem").write_bytes(authority.pem)
+    (tmp_path / "other.pem").write_bytes(Authority("other").pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(server)
+
+    def trusting(name: str) -> str:
+        return f'{MODULE} required ssl.truststore.type="PEM" ssl.truststore.location="{tmp_path / name}";'
+
+    with serve_keys(key_set(ISSUER), context) as served:
+        config = signed(served.url)
+        for jaas in (f"{MODULE} required;", trusting("other.pem")):
+            with pytest.raises(oncelog.OncelogError, match="CERTIFICATE_VERIFY_FAILED"):
+                oncelog.Broker(config={**config, f"{LISTENER}sasl.jaas.config": jaas}).start()
+        with pytest.raises(oncelog.OncelogError, match=r"cannot read .*none.pem: No such file"):
+            oncelog.Broker(config={**config, f"{LISTENER}sasl.jaas.config": trusting("none.pem")}).start()
+        config[f"{LISTENER}sasl.jaas.config"] = trusting("ca.pem")
+        with oncelog.Broker(config=config) as kafka:
+            assert logs_in(kafka, ISSUER.token(claims_now(kafka)))
 
 
 def test_keys_are_fetched_from_time_to_time() -> None:

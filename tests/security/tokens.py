@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
@@ -60,8 +61,8 @@ class Served:
 
 
 @contextmanager
-def serve_keys(content: bytes) -> Iterator[Served]:
-    """Serve a JWKS document at ``url``, until the end of the context."""
+def serve_keys(content: bytes, tls: ssl.SSLContext | None = None) -> Iterator[Served]:
+    """Serve a JWKS document at ``url``, until the end of the context; with ``tls`` by https."""
     served = Served(content)
 
     class Handler(BaseHTTPRequestHandler):
@@ -76,9 +77,11 @@ def serve_keys(content: bytes) -> Iterator[Served]:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        served.url = f"http://127.0.0.1:{server.server_port}/keys"
+        served.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/keys"
         try:
             yield served
         finally:

@@ -7,39 +7,19 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.credentials.stores import StoreError, load_key_store, load_trust_store
-from oncelog.broker.credentials.tls_options import set_versions, trust
-from oncelog.broker.seams.tls import load_certificate, new_client_context
+from oncelog.broker.credentials.client_tls import ENDPOINT_KEY, client_tls
+from oncelog.broker.credentials.stores import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-ENDPOINT_KEY = "ssl.endpoint.identification.algorithm"
-
 
 def client_context(values: Mapping[str, str | None], read_file: Callable[[str], bytes]) -> ssl.SSLContext:
     """Return the TLS context for the keys ``ssl.*`` of a client. Raises ConfigError, which names key or file."""
-    context = new_client_context()
-    algorithm = values.get(ENDPOINT_KEY)
-    algorithm = "https" if algorithm is None else algorithm.strip().lower()
-    if algorithm not in ("", "https"):
-        raise ConfigError(
-            f"{ENDPOINT_KEY}={algorithm}: expected https, or nothing for no check of host names"
-        )
-    context.check_hostname = algorithm == "https"
     try:
-        store = load_key_store(values, read_file)
-        if store is not None:
-            load_certificate(context, store.key, store.chain)
-        trust(context, load_trust_store(values, read_file), ssl.Purpose.SERVER_AUTH)
-        set_versions(context, values)
+        return client_tls(values, read_file)
     except StoreError as error:
         raise ConfigError(str(error)) from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the key store cannot be used: {error}") from None
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"ssl.*: TLS needs {error.name}: pip install 'oncelog[security]'") from None
-    return context
 
 
 def tls_failure(peer: str, error: ssl.SSLError) -> AuthenticationError:

@@ -17,6 +17,7 @@ from oncelog.broker.security.sasl.oauthbearer import TokenRefused
 from oncelog.broker.security.sasl.signed_tokens import parse_keys
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping, Sequence
 
 MISSED_KEYS_MAX = 16
@@ -59,10 +60,11 @@ class RefreshTimes(NamedTuple):
 
 
 class KeyUrl:
-    """See `KeySet`. `fetch` comes first; `run` fetches them again."""
+    """See `KeySet`. `fetch` comes first; `run` fetches them again. ``tls``: whom an https URL trusts."""
 
-    def __init__(self, url: str, times: RefreshTimes) -> None:
+    def __init__(self, url: str, times: RefreshTimes, tls: ssl.SSLContext | None) -> None:
         self._url = url
+        self._tls = tls
         self._times = times
         self._keys: list[dict[str, Any]] = []
         self._missed: dict[str, float] = {}
@@ -86,7 +88,7 @@ class KeyUrl:
 
     async def fetch(self) -> None:
         """Fetch the keys. Raises OSError, ValueError; the keys are then as before."""
-        self._keys = parse_keys(await read_beside_the_loop(self._url))
+        self._keys = parse_keys(await read_beside_the_loop(self._url, self._tls))
         for key in self._keys:
             self._missed.pop(str(key.get("kid")), None)
 

@@ -9,11 +9,14 @@ from urllib.parse import unquote, urlsplit
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.credentials.jaas import OAUTHBEARER
+from oncelog.broker.credentials.stores import StoreError
 from oncelog.broker.logs import get_logger
+from oncelog.broker.seams.tls import read_file
 from oncelog.broker.security.sasl.oauthbearer import SIGNED, UNSECURED, OAuthToken
 from oncelog.broker.security.sasl.unsecured_tokens import UnsecuredTokens
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
 
     from oncelog.broker.security.sasl.jwks import KeyFile, KeyUrl
@@ -37,6 +40,7 @@ class OAuthSettings:
         self, settings: ListenerSettings, options: Mapping[str, str], now_ms: Callable[[], int]
     ) -> None:
         self._settings = settings
+        self._options = options
         self._url: KeyUrl | None = None
         self.validate: Callable[[str], OAuthToken]
         """Returns what a token says. Raises TokenRefused."""
@@ -125,8 +129,18 @@ class OAuthSettings:
                 None,
                 f"{times} cannot be: expected positive times",
             )
-        self._url = KeyUrl(url, times)
+        self._url = KeyUrl(url, times, self._tls() if parts.scheme == "https" else None)
         return self._url
+
+    def _tls(self) -> ssl.SSLContext:
+        """Return whom to trust at an https URL: the options ``ssl.*`` of the JAAS text say so, as in Kafka."""
+        from oncelog.broker.credentials.client_tls import ENDPOINT_KEY, client_tls
+
+        values = {key: text for key, text in self._options.items() if key != ENDPOINT_KEY}
+        try:
+            return client_tls(values, read_file)
+        except StoreError as error:
+            raise self._error("sasl.jaas.config", None, str(error)) from None
 
     def _text(self, key: str) -> str | None:
         text = self._settings.of_mechanism(OAUTHBEARER, key)
