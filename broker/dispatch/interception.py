@@ -185,7 +185,7 @@ class Interception:
         throttle_ms = quotas.throttle(connection.principal, context.client_id, context, response)
         if throttle_ms > 0:
             if response is not None and context.api.has_throttle_time:
-                response.throttle_time_ms = throttle_ms
+                response.throttle_time_ms = max(throttle_ms, response.throttle_time_ms)
             connection.mute(throttle_ms)
 
     def _own_bug(self, context: RequestContext, error: Exception) -> Message:

@@ -17,6 +17,7 @@ from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.acl_changes import create
 from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.metadata.store import MetadataStore
+from oncelog.broker.proxy.fetch_quota import FetchQuota
 from oncelog.broker.request import finished
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.security.delegation_tokens import DelegationTokens
@@ -138,7 +139,11 @@ class Access:
         if not ends_log_ins:
             return
 
+        fetch_quota = FetchQuota(self.quotas)
+
         def apply() -> None:
+            if self.has_quotas != dispatcher.has_quotas:
+                (dispatcher.install if self.has_quotas else dispatcher.remove)(fetch_quota)
             dispatcher.throttle_with(self.quotas if self.has_quotas else None)
 
         self.on_change = apply

@@ -198,6 +198,16 @@ class ProxyDispatcher(Interception):
     async def respond(
         self, context: RequestContext, response: Any, payload: Buffer | None, plan: Plan | None
     ) -> None:
+        """Do as `_respond_to`, and count the time of it."""
+        responding = self._respond_to(context, response, payload, plan)
+        if context.usage is None:
+            await responding
+        else:
+            await context.usage.measured(responding)
+
+    async def _respond_to(
+        self, context: RequestContext, response: Any, payload: Buffer | None, plan: Plan | None
+    ) -> None:
         """Show a response to the interceptors and put it into the writer. ``payload`` are upstream's bytes.
 
         Raises CloseConnection, ConnectionLost.
