@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
 import oncelog
 from oncelog.pytest_plugin.real_cluster import Cluster
@@ -86,3 +87,29 @@ def test_a_group(cluster: Cluster, name: str, protocol: str) -> None:
     assert cluster.topic(name).delete_records() == {0: 5, 1: 0}
     with pytest.raises(oncelog.NotFoundError, match="there is no group"):
         _ = cluster.group(f"{name}-not").info
+
+
+def test_a_share_group(cluster: Cluster, name: str) -> None:
+    cluster.produce_many(name, [{"value": b"%d" % number, "partition": 0} for number in range(5)])
+    group = cluster.share_group(name)
+    group.configure({"share.auto.offset.reset": "earliest"})
+    with pytest.raises(oncelog.InvalidArgumentError):
+        group.configure({"share.auto.offset.reset": "never"})
+    with pytest.raises(oncelog.NotFoundError):
+        _ = group.info
+    settings = {"group.id": name, "client.id": "c", "share.acknowledgement.mode": "explicit"}
+    with ShareConsumer({"bootstrap.servers": cluster.bootstrap_servers, **settings}) as consumer:
+        consumer.subscribe([name])
+        messages: list[Any] = []
+        while not messages:
+            messages = [one for one in consumer.poll(30) if one.error() is None]
+        for message in messages:
+            consumer.acknowledge(message)
+        consumer.commit_sync(30.0)
+        found = group.wait_for(state="Stable", members=1, lag=5 - len(messages))
+        [member] = found.members
+        assert (member.client_id, member.subscription) == ("c", (name,))
+        assert member.assignment == {name: [0, 1]}
+        assert found.partitions[name][0] == oncelog.SharePartitionInfo(0, lag=5 - len(messages))
+        assert name in cluster.share_groups
+        assert name not in cluster.groups

@@ -58,7 +58,8 @@ async def _all_brokers(client: ClusterClient) -> list[BrokerWithId]:
 # -- groups
 
 
-async def _listed(client: ClusterClient) -> dict[str, ListedGroup]:
+async def listed_groups(client: ClusterClient) -> dict[str, ListedGroup]:
+    """Return all groups of all brokers."""
     found = {}
     for broker in await _all_brokers(client):
         response = await client.call(ListGroupsRequest(), broker, retry=RETRY)
@@ -67,8 +68,13 @@ async def _listed(client: ClusterClient) -> dict[str, ListedGroup]:
     return found
 
 
+async def _listed(client: ClusterClient) -> dict[str, ListedGroup]:
+    found = await listed_groups(client)
+    return {group_id: row for group_id, row in found.items() if row.group_type.lower() != "share"}
+
+
 async def groups(client: ClusterClient) -> list[str]:
-    """Return the ids of all groups, sorted."""
+    """Return the ids of all groups but share groups, sorted."""
     return sorted(await _listed(client))
 
 
@@ -277,7 +283,7 @@ async def wait_for_group(
             )
         )
 
-    return await _asked(
+    return await asked(
         lambda: group(client, group_id=group_id, isolation=isolation), is_so, f"group {group_id}", timeout
     )
 
@@ -286,7 +292,7 @@ async def wait_for_transaction(
     client: ClusterClient, *, transactional_id: str, state: str, timeout: float = 10
 ) -> TransactionInfo:
     """Ask until the transaction is in this state; return it. Raises WaitTimeoutError."""
-    return await _asked(
+    return await asked(
         lambda: transaction(client, transactional_id=transactional_id),
         lambda found: found.state == state,
         f"transactional id {transactional_id}",
@@ -294,7 +300,7 @@ async def wait_for_transaction(
     )
 
 
-async def _asked(ask: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], what: str, timeout: float) -> T:
+async def asked(ask: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], what: str, timeout: float) -> T:
     deadline = real_time.monotonic() + timeout
     while True:
         try:

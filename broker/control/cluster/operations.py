@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from oncelog.broker.client.cluster_client import ClusterClient
-from oncelog.broker.control.cluster import groups, topics
+from oncelog.broker.control.cluster import groups, share_groups, topics
 from oncelog.broker.control.errors import BrokerFailedError
 from oncelog.broker.control.types import BrokerInfo
 from oncelog.wire.errors import KafkaError
@@ -39,6 +39,10 @@ OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "group": groups.group,
     "commit_offsets": groups.commit_offsets,
     "wait_for_group": groups.wait_for_group,
+    "configure_group": share_groups.configure_group,
+    "share_groups": share_groups.share_groups,
+    "share_group": share_groups.share_group,
+    "wait_for_share_group": share_groups.wait_for_share_group,
     "transactions": groups.transactions,
     "transaction": groups.transaction,
     "wait_for_transaction": groups.wait_for_transaction,

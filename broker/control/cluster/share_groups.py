@@ -1,0 +1,113 @@
+"""Operations on a Kafka cluster: share groups. Clients do not see the records in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncelog.broker.client.cluster_client import ClusterClient
+from oncelog.broker.client.routes import CoordinatorOf
+from oncelog.broker.control.cluster.groups import asked, listed_groups
+from oncelog.broker.control.cluster.topics import RETRY, check
+from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError
+from oncelog.broker.control.names import not_found
+from oncelog.broker.control.options import config_texts
+from oncelog.broker.control.share_types import ShareGroupInfo, ShareMember, SharePartitionInfo
+from oncelog.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from oncelog.wire.messages.share_group_describe import ShareGroupDescribeRequest
+
+GROUP_RESOURCE = 32
+SET = 0
+SHARE = "share"
+
+
+async def share_groups(client: ClusterClient) -> list[str]:
+    """Return the ids of all share groups, sorted."""
+    listed = await listed_groups(client)
+    return sorted(group_id for group_id, row in listed.items() if row.group_type.lower() == SHARE)
+
+
+async def share_group(client: ClusterClient, *, group_id: str) -> ShareGroupInfo:
+    """Return a share group, without the records in flight."""
+    known = await share_groups(client)
+    if group_id not in known:
+        raise not_found("share group", group_id, known)
+    coordinator = CoordinatorOf(group_id)
+    described = await client.call(ShareGroupDescribeRequest([group_id]), coordinator, retry=RETRY)
+    [found] = described.groups
+    check(found.error_code, found.error_message or group_id)
+    asked_for = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group_id, None)])
+    [offsets] = (await client.call(asked_for, coordinator, retry=RETRY)).groups
+    check(offsets.error_code, offsets.error_message or group_id)
+    return ShareGroupInfo(
+        group_id=group_id,
+        state=found.group_state,
+        epoch=found.group_epoch,
+        members=tuple(
+            ShareMember(
+                member_id=row.member_id,
+                client_id=row.client_id,
+                host=row.client_host,
+                epoch=row.member_epoch,
+                subscription=tuple(sorted(row.subscribed_topic_names)),
+                assignment={
+                    one.topic_name: sorted(one.partitions) for one in row.assignment.topic_partitions
+                },
+                rack_id=row.rack_id,
+            )
+            for row in found.members
+        ),
+        partitions={
+            topic.topic_name: {
+                row.partition_index: SharePartitionInfo(
+                    row.start_offset if row.start_offset >= 0 else None,
+                    lag=row.lag if row.lag >= 0 else None,
+                )
+                for row in sorted(topic.partitions, key=lambda one: one.partition_index)
+                if not row.error_code
+            }
+            for topic in sorted(offsets.topics, key=lambda one: one.topic_name)
+        },
+    )
+
+
+async def wait_for_share_group(
+    client: ClusterClient,
+    *,
+    group_id: str,
+    state: str | None = None,
+    members: int | None = None,
+    acquired: int | None = None,
+    lag: int | None = None,
+    timeout: float = 10,
+) -> ShareGroupInfo:
+    """Ask until the group is so; return it. Raises WaitTimeoutError, UnsupportedError for ``acquired``."""
+    if acquired is not None:
+        raise UnsupportedError("a Kafka cluster does not tell which records of a share group are acquired")
+
+    def is_so(found: ShareGroupInfo) -> bool:
+        return (
+            (state is None or found.state == state)
+            and (members is None or len(found.members) == members)
+            and (lag is None or (found.total_lag is not None and found.total_lag <= lag))
+        )
+
+    return await asked(
+        lambda: share_group(client, group_id=group_id), is_so, f"share group {group_id}", timeout
+    )
+
+
+async def configure_group(client: ClusterClient, *, group_id: str, config: Mapping[str, object]) -> None:
+    """Set Kafka's configuration keys of a group. Raises InvalidArgumentError."""
+    rows = [AlterableConfig(name, SET, value) for name, value in config_texts(config).items()]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group_id, rows)])
+    [row] = (await client.call(request, retry=RETRY)).responses
+    if row.error_code:
+        raise InvalidArgumentError(f"group {group_id}: {row.error_message}")
