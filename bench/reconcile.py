@@ -19,7 +19,7 @@ ROUNDS_MAX = 50
 LEAVING = -1
 
 REBALANCE = Row(f"consumer protocol: one of {MEMBERS} members replaced", "ms")
-STALL = Row("another connection's longest wait in that", "ms", ours_at_most(50))
+STALL = Row("another connection's longest wait in that", "ms", ours_at_most(10))
 
 
 class _Group:

@@ -1,20 +1,24 @@
-"""Kafka's DumpLogSegments reads every record type of a consumer group, and shows the same values."""
+"""Kafka's DumpLogSegments reads every record type of consumer and share groups, and shows the same values."""
 
 from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from conftest import KafkaTool
+from oncelog.coordinator.groups.admin import delete_groups
+from oncelog.coordinator.groups.share import offsets
 from oncelog.wire.batch import BatchBuilder
 from oncelog.wire.stored import groups as stored
 from oncelog.wire.stored.coordinator import decode_key, decode_value
 from tests.harness.classic_consumers import ClassicConsumer
 from tests.harness.consumer_clients import Consumer
 from tests.harness.group_shard import GroupShardHarness
+from tests.harness.share_clients import ShareConsumer, ShareStates
 
 pytestmark = pytest.mark.slow
 
@@ -40,8 +44,32 @@ def a_long_life() -> GroupShardHarness:
     return harness
 
 
-def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> None:
-    harness = a_long_life()
+def a_share_groups_life() -> GroupShardHarness:
+    """A share group with every type of record and every field set once."""
+    harness = GroupShardHarness({"group.share.assignment.interval.ms": "0"})
+    harness.topics.create("t", 4)
+    harness.topics.create("u", 1)
+    states = ShareStates(harness)
+    one, two = ShareConsumer(states, "one", ["t"]), ShareConsumer(states, "two", ["t", "u"])
+    one.join()
+    one.beat(rack_id="r1")
+    states.finish_all()
+    two.join()
+    for consumer in (one, two):
+        consumer.beat()
+    one.leave()
+    two.leave()
+    offsets.delete(harness.shard, "g", ["t"])
+    offsets.delete_all(harness.shard, "g")
+    delete_groups(harness.shard, ["g"])
+    return harness
+
+
+@pytest.mark.parametrize("life", [a_long_life, a_share_groups_life])
+def test_dump_log_segments(
+    life: Callable[[], GroupShardHarness], kafka_tool: KafkaTool, tmp_path: pathlib.Path
+) -> None:
+    harness = life()
     batch = BatchBuilder()
     for entry in harness.log.entries:
         batch.append(harness.now_ms(), entry[0], entry[1])
