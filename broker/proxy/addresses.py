@@ -39,6 +39,8 @@ class Addresses:
             SHARE_ACKNOWLEDGE_KEY: self._node_endpoints,
             3: self._metadata,
             10: self._find_coordinator,
+            19: self._create_topics,
+            20: self._delete_topics,
             32: self._describe_configs,
             55: self._describe_quorum,
             60: self._describe_cluster,
@@ -55,10 +57,26 @@ class Addresses:
         self._upstream.learn_node(node_id, host, port)
         return self._address_of(listener, node_id)
 
+    def presented(self, node_id: int, host: str, port: int, listener: str) -> tuple[str, int] | None:
+        """Return the address of a node for clients of ``listener``, None if it is not known to be at that address."""
+        if not self._upstream.is_node(node_id, host, port):
+            return None
+        return self._address_of(listener, node_id)
+
     def _metadata(self, response: Any, listener: str) -> None:
         self._upstream.learn_metadata(response)
         for row in response.brokers:
             row.host, row.port = self._address_of(listener, row.node_id)
+
+    def _create_topics(self, response: Any, listener: str) -> None:
+        for row in response.topics:
+            if not row.error_code and row.num_partitions > 0:
+                self._upstream.learn_topic(row.name, row.topic_id, row.num_partitions)
+
+    def _delete_topics(self, response: Any, listener: str) -> None:
+        for row in response.responses:
+            if not row.error_code:
+                self._upstream.learn_deletion(row.name, row.topic_id)
 
     def _find_coordinator(self, response: Any, listener: str) -> None:
         for row in (response, *response.coordinators):

@@ -26,6 +26,8 @@ READ_RESPONSES: Final = frozenset(
     {
         3,  # Metadata
         10,  # FindCoordinator
+        19,  # CreateTopics
+        20,  # DeleteTopics
         API_VERSIONS_KEY,
         32,  # DescribeConfigs
         55,  # DescribeQuorum
@@ -34,7 +36,7 @@ READ_RESPONSES: Final = frozenset(
         SHARE_ACKNOWLEDGE_KEY,
     }
 )
-"""Keys of APIs with addresses in their responses (or the versions, in ApiVersions)."""
+"""Keys of APIs with addresses in their responses, with versions (ApiVersions), or with news about topics."""
 ENDPOINTS_MIN: Final = {PRODUCE_KEY: 10, FETCH_KEY: 16}
 """The first versions whose responses may end with node endpoints, as a tagged field (KIP-951)."""
 REWRITTEN: Final = READ_RESPONSES | ENDPOINTS_MIN.keys()

@@ -98,8 +98,9 @@ def has_endpoints(view: Buffer) -> bool:
     return find_endpoints(bytes(view[-TAIL_BYTES:])) is not None
 
 
-def rewrite_tail(tail: memoryview, address_of: Callable[[Endpoint], tuple[str, int]]) -> None:
+def rewrite_tail(tail: memoryview, address_of: Callable[[Endpoint], tuple[str, int] | None]) -> None:
     """Rewrite the node endpoints at the end of ``tail``, if there are any, in place: the response's size has left.
+    Nothing changes if ``address_of`` knows one of them not.
 
     A shorter field is filled up with an unknown tagged field, which clients skip. If there is no room, the endpoints
     become such a field, and clients ask for the metadata.
@@ -111,7 +112,10 @@ def rewrite_tail(tail: memoryview, address_of: Callable[[Endpoint], tuple[str, i
     at, rows = found
     content = bytearray(_pack_uvarint(len(rows) + 1))
     for row in rows:
-        host, port = address_of(row)
+        address = address_of(row)
+        if address is None:
+            return
+        host, port = address
         encoded = host.encode()
         rack_at = row.host_at + _string_size(data, row.host_at) + 4
         content += data[row.host_at - 4 : row.host_at]

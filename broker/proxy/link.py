@@ -274,9 +274,12 @@ class UpstreamLink:
         )
 
     def _rewrite_tail(self, tail: memoryview) -> None:
-        """Rewrite the node endpoints at the end of a response that has passed already, in place."""
+        """Rewrite the node endpoints at the end of a response that has passed already, in place.
+
+        What looks so, but has a node that is not known to be there, may be records that somebody has made to look so.
+        """
         connection = self._connection
-        rewrite_tail(tail, lambda node: self._dispatcher.present(node, connection.listener_name))
+        rewrite_tail(tail, lambda node: self._dispatcher.presented(node, connection.listener_name))
 
     async def _look(self, view: memoryview) -> memoryview:
         """Handle the response at the beginning of ``view``, after the rest of it has come; return a copy of what

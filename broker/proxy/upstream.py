@@ -79,6 +79,10 @@ class Upstream:
             f"the upstream is cluster {cluster_id} now; it was {self.cluster_id} when the proxy started"
         )
 
+    def is_node(self, node_id: int, host: str, port: int) -> bool:
+        """Whether a node is known, and is there."""
+        return self.nodes.get(node_id) == (host, port)
+
     def learn_node(self, node_id: int, host: str, port: int) -> None:
         """Upstream has said where a node is. Raises CloseConnection for one too many."""
         told = UpstreamNode(host, port)
@@ -102,43 +106,47 @@ class Upstream:
             self.learn_node(broker.node_id, broker.host, broker.port)
         has_changed = False
         for row in response.topics:
-            has_changed |= self._learn_topic(row)
+            has_changed |= self._learn_row(row)
         if has_changed:
             self._note_change(None)
 
-    def _learn_topic(self, row: MetadataResponseTopic) -> bool:
+    def _learn_row(self, row: MetadataResponseTopic) -> bool:
         """Take what a topic's row says. Returns whether it is new or has changed."""
-        name = row.name
         if row.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
-            known = self.topics.get(name) if name else self.topics_by_id.get(row.topic_id)
-            if known is not None:
-                self._forget_topic(known)
+            self.learn_deletion(row.name, row.topic_id)
             return False
-        if not name or row.error_code:
+        if not row.name or row.error_code:
             return False
-        known = self.topics.get(name)
-        if (
-            known is not None
-            and known.topic_id == row.topic_id
-            and len(known.partitions) == len(row.partitions)
-        ):
-            return False
-        if (
-            known is not None
-            and ZERO_UUID not in (row.topic_id, known.topic_id)
-            and known.topic_id != row.topic_id
-        ):
+        return self._keep(row.name, row.topic_id, len(row.partitions))
+
+    def learn_topic(self, name: str, topic_id: Uuid, partitions: int) -> None:
+        """There is a topic. Before version 10 of Metadata, and 7 of CreateTopics, its id is `ZERO_UUID`."""
+        if self._keep(name, topic_id, partitions):
+            self._note_change(None)
+
+    def learn_deletion(self, name: str | None, topic_id: Uuid) -> None:
+        """There is no topic of this name, or with this id, any more."""
+        known = self.topics.get(name) if name else self.topics_by_id.get(topic_id)
+        if known is not None:
             self._forget_topic(known)
-        topic_id = row.topic_id
-        if topic_id == ZERO_UUID and known is not None:  # before version 10 there is none
-            topic_id = known.topic_id
+
+    def _keep(self, name: str, topic_id: Uuid, partitions: int) -> bool:
+        """Remember a topic. Returns whether it is new or has changed."""
+        known = self.topics.get(name)
+        if known is not None:
+            if topic_id == ZERO_UUID:
+                topic_id = known.topic_id
+            elif topic_id != known.topic_id != ZERO_UUID:
+                self._forget_topic(known)
+        topic = UpstreamTopic(name, topic_id, range(partitions))
+        if topic == known:
+            return False
         while len(self.topics) >= TOPICS_MAX:
             self._forget_topic(next(iter(self.topics.values())))
-        topic = UpstreamTopic(name, topic_id, range(len(row.partitions)))
         self.topics[name] = topic
         if topic_id != ZERO_UUID:
             self.topics_by_id[topic_id] = topic
-        return topic != known
+        return True
 
     def _forget_topic(self, topic: UpstreamTopic) -> None:
         self.topics.pop(topic.name, None)
