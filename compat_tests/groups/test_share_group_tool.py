@@ -74,6 +74,56 @@ def test_every_command(pair: Pair, name: str, workers: Mapping[str, Worker]) -> 
     compare_share(pair, name, scenario)
 
 
+def test_configurations_and_the_feature(pair: Pair, name: str, workers: Mapping[str, Worker]) -> None:
+    """kafka-configs with the keys of share groups and their bounds; kafka-features with share.version."""
+
+    def scenario(session: Session, topics: Topics) -> None:
+        def run(main: str, *arguments: str) -> None:
+            code, out = workers["java"].tool(main, "--bootstrap-server", session.bootstrap, *arguments)
+            lines = sorted(line.strip() for line in out.splitlines() if "share" in line)
+            session.observe(" ".join(arguments), [code, *lines])
+
+        def configs(*arguments: str) -> None:
+            entity = ("--entity-type", "groups", "--entity-name", name)
+            run("kafka.admin.ConfigCommand", *entity, *arguments)
+
+        configs("--describe")
+        for setting in (
+            "share.session.timeout.ms=50000",
+            "share.session.timeout.ms=1",
+            "share.session.timeout.ms=60001",
+            "share.heartbeat.interval.ms=4999",
+            "share.heartbeat.interval.ms=15000",
+            "share.record.lock.duration.ms=15000",
+            "share.record.lock.duration.ms=14999",
+            "share.record.lock.duration.ms=60001",
+            "share.delivery.count.limit=11",
+            "share.delivery.count.limit=2",
+            "share.partition.max.record.locks=4001",
+            "share.partition.max.record.locks=100",
+            "share.auto.offset.reset=earliest",
+            "share.auto.offset.reset=by_duration:PT1H",
+            "share.auto.offset.reset=none",
+            "share.isolation.level=read_committed",
+            "share.isolation.level=nonsense",
+            "share.renew.acknowledge.enable=false",
+            "share.assignment.interval.ms=15001",
+            "share.nonsense=1",
+        ):
+            configs("--alter", "--add-config", setting)
+        configs("--describe")
+        features = "org.apache.kafka.tools.FeatureCommand"
+        for change in ("share.version=2", "share.version=0", "share.version=1"):
+            for command in ("upgrade", "downgrade"):
+                run(features, command, "--feature", change, "--dry-run")
+        try:
+            run(features, "downgrade", "--feature", "share.version=0")
+        finally:
+            run(features, "upgrade", "--feature", "share.version=1")
+
+    compare_share(pair, name, scenario)
+
+
 def test_list(pair: Pair, name: str, workers: Mapping[str, Worker]) -> None:
     """Groups of other tests may be there, too."""
 
