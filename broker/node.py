@@ -34,6 +34,7 @@ from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.metadata.client_quotas import IP
 from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
 from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
@@ -43,6 +44,7 @@ from oncelog.broker.net.server import BoundListener, Server
 from oncelog.broker.security.connection_limits import ConnectionLimits
 from oncelog.broker.security.connection_rates import ConnectionRates
 from oncelog.broker.security.delegation_tokens import DelegationTokens
+from oncelog.broker.security.host_names import HostNames
 from oncelog.broker.security.quotas import ClientQuotas
 from oncelog.broker.security.sasl.users import Users, store_credentials
 from oncelog.broker.services import Services
@@ -128,6 +130,7 @@ class Node:
         self.quotas: ClientQuotas
         self.client_metrics: ClientMetricsManager
         self.connection_rates: ConnectionRates
+        self.host_names = HostNames(files)
         self.services: Services
         self.dispatcher: Dispatcher
         self.server: Server[Connection]
@@ -153,6 +156,7 @@ class Node:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.logs.run)
                 nursery.start_soon(self._flush_metadata)
+                nursery.start_soon(self._look_up_hosts)
                 if self._delegation_tokens.is_enabled:
                     nursery.start_soon(self._remove_expired_tokens)
                 await nursery.start(self.groups.runtime.run)
@@ -253,6 +257,7 @@ class Node:
             delayed_fetches=DelayedFetches(),
             next_producer_id=self.next_producer_id,
             client_metrics=self.client_metrics,
+            host_names=self.host_names,
             files=self.files,
             clock=self.clock,
             lines=self.lines,
@@ -268,7 +273,9 @@ class Node:
         self.dispatcher = Dispatcher(self.services)
         self.quotas = ClientQuotas(config, self.metadata.image)
         limits = ConnectionLimits(self.config, [row.name for row in listeners])
-        self.connection_rates = ConnectionRates(self.config, limits, self.metadata.image)
+        self.connection_rates = ConnectionRates(
+            self.config, limits, self.metadata.image, self.host_names.address
+        )
         if self.metadata.image.client_quotas.clients:
             self.dispatcher.throttle_with(self.quotas)
         if not logs.was_clean:
@@ -300,6 +307,14 @@ class Node:
                 with self.logs.background.running("flush of the metadata"):
                     await self.metadata.flush_in_background()
                 flushed = offset
+
+    async def _look_up_hosts(self) -> None:
+        """Look up the hosts that the stored quotas name."""
+        entities = self.metadata.image.client_quotas.entities
+        unknown = self.host_names.unknown([dict(entity).get(IP) for entity in entities])
+        if unknown:
+            await self.host_names.resolve(unknown)
+            self.connection_rates.on_change()
 
     async def _remove_expired_tokens(self) -> None:
         """Remove expired delegation tokens from time to time."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.delegation_tokens import DelegationTokens
     from oncelog.broker.security.failed_login import FailedLogin
+    from oncelog.broker.security.host_names import HostNames
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.broker.security.sasl.users import Users
     from oncelog.broker.share.group_states import ShareGroupStates
@@ -54,6 +55,7 @@ class Services(NamedTuple):
     next_producer_id: Callable[[], int]
     """Returns a new producer id. Raises KafkaError: UNKNOWN_SERVER_ERROR if no ids are left, KAFKA_STORAGE_ERROR."""
     client_metrics: ClientMetricsManager
+    host_names: HostNames
     files: FileSystem
     clock: Clock
     lines: LineLimiter

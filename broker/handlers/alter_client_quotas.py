@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.metadata.client_quota_changes import alter
-from oncelog.broker.metadata.client_quotas import entity_of
+from oncelog.broker.metadata.client_quotas import IP, entity_of
+from oncelog.broker.request import Pending
 from oncelog.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -25,7 +26,20 @@ if TYPE_CHECKING:
 
 def handle(
     services: Services, request: AlterClientQuotasRequest, context: RequestContext
+) -> AlterClientQuotasResponse | Pending[AlterClientQuotasResponse]:
+    hosts = [one.entity_name for entry in request.entries for one in entry.entity if one.entity_type == IP]
+    unknown = services.host_names.unknown(hosts)
+    return Pending(_looked_up(services, request, unknown)) if unknown else _alter(services, request)
+
+
+async def _looked_up(
+    services: Services, request: AlterClientQuotasRequest, unknown: list[str]
 ) -> AlterClientQuotasResponse:
+    await services.host_names.resolve(unknown)
+    return _alter(services, request)
+
+
+def _alter(services: Services, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     alterations = [
         (
             entity_of((one.entity_type, one.entity_name) for one in entry.entity),
@@ -33,7 +47,7 @@ def handle(
         )
         for entry in request.entries
     ]
-    records, results = alter(services.metadata.image.client_quotas, alterations)
+    records, results = alter(services.metadata.image.client_quotas, alterations, services.host_names.address)
     if not request.validate_only:
         services.metadata.commit(records)
     return AlterClientQuotasResponse(entries=[_row(entity, error) for entity, error in results.items()])

@@ -5,7 +5,6 @@ Source: Kafka's ``ClientQuotaControlManager``, ``ClientQuotasImage.describe``, `
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING
 
 from oncelog.broker.metadata.client_quotas import (
@@ -22,7 +21,7 @@ from oncelog.broker.metadata.client_quotas import (
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from oncelog.broker.metadata.client_quotas import ClientQuotasImage, Entity
     from oncelog.wire.messages.describe_client_quotas import ComponentData
@@ -47,9 +46,12 @@ Alteration = tuple["Entity", list[tuple[str, float | None]]]
 
 
 def alter(
-    image: ClientQuotasImage, alterations: Sequence[Alteration]
+    image: ClientQuotasImage,
+    alterations: Sequence[Alteration],
+    address: Callable[[str], str | None],
 ) -> tuple[list[Message], dict[Entity, KafkaError | None]]:
-    """Return the records of those alterations that are valid, and for each entity its error, or None.
+    """Return the records of those alterations that are valid, and for each entity its error, or None. ``address``
+    returns that of a host, None if it has none.
 
     Raises KafkaError: POLICY_VIOLATION if they are too many.
     """
@@ -60,7 +62,7 @@ def alter(
             results[entity] = _invalid(f"Ignoring duplicate entity {_text(entity)}")
             continue
         try:
-            records += _changes(image, entity, ops)
+            records += _changes(image, entity, ops, address)
             results[entity] = None
         except KafkaError as error:
             results[entity] = error
@@ -70,9 +72,12 @@ def alter(
 
 
 def _changes(
-    image: ClientQuotasImage, entity: Entity, ops: Sequence[tuple[str, float | None]]
+    image: ClientQuotasImage,
+    entity: Entity,
+    ops: Sequence[tuple[str, float | None]],
+    address: Callable[[str], str | None],
 ) -> list[Message]:
-    keys = _keys_of(entity)
+    keys = _keys_of(entity, address)
     current = image.entities.get(entity, {})
     records: list[Message] = []
     for key, value in ops:
@@ -83,7 +88,7 @@ def _changes(
     return records
 
 
-def _keys_of(entity: Entity) -> dict[str, tuple[str, float] | None]:
+def _keys_of(entity: Entity, address: Callable[[str], str | None]) -> dict[str, tuple[str, float] | None]:
     """Return the keys that an entity may have. Raises KafkaError (INVALID_REQUEST) if there are no such entities."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
@@ -99,7 +104,8 @@ def _keys_of(entity: Entity) -> dict[str, tuple[str, float] | None]:
         raise _invalid(
             "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
         )
-    if not _is_address(names[IP]):
+    host = names[IP]
+    if host is not None and address(host) is None:
         raise _invalid(f"{names[IP]} is not a valid IP or resolvable host.")
     return _IP_KEYS
 
@@ -117,17 +123,6 @@ def _check_value(keys: dict[str, tuple[str, float] | None], key: str, value: flo
         raise _invalid(f"Proposed value for {key} is too large for a{'n' if name == 'INT' else ''} {name}.")
     if abs(value % 1.0) > 1e-6:
         raise _invalid(f"{key} cannot be a fractional value.")
-
-
-def _is_address(name: str | None) -> bool:
-    """Whether a quota may be for this address; None is the default of all. Kafka resolves other names than this."""
-    if name is None or name == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _text(entity: Entity) -> str:

@@ -21,6 +21,7 @@ from oncelog.broker.proxy.fetch_quota import FetchQuota
 from oncelog.broker.request import finished
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.security.delegation_tokens import DelegationTokens
+from oncelog.broker.security.host_names import HostNames
 from oncelog.broker.security.quotas import ClientQuotas
 from oncelog.broker.security.sasl.users import Users, store_credentials
 from oncelog.wire.schema import Uuid
@@ -66,6 +67,7 @@ class AccessServices(NamedTuple):
     config: DynamicBrokerConfig
     authorization: Authorization
     metadata: MetadataStore
+    host_names: HostNames
     files: FileSystem
     clock: Clock
     lines: LineLimiter
@@ -116,6 +118,7 @@ class Access:
             config=config,
             authorization=Authorization(self.authorizer, self._note_denied),
             metadata=self.metadata,
+            host_names=HostNames(files),
             files=files,
             clock=clock,
             lines=lines,

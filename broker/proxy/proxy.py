@@ -146,7 +146,9 @@ class Proxy:
             self.access.services,
             self.dispatcher,
             list(listeners),
-            ConnectionRates(self.config, limits, self.access.metadata.image),
+            ConnectionRates(
+                self.config, limits, self.access.metadata.image, self.access.services.host_names.address
+            ),
             partial(ProxyConnection, self.dispatcher, self._open_for),
         )
         self._on_loaded(self)

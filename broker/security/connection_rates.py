@@ -14,6 +14,8 @@ from oncelog.broker.security.quotas import time_ms
 from oncelog.broker.security.rates import Rate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.metadata.image import MetadataImage
     from oncelog.broker.security.connection_limits import ConnectionLimits
@@ -24,10 +26,17 @@ ADDRESSES_MAX = 10_000
 
 class ConnectionRates:
     """The rates of a node; ``limits`` has those of the configuration, ``image`` the quotas of addresses. `INT_MAX` is
-    none.
+    none. ``address_of`` returns the address of a host that a quota names.
     """
 
-    def __init__(self, config: DynamicBrokerConfig, limits: ConnectionLimits, image: MetadataImage) -> None:
+    def __init__(
+        self,
+        config: DynamicBrokerConfig,
+        limits: ConnectionLimits,
+        image: MetadataImage,
+        address_of: Callable[[str], str | None],
+    ) -> None:
+        self._address_of = address_of
         self._config = config
         self._image = image
         self.limits = limits
@@ -90,10 +99,10 @@ class ConnectionRates:
             names = dict(entity)
             if IP not in names or CONNECTION_CREATION_RATE not in values:
                 continue
-            limit, address = int(values[CONNECTION_CREATION_RATE]), names[IP]
-            if address is None:
+            limit, host = int(values[CONNECTION_CREATION_RATE]), names[IP]
+            if host is None:
                 self._default = limit
-            else:
+            elif (address := self._address_of(host)) is not None:
                 self._quotas[_canonical(address)] = limit
 
     def _new_rate(self) -> Rate:
@@ -108,8 +117,6 @@ class ConnectionRates:
 
 def _canonical(address: str) -> str:
     """Return one text for all spellings of an address."""
-    if address == "localhost":
-        return "127.0.0.1"
     try:
         parsed = ipaddress.ip_address(address.strip("[]"))
     except ValueError:

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -294,6 +295,17 @@ def test_a_java_producer_sees_its_throttle_time(
     )
     [text] = re.findall(r"producer-metrics:produce-throttle-time-max:.*?: ([0-9.]+)", ran.stdout)
     assert float(text) == pytest.approx(5_100, abs=SLACK_MS)
+
+
+def test_a_host_by_its_name(session: Session, quotas: Quotas) -> None:
+    name = socket.gethostname()
+    quotas.alter({"ip": name}, {"connection_creation_rate": 1_000_000})
+    entity = [{"entity_type": "ip", "entity_name": "nowhere.invalid"}]
+    ops = [{"key": "connection_creation_rate", "value": 1.0, "remove": False}]
+    change = {"entries": [{"entity": entity, "ops": ops}], "validate_only": False}
+    [row] = session.call_unobserved("AlterClientQuotas", 1, change)["entries"]
+    assert row["error_code"] == 42
+    assert "nowhere.invalid is not a valid IP or resolvable host" in row["error_message"]
 
 
 def test_connections_of_a_listener(bootstrap: str, session: Session) -> None:

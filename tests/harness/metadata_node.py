@@ -7,6 +7,8 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+import trio
+
 from oncelog.broker.authorization import Authorization
 from oncelog.broker.cluster import NodeAddress
 from oncelog.broker.config.broker_config import BrokerConfig
@@ -15,6 +17,8 @@ from oncelog.broker.metadata.configs import dynamic_broker_texts
 from oncelog.broker.metadata.image import BROKER
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.refusal.error_response import error_response, places_of
+from oncelog.broker.request import Pending
+from oncelog.broker.security.host_names import HostNames
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import BrokerEndpoint, ConfigRecord
@@ -56,6 +60,7 @@ class StandInNode:
         endpoint = NodeAddress(self.config.static.node_id, "localhost", 9092)
         self.cluster = SimpleNamespace(nodes=lambda listener_name: [endpoint])
         self.authorization = Authorization()
+        self.host_names = HostNames(self.files)
         self.records: list[Message] = []
         self.metadata.subscribe(self._on_record)
 
@@ -79,6 +84,8 @@ class StandInNode:
         seen = type(request).decode(request.encode(version), version)
         try:
             response = handler.handle(self, seen, context)
+            if isinstance(response, Pending):
+                response = trio.run(response.wait)
         except KafkaError as error:
             name = messages.rpartition(".")[2]
             kind = getattr(

@@ -12,6 +12,7 @@ from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.net.writer import ResponseWriter
+from oncelog.broker.security import host_names
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.alter_client_quotas import (
@@ -441,6 +442,32 @@ async def test_the_connections_of_a_listener_are_limited() -> None:
         first.transport.close()
         await trio.testing.wait_all_tasks_blocked()
         assert len(broker.server_connections()) == 3, "the one that waited"
+
+
+def test_a_quota_of_a_host_holds_for_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hosts(**addresses: str) -> None:
+        monkeypatch.setattr(host_names, "address_of", addresses.get)
+
+    @simulated
+    async def run() -> None:
+        hosts(one="10.0.0.1", two="10.0.0.2")
+        async with SimBroker() as broker:
+            admin = broker.connect()
+            entity, op = [EntityData("ip", "nowhere")], OpData("connection_creation_rate", 1.0, False)
+            request = AlterClientQuotasRequest([QuotaAlteration(entity, [op])])
+            response = await admin.call(request, 1, AlterClientQuotasResponse)
+            [row] = response.entries
+            assert row.error_code == ErrorCode.INVALID_REQUEST
+            assert row.error_message == "nowhere is not a valid IP or resolvable host."
+            await set_quota(admin, {"ip": "one"}, "connection_creation_rate", 1)
+            assert [await is_served(broker, "10.0.0.1") for _ in range(11)] == [True] * 10 + [False]
+            assert all([await is_served(broker, "10.0.0.2") for _ in range(11)])
+            hosts(one="10.0.0.9")
+            await broker.restart()
+            await trio.testing.wait_all_tasks_blocked()
+            assert [await is_served(broker, "10.0.0.9") for _ in range(11)] == [True] * 10 + [False]
+
+    run()
 
 
 class Busy(Interceptor):

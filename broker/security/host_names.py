@@ -1,0 +1,51 @@
+"""`HostNames`: the addresses of hosts that have quotas by their names. Source: ``InetAddress.getByName``."""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from oncelog.broker.seams.host_names import address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from oncelog.broker.seams.files import FileSystem
+
+NAMES_MAX = 10_000
+"""Names whose addresses are remembered; one more, and all are forgotten."""
+
+
+class HostNames:
+    """Looks names up beside the loop, each once: a quota holds for the address that its host had then, as in Kafka."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self._addresses: dict[str, str] = {"localhost": "127.0.0.1"}
+
+    def unknown(self, names: Iterable[str | None]) -> list[str]:
+        """Return those of the names that have to be looked up."""
+        return [name for name in names if name and not is_address(name) and name not in self._addresses]
+
+    async def resolve(self, names: Iterable[str]) -> None:
+        """Look names up."""
+        for name in names:
+            address = await self._files.offload(partial(address_of, name))
+            if address is not None:
+                if len(self._addresses) >= NAMES_MAX:
+                    self._addresses.clear()
+                self._addresses[name] = address
+
+    def address(self, name: str) -> str | None:
+        """Return the address of a host: the name itself, if it is one; None if it has none, or was not looked up."""
+        return name if is_address(name) else self._addresses.get(name)
+
+
+def is_address(name: str) -> bool:
+    """Whether a name is an address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
