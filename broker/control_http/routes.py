@@ -106,7 +106,7 @@ ROUTES = (
     Route("POST", "/groups/{group_id}/wait", "wait_for_group"),
     Route("POST", "/groups/{group_id}/members/{member}/expire", "expire_member"),
     Route(
-        "PATCH",
+        "POST",
         "/groups/{group_id}/config",
         "configure_group",
         whole_body="config",

@@ -11,6 +11,13 @@ from jsonschema import Draft202012Validator
 from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.errors import WaitTimeoutError
 from oncelog.broker.control.operations import MODULES
+from oncelog.broker.control.share_types import (
+    RecordsInFlight,
+    ShareGroupInfo,
+    ShareMember,
+    SharePartitionInfo,
+)
+from oncelog.broker.control_http.annotations import to_json
 from oncelog.broker.control_http.app import control_app
 from oncelog.broker.control_http.routes import Route
 from oncelog.broker.logs import LogOutput, logging_to
@@ -103,6 +110,29 @@ def test_results_are_as_they_are_described() -> None:
             assert len(check(await ask(app, "GET", "/faults"), "get", "/faults")) == 1
 
     described: dict[str, Any] = {}
+    trio.run(main)
+
+
+def test_share_groups() -> None:
+    async def main() -> None:
+        async with controlled(topics={"orders": 2}) as (_, app):
+            assert (await ask(app, "GET", "/share-groups")).json == []
+            missing = await ask(app, "GET", "/share-groups/jobs")
+            assert (missing.status, missing.json["error"]) == (404, "NotFoundError")
+            reset = {"share.auto.offset.reset": "earliest"}
+            assert (await ask(app, "POST", "/groups/jobs/config", reset)).status == 204
+            wrong = await ask(app, "POST", "/groups/jobs/config", {"share.auto.offset.reset": "never"})
+            assert (wrong.status, wrong.json["error"]) == (400, "InvalidArgumentError")
+            described = (await ask(app, "GET", "/openapi.json")).json
+            response = described["paths"]["/share-groups/{group_id}"]["get"]["responses"]["200"]
+            expected = response["content"]["application/json"]["schema"]
+            held = RecordsInFlight(4, 5, "acquired", 2, "m", 1_900_000_000_000)
+            partitions = {0: SharePartitionInfo(4, (held,), 2), 1: SharePartitionInfo(None)}
+            member = ShareMember("m", "c", "/127.0.0.1", 3, ("orders",), {"orders": [0, 1]})
+            shown = to_json(ShareGroupInfo("jobs", "Stable", 3, (member,), {"orders": partitions}))
+            Draft202012Validator({**expected, "components": described["components"]}).validate(shown)
+            assert shown["partitions"]["orders"]["0"]["in_flight"][0]["state"] == "acquired"
+
     trio.run(main)
 
 
