@@ -1,0 +1,229 @@
+"""Share consumers of several clients read and acknowledge at random, while some of them and the broker are killed.
+
+On both targets: nothing that was accepted is delivered again, nothing that was released or timed out is lost before its
+delivery limit, and no more than the limit is in flight.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pathlib
+import queue
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from compat_tests.batches import batch
+from compat_tests.brokers import Broker
+from compat_tests.conftest import OwnBrokers
+from compat_tests.differential import Session
+from compat_tests.real_kafka import RealPartMissing, compile_java, require, tool_command
+from compat_tests.share.readers import set_group_config
+
+pytestmark = pytest.mark.slow
+
+FOLDER = pathlib.Path(__file__).parent
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+PARTITIONS = 3
+RECORDS = 1_500
+BATCH_MAX = 10
+LOCKS_MAX = 200
+DELIVERIES_MAX = 5
+END_S = 120
+KILLS = 3
+PROPERTIES = {
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": "15000",
+}
+
+
+@pytest.fixture(scope="module")
+def worker_classes(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    try:
+        return compile_java([FOLDER / "ShareWorker.java"], tmp_path_factory.mktemp("classes"))
+    except RealPartMissing as missing:
+        require(str(missing))
+
+
+class Worker:
+    """A process with one share consumer, and what it reports."""
+
+    def __init__(self, command: list[str], events: queue.Queue[dict[str, Any]], name: str) -> None:
+        self.name = name
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=FOLDER.parents[1]
+        )
+        self._events = events
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{") and line.endswith("}\n"):
+                self._events.put({**json.loads(line), "worker": self.name})
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._thread.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class Model:
+    """What must be true of the events, whatever the order in which they are read."""
+
+    def __init__(self) -> None:
+        self.delivered: dict[tuple[int, int], list[tuple[int, int, str]]] = {}
+        """By partition and offset: when, for which time, to whom."""
+        self.said: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        """When, and what."""
+        self.renewed = 0
+
+    def take(self, event: dict[str, Any]) -> None:
+        self.renewed += event["event"] == "renewed"
+        for partition, offset, what in event["records"]:
+            key = partition, offset
+            if event["event"] == "got":
+                self.delivered.setdefault(key, []).append((event["at"], what, event["worker"]))
+            elif event["event"] == "said":
+                self.said.setdefault(key, []).append((event["at"], what))
+
+    def is_over(self, key: tuple[int, int]) -> bool:
+        """Whether a record was accepted or rejected, or delivered as often as allowed."""
+        final = any(what in (ACCEPT, REJECT) for _, what in self.said.get(key, ()))
+        return final or any(count >= DELIVERIES_MAX for _, count, _ in self.delivered.get(key, ()))
+
+    def check(self, produced: set[tuple[int, int]]) -> None:
+        assert self.delivered.keys() == produced
+        for key, deliveries in self.delivered.items():
+            if not self.is_over(key):
+                # Its last member was killed, or lost its connection, and does not know what became of it.
+                last = max(at for at, _, _ in deliveries)
+                known = [one for one in self.said.get(key, ()) if one[0] >= last]
+                assert not known, (key, deliveries, self.said[key])
+            done = [at for at, what in self.said.get(key, ()) if what in (ACCEPT, REJECT)]
+            late = [one for one in deliveries if done and one[0] > min(done)]
+            assert not late, (key, deliveries, self.said[key])
+            counts = [count for _, count, _ in sorted(deliveries)]
+            assert counts == sorted(counts), (key, deliveries)
+            assert counts[-1] <= DELIVERIES_MAX, (key, deliveries)
+        for partition in range(PARTITIONS):
+            assert self.held_at_once(partition) <= LOCKS_MAX + BATCH_MAX
+        assert self.renewed
+
+    def held_at_once(self, partition: int) -> int:
+        """The most records of a partition that members had at the same time, as far as they say."""
+        changes = []
+        for key, deliveries in self.delivered.items():
+            if key[0] != partition:
+                continue
+            times = sorted(at for at, _, _ in deliveries)
+            for at, until in itertools.zip_longest(times, times[1:]):
+                ends = [said for said, _ in self.said.get(key, ()) if said >= at]
+                changes += [(at, 1), (min([*ends, *([until] if until else [])], default=at), -1)]
+        return max(itertools.accumulate(change for _, change in sorted(changes)))
+
+
+def lag(session: Session, name: str) -> int:
+    """The records of all partitions that the group is not done with."""
+    topics = [{"topic_name": name, "partitions": list(range(PARTITIONS))}]
+    groups = [{"group_id": name, "topics": topics}]
+    response = session.call_unobserved("DescribeShareGroupOffsets", 1, {"groups": groups})
+    [topic] = response["groups"][0]["topics"]
+    return sum(abs(row["lag"]) for row in topic["partitions"])
+
+
+@pytest.mark.parametrize("kills_broker", [False, True], ids=["members-killed", "broker-killed"])
+def test_nothing_twice_and_nothing_lost(
+    own_broker: OwnBrokers, worker_classes: pathlib.Path, name: str, kills_broker: bool
+) -> None:
+    broker = own_broker(PROPERTIES)
+    run(broker, worker_classes, name, kills_broker=kills_broker)
+
+
+def commands(broker: Broker, classes: pathlib.Path, name: str) -> Iterator[tuple[str, list[str]]]:
+    """Endless workers, of all clients and modes in turn."""
+    seed = 0
+    while True:
+        for kind, mode, acquire_mode in (
+            ("java", "explicit", "batch_optimized"),
+            ("confluent", "explicit", ""),
+            ("java", "explicit", "record_limit"),
+            ("confluent", "implicit", ""),
+        ):
+            seed += 1
+            arguments = [broker.bootstrap, name, name, str(seed), mode, acquire_mode]
+            if kind == "java":
+                command = tool_command("ShareWorker", *arguments, class_path=[classes])
+            else:
+                command = [sys.executable, str(FOLDER / "share_worker.py"), *arguments]
+            yield f"{kind}-{seed}", command
+
+
+def run(broker: Broker, classes: pathlib.Path, name: str, *, kills_broker: bool) -> None:
+    rng = random.Random(1)
+    session = Session(broker.bootstrap)
+    session.topic(name, PARTITIONS)
+    set_group_config(
+        session,
+        name,
+        share_auto_offset_reset="earliest",
+        share_record_lock_duration_ms="2000",
+        share_partition_max_record_locks=str(LOCKS_MAX),
+    )
+    produced: set[tuple[int, int]] = set()
+
+    def produce(count: int) -> None:
+        while count > 0:
+            partition, size = rng.randrange(PARTITIONS), rng.choice((1, 1, 3, BATCH_MAX))
+            row = session.produce(name, batch(size), partition=partition)
+            assert row["error_code"] == 0, row
+            produced.update((partition, row["base_offset"] + delta) for delta in range(size))
+            count -= size
+
+    events: queue.Queue[dict[str, Any]] = queue.Queue()
+    model = Model()
+    starting = commands(broker, classes, name)
+    workers = [Worker(command, events, kind) for kind, command in (next(starting) for _ in range(4))]
+    kills = 0
+    try:
+        produce(RECORDS // 2)
+        deadline = time.monotonic() + END_S
+        while True:
+            assert time.monotonic() < deadline, [key for key in produced if not model.is_over(key)][:20]
+            try:
+                model.take(events.get(timeout=0.5))
+            except queue.Empty:
+                if kills == KILLS and lag(session, name) == 0:
+                    break
+                continue
+            over = sum(map(model.is_over, produced))
+            if kills < KILLS and over > len(produced) * (kills + 1) // 5:
+                kills += 1
+                if kills_broker and kills == 2:
+                    session.close()
+                    broker.kill()
+                    broker.restart()
+                    session = Session(broker.bootstrap)
+                    session.wait_for_leaders(name, PARTITIONS)
+                else:
+                    workers[rng.randrange(len(workers))].kill()
+                    kind, command = next(starting)
+                    workers.append(Worker(command, events, kind))
+                produce(RECORDS // 6)
+    finally:
+        for worker in workers:
+            worker.kill()
+        session.close()
+    while not events.empty():
+        model.take(events.get())
+    model.check(produced)
