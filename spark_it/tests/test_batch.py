@@ -18,6 +18,7 @@ def offsets_of(frame: Any) -> dict[int, list[int]]:
     return found
 
 
+@pytest.mark.also_on("proxy")
 def test_every_column(spark: Any, topics: Topics, name: str) -> None:
     topics.make(name, 2)
     records = [
@@ -38,6 +39,7 @@ def test_every_column(spark: Any, topics: Topics, name: str) -> None:
     assert [tuple(one) for one in found[2].headers] == [("h", b"1"), ("h", None), ("", b"")]
 
 
+@pytest.mark.also_on("proxy")
 def test_ranges_by_offset(spark: Any, topics: Topics, name: str) -> None:
     topics.make(name, 3)
     for partition in range(2):
@@ -57,6 +59,7 @@ def test_ranges_by_offset(spark: Any, topics: Topics, name: str) -> None:
     assert offsets_of(frame) == {0: list(range(10)), 1: list(range(10))}
 
 
+@pytest.mark.also_on("proxy")
 def test_ranges_by_time(spark: Any, topics: Topics, name: str) -> None:
     topics.make(name, 2)
     topics.produce(name, [Record(b"k", b"v", timestamp=1000 * one) for one in range(1, 11)], 0)
@@ -89,6 +92,7 @@ def test_partitions_are_split(spark: Any, topics: Topics, name: str) -> None:
         assert offsets_of(frame) == expected
 
 
+@pytest.mark.also_on("proxy")
 def test_the_sink(spark: Any, topics: Topics, name: str) -> None:
     other = topics.make(f"{name}other")
     topics.make(name, 3)

@@ -19,6 +19,7 @@ def rows(count: int, start: int = 0, partition: int = 0, first_number: int | Non
     return [(partition, start + one, f"k{number + one}", f"v{number + one}") for one in range(count)]
 
 
+@pytest.mark.also_on("proxy")
 def test_available_now_and_a_checkpoint(
     spark: Any, topics: Topics, broker: Broker, name: str, checkpoint: str
 ) -> None:
@@ -57,6 +58,7 @@ def test_starting_offsets(spark: Any, topics: Topics, name: str, checkpoint: str
     assert Query(stream, f"{checkpoint}0", **NOW).end().rows == []
 
 
+@pytest.mark.also_on("proxy")
 def test_while_it_runs(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
     """A running query gets new records, a new partition, and a new topic of its pattern; another has an assignment."""
     topics.make(name, 2)
@@ -146,6 +148,7 @@ def test_deleted_records(spark: Any, topics: Topics, name: str, checkpoint: str)
     assert query.rows == rows(2, 8) + rows(1, 10, partition=1)
 
 
+@pytest.mark.also_on("proxy")
 def test_from_topic_to_topic(spark: Any, topics: Topics, name: str, checkpoint: str) -> None:
     """The sink writes the source's records; a second run adds only new ones."""
     out = topics.make(f"{name}out", 2)
