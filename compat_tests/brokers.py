@@ -15,10 +15,11 @@ from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 
 TARGETS = ("oncelog", "kafka")
-PROXY, PROXY_CLUSTER = "proxy", "proxy-cluster"
-"""Targets of the tests that are marked so: `oncelog proxy` before a real Kafka, and before one of three nodes."""
+PROXY, PROXY_CLUSTER, PROXY_ONCELOG = "proxy", "proxy-cluster", "proxy-oncelog"
+"""Targets of the tests that are marked so: `oncelog proxy` before a real Kafka, before one of three nodes, before
+oncelog."""
 
-PROXIED = {PROXY: "kafka", "proxy-2": "kafka-2", "proxy-oncelog": "oncelog"}
+PROXIED = {PROXY: "kafka", "proxy-2": "kafka-2", PROXY_ONCELOG: "oncelog"}
 """Before which of `SharedBrokers` a proxy stands."""
 
 # Shared brokers run for minutes under load. The retention check after five minutes must not delete a test's records
@@ -52,6 +53,8 @@ def make_broker(
         return Oncelog(properties, data_dir)
     if target == PROXY:
         return Proxied(make_broker("kafka", properties, data_dir))
+    if target == PROXY_ONCELOG:
+        return Proxied(make_broker("oncelog", properties, data_dir))
     if target == PROXY_CLUSTER:
         return Proxied(NodeByNode(properties))
     if os.environ.get("ONCELOG_REAL_KAFKA") == "docker":

@@ -26,7 +26,7 @@ def kroxylicious_libs() -> pathlib.Path:
 class Kroxylicious:
     """A proxy before the cluster at `upstream`, on a free port, with a further port for each node id of `NODE_IDS`.
 
-    A context manager; the default `jvm_options` are those of Kroxylicious's own start script: none.
+    A context manager. By default there are no `jvm_options`: Java's own heap and collector.
     """
 
     def __init__(self, upstream: str, jvm_options: Sequence[str] = ()) -> None:

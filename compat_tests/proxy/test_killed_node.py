@@ -1,4 +1,4 @@
-"""Nodes of a cluster are killed and started again behind the proxy: nothing acknowledged is lost, and clients go on."""
+"""The proxy, and nodes behind it, are killed and started again: nothing acknowledged is lost, and clients go on."""
 
 import asyncio
 import contextlib
@@ -183,7 +183,7 @@ def writing(bootstrap: str, topics: dict[str, str]) -> Iterator[dict[str, Acknow
     assert not failed
 
 
-def test_nodes_are_killed_one_after_the_other(kafka_cluster: KafkaCluster, proxy: OncelogProxy) -> None:
+def test_the_proxy_and_then_nodes_are_killed(kafka_cluster: KafkaCluster, proxy: OncelogProxy) -> None:
     topics = {client: f"from-{client}" for client in CLIENTS}
     for topic in topics.values():
         make_topic(proxy.bootstrap, topic, PARTITIONS)
@@ -191,6 +191,10 @@ def test_nodes_are_killed_one_after_the_other(kafka_cluster: KafkaCluster, proxy
     reader = GroupReader(proxy.bootstrap, [*topics.values()])
     try:
         with writing(proxy.bootstrap, topics) as found:
+            for one in found.values():
+                one.wait_for_more()
+            proxy.kill()
+            proxy.start()
             for one in found.values():
                 one.wait_for_more()
             for number in KILLED:

@@ -11,7 +11,7 @@ from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.share.readers import Reader, Said, share_topic
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.also_on("proxy")]
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = ([kind] for kind in range(5))
 

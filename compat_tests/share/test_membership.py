@@ -10,7 +10,7 @@ from compat_tests.consumer_members import Topics
 from compat_tests.differential import Pair, Session
 from compat_tests.share.members import ShareMember, compare_share, counts, observe_share_group
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.also_on("proxy")]
 
 
 def has(**wanted: int) -> Any:

@@ -13,7 +13,7 @@ from compat_tests.batches import batch
 from compat_tests.differential import Session, make_topic
 from compat_tests.real_kafka import RealPartMissing, require, run_tool, tool_command
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.also_on("proxy")]
 
 TOOLS = "org.apache.kafka.tools."
 RECORDS = 60

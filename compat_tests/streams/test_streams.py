@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.brokers import PROXY_CLUSTER
+from compat_tests.brokers import PROXY_CLUSTER, PROXY_ONCELOG
 from compat_tests.differential import make_topic
 from compat_tests.process import Lines
 from compat_tests.real_kafka import RealPartMissing, compile_java, maven_jars, require, tool_command
@@ -21,8 +21,8 @@ HERE = pathlib.Path(__file__).parent
 PARTITIONS = 3
 WORDS = 12
 RECORDS = 1_200
-BROKER_KILLS = {"oncelog": 3, "kafka": 1, PROXY_CLUSTER: 1}
-INSTANCE_KILLS = {"oncelog": 4, "kafka": 2, PROXY_CLUSTER: 1}
+BROKER_KILLS = {"oncelog": 3, "kafka": 1, PROXY_CLUSTER: 1, PROXY_ONCELOG: 1}
+INSTANCE_KILLS = {"oncelog": 4, "kafka": 2, PROXY_CLUSTER: 1, PROXY_ONCELOG: 1}
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +84,7 @@ def counts(bootstrap: str) -> dict[str, Counter[int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.also_on(PROXY_CLUSTER)
+@pytest.mark.also_on(PROXY_CLUSTER, PROXY_ONCELOG)
 def test_exact_counts(
     own_broker: Callable[..., Any],
     target: str,

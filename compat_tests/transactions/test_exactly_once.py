@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.brokers import PROXY_CLUSTER
+from compat_tests.brokers import PROXY_CLUSTER, PROXY_ONCELOG
 from compat_tests.differential import make_topic
 from compat_tests.process import Lines
 from compat_tests.seeds import printed_rng
@@ -22,8 +22,8 @@ from compat_tests.transactions.reader import FAST_RECONNECT, Reader, values
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTITIONS = 3
-PROGRAM_KILLS = {"oncelog": 5, "kafka": 2, PROXY_CLUSTER: 2}
-BROKER_KILLS = {"oncelog": 5, "kafka": 1, PROXY_CLUSTER: 2}
+PROGRAM_KILLS = {"oncelog": 5, "kafka": 2, PROXY_CLUSTER: 2, PROXY_ONCELOG: 2}
+BROKER_KILLS = {"oncelog": 5, "kafka": 1, PROXY_CLUSTER: 2, PROXY_ONCELOG: 3}
 AHEAD = 200
 GROWTH = (0, 1, 10, 100)
 """The number of further output records before the next kill."""
@@ -120,7 +120,7 @@ def running(start: Callable[[], Program]) -> Iterator[list[Program]]:
 
 
 @pytest.mark.slow
-@pytest.mark.also_on(PROXY_CLUSTER)
+@pytest.mark.also_on(PROXY_CLUSTER, PROXY_ONCELOG)
 @pytest.mark.parametrize("client", ["confluent", "java"])
 def test_exactly_once(
     own_broker: Callable[..., Any], target: str, client: str, java_transactions: pathlib.Path
