@@ -4,9 +4,10 @@ import struct
 
 import pytest
 
-from compat_tests.definitions import api_key, api_names, versions_of
+from compat_tests.definitions import api_key, api_names, definition, versions_of
 from compat_tests.differential import Pair, Session
 from compat_tests.frames import Connection
+from oncelog.broker.dispatch.document import KAFKAS
 
 pytestmark = pytest.mark.also_on("proxy")
 
@@ -174,3 +175,10 @@ def test_an_empty_request_of_every_version_of_every_api(pair: Pair) -> None:
 
     # The proxy closes the connection there: tokens without headers would follow, which it does not pass.
     pair.compare(scenario, known=("^SaslHandshake v0: .*'closed'$",))
+
+
+def test_the_page_has_kafkas_list() -> None:
+    """docs/apis.md shows ours beside it."""
+    served = [api for api in api_names() if "broker" in definition(f"{api}Request").get("listeners", ())]
+    expected = {api_key(api): (api, versions_of(api).start, versions_of(api).stop - 1) for api in served}
+    assert expected == KAFKAS

@@ -3,33 +3,137 @@
 from __future__ import annotations
 
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.handlers.table import HANDLERS, Handler
+from oncelog.broker.handlers.table import HANDLERS
+
+KAFKAS: dict[int, tuple[str, int, int]] = {
+    0: ("Produce", 3, 13),
+    1: ("Fetch", 4, 18),
+    2: ("ListOffsets", 1, 11),
+    3: ("Metadata", 0, 13),
+    8: ("OffsetCommit", 2, 10),
+    9: ("OffsetFetch", 1, 10),
+    10: ("FindCoordinator", 0, 6),
+    11: ("JoinGroup", 0, 9),
+    12: ("Heartbeat", 0, 4),
+    13: ("LeaveGroup", 0, 5),
+    14: ("SyncGroup", 0, 5),
+    15: ("DescribeGroups", 0, 6),
+    16: ("ListGroups", 0, 5),
+    17: ("SaslHandshake", 0, 1),
+    18: ("ApiVersions", 0, 4),
+    19: ("CreateTopics", 2, 7),
+    20: ("DeleteTopics", 1, 6),
+    21: ("DeleteRecords", 0, 2),
+    22: ("InitProducerId", 0, 6),
+    23: ("OffsetForLeaderEpoch", 2, 4),
+    24: ("AddPartitionsToTxn", 0, 5),
+    25: ("AddOffsetsToTxn", 0, 4),
+    26: ("EndTxn", 0, 5),
+    27: ("WriteTxnMarkers", 1, 2),
+    28: ("TxnOffsetCommit", 0, 5),
+    29: ("DescribeAcls", 1, 3),
+    30: ("CreateAcls", 1, 3),
+    31: ("DeleteAcls", 1, 3),
+    32: ("DescribeConfigs", 1, 4),
+    33: ("AlterConfigs", 0, 2),
+    34: ("AlterReplicaLogDirs", 1, 2),
+    35: ("DescribeLogDirs", 1, 5),
+    36: ("SaslAuthenticate", 0, 2),
+    37: ("CreatePartitions", 0, 3),
+    38: ("CreateDelegationToken", 1, 3),
+    39: ("RenewDelegationToken", 1, 2),
+    40: ("ExpireDelegationToken", 1, 2),
+    41: ("DescribeDelegationToken", 1, 3),
+    42: ("DeleteGroups", 0, 2),
+    43: ("ElectLeaders", 0, 2),
+    44: ("IncrementalAlterConfigs", 0, 1),
+    45: ("AlterPartitionReassignments", 0, 1),
+    46: ("ListPartitionReassignments", 0, 0),
+    47: ("OffsetDelete", 0, 0),
+    48: ("DescribeClientQuotas", 0, 1),
+    49: ("AlterClientQuotas", 0, 1),
+    50: ("DescribeUserScramCredentials", 0, 0),
+    51: ("AlterUserScramCredentials", 0, 0),
+    55: ("DescribeQuorum", 0, 2),
+    57: ("UpdateFeatures", 0, 2),
+    60: ("DescribeCluster", 0, 2),
+    61: ("DescribeProducers", 0, 0),
+    64: ("UnregisterBroker", 0, 0),
+    65: ("DescribeTransactions", 0, 0),
+    66: ("ListTransactions", 0, 2),
+    68: ("ConsumerGroupHeartbeat", 0, 1),
+    69: ("ConsumerGroupDescribe", 0, 1),
+    71: ("GetTelemetrySubscriptions", 0, 0),
+    72: ("PushTelemetry", 0, 0),
+    74: ("ListConfigResources", 0, 1),
+    75: ("DescribeTopicPartitions", 0, 0),
+    76: ("ShareGroupHeartbeat", 1, 1),
+    77: ("ShareGroupDescribe", 1, 1),
+    78: ("ShareFetch", 1, 2),
+    79: ("ShareAcknowledge", 1, 2),
+    80: ("AddRaftVoter", 0, 1),
+    81: ("RemoveRaftVoter", 0, 0),
+    83: ("InitializeShareGroupState", 0, 0),
+    84: ("ReadShareGroupState", 0, 0),
+    85: ("WriteShareGroupState", 0, 1),
+    86: ("DeleteShareGroupState", 0, 0),
+    87: ("ReadShareGroupStateSummary", 0, 1),
+    88: ("StreamsGroupHeartbeat", 0, 0),
+    89: ("StreamsGroupDescribe", 0, 0),
+    90: ("DescribeShareGroupOffsets", 0, 1),
+    91: ("AlterShareGroupOffsets", 0, 0),
+    92: ("DeleteShareGroupOffsets", 0, 0),
+}
+"""The APIs of brokers of Kafka 4.3.1: name, lowest and highest version; a test compares it with their definitions."""
 
 HEAD = """\
 # APIs
 
 `make docs` makes this page from `broker/handlers/table.py` and the handlers' docstrings; a test compares. oncelog
-serves and advertises no other API. A version is flexible if its request has tagged fields (KIP-482).
+serves and advertises no other API. A version is flexible if its request has tagged fields (KIP-482). Of the {count}
+APIs that brokers of Kafka 4.3.1 serve to clients, {served} are served here; five more are between brokers.
 
-| key | API | versions | first flexible version | what it does |
-|--:|---|---|--:|---|
+| key | API | versions | in Kafka 4.3.1 | first flexible version | what it does |
+|--:|---|---|---|--:|---|
 """
+
+CONDITIONS = {
+    22: "version 6 with `unstable.api.versions.enable`",
+    71: "with `oncelog.client.metrics.enable`, in Kafka with a plug-in",
+    72: "with `oncelog.client.metrics.enable`, in Kafka with a plug-in",
+}
+"""By API key: what decides whether it, or a version of it, is served."""
+BETWEEN_BROKERS = range(83, 88)
+"""API keys that only brokers use."""
 
 
 def table() -> str:
     """Return the whole page, as Markdown."""
-    return HEAD + "".join(_row(handler) for handler in sorted(HANDLERS.values()))
+    to_clients = KAFKAS.keys() - BETWEEN_BROKERS
+    head = HEAD.format(count=len(to_clients), served=len(to_clients & HANDLERS.keys()))
+    return head + "".join(_row(api_key) for api_key in sorted(KAFKAS.keys() | HANDLERS.keys()))
 
 
-def _row(handler: Handler) -> str:
+def _row(api_key: int) -> str:
+    name, low, high = KAFKAS[api_key]
+    handler = HANDLERS.get(api_key)
+    if handler is None:
+        why = "between brokers: inside the node" if api_key in BETWEEN_BROKERS else "not served"
+        return f"| {api_key} | {name} | none | {_range(low, high)} | | {why} |\n"
     api = Api(handler)
-    name = api.request.__name__.removesuffix("Request")
-    versions = f"{handler.min_version}-{handler.max_version}"
+    versions = _range(handler.min_version, handler.max_version)
     if handler.announced_min != handler.min_version:
         versions += f" (announced from {handler.announced_min})"
     flexible_from = api.request.FLEXIBLE_VERSIONS[0]
     first_flexible = str(flexible_from) if flexible_from <= handler.max_version else "-"
-    return f"| {handler.api_key} | {name} | {versions} | {first_flexible} | {_purpose(api)} |\n"
+    purpose = _purpose(api)
+    if api_key in CONDITIONS:
+        purpose += f" ({CONDITIONS[api_key]})"
+    return f"| {api_key} | {name} | {versions} | {_range(low, high)} | {first_flexible} | {purpose} |\n"
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low}-{high}"
 
 
 def _purpose(api: Api) -> str:
