@@ -7,7 +7,7 @@ import random
 import pytest
 import trio
 
-from oncelog.broker.proxy.endpoints import TAIL_BYTES, Endpoint, find_endpoints, rewrite_tail
+from oncelog.broker.proxy.endpoints import TAIL_BYTES, Endpoint, find_endpoints, has_endpoints, rewrite_tail
 from oncelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -36,7 +36,7 @@ def random_endpoints(rng: random.Random) -> list[NodeEndpoint]:
         NodeEndpoint(
             rng.randrange(10**6),
             rng.choice(("localhost", "127.0.0.1", "kafka-1.example.org", "x" * rng.randrange(1, 200))),
-            rng.randrange(65536),
+            rng.randrange(1, 65536),
             rng.choice((None, "", "rack-a")),
         )
         for _ in range(rng.randrange(1, 5))
@@ -51,7 +51,12 @@ def test_they_are_found(seed: int) -> None:
     found = find_endpoints(fetched(endpoints, records).encode(VERSION))
     assert found is not None
     assert [row[:3] for row in found[1]] == [(row.node_id, row.host, row.port) for row in endpoints]
+    assert has_endpoints(fetched(endpoints, records).encode(VERSION))
     assert find_endpoints(fetched([], records).encode(VERSION)) is None
+    assert not has_endpoints(fetched([], records).encode(VERSION))
+    for port in (256, 36 * 256, 9092, 65280, 1):
+        one = [NodeEndpoint(1, "kafka", port)]
+        assert has_endpoints(fetched(one, records).encode(VERSION))
 
 
 @pytest.mark.parametrize("seed", range(200))
