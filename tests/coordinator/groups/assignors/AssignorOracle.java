@@ -27,6 +27,7 @@ import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.RangeAssignor;
+import org.apache.kafka.coordinator.group.assignor.SimpleAssignor;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
 import org.apache.kafka.coordinator.group.modern.Assignment;
 import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
@@ -34,7 +35,7 @@ import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignment
 
 public class AssignorOracle {
     static final Map<String, PartitionAssignor> ASSIGNORS =
-        Map.of("range", new RangeAssignor(), "uniform", new UniformAssignor());
+        Map.of("range", new RangeAssignor(), "uniform", new UniformAssignor(), "simple", new SimpleAssignor());
 
     static class Topics implements SubscribedTopicDescriber {
         final List<Uuid> ids = new ArrayList<>();
