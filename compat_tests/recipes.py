@@ -11,7 +11,7 @@ PAGE = ROOT / "docs" / "testing.md"
 README = ROOT / "README.md"
 
 _HEADING = re.compile(r"^##+ (.+)$")
-_FILE = re.compile(r"^# (\w+\.(py|toml))$")
+_FILE = re.compile(r"^# ([\w-]+\.(py|toml|properties))$")
 
 
 class Recipe(NamedTuple):
