@@ -74,13 +74,11 @@ UNSUPPORTED = {
         _TIME,
     ),
     **dict.fromkeys(("lose_power", "reset", "snapshot"), _DATA),
-    **dict.fromkeys(
-        ("share_groups", "share_group", "wait_for_share_group", "configure_group"),
-        "a proxy does not ask the cluster about it: use Kafka's tools",
-    ),
     "producers": "a proxy does not see what partitions know of their producers",
 }
-"""Why a proxy cannot do the others."""
+"""Why a proxy cannot do some of the others."""
+ONLY_A_BROKER = "only a broker of oncelog can do it: of a cluster, ask Kafka's tools"
+"""Why it cannot do the rest."""
 
 log = get_logger(__name__)
 
@@ -182,7 +180,9 @@ class ControlledProxy:
                 return await OF_CLUSTER[operation](self._current.client, **arguments)
         finally:
             self.journal.changes.note()
-        raise UnsupportedError(f"{operation}: {UNSUPPORTED[operation]}")
+        if operation not in MODULES:
+            raise KeyError(operation)
+        raise UnsupportedError(f"{operation}: {UNSUPPORTED.get(operation, ONLY_A_BROKER)}")
 
     # -- what there is now
 

@@ -12,7 +12,7 @@ from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.options import BrokerOptions, checked_options, config_texts
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.filters.loading import FilterError, load_filter
+from oncelog.broker.filters.loading import FilterError, checked_filter, load_filter
 from oncelog.broker.options import UsageError
 from oncelog.broker.proxy.settings import PASSED, ProxySettings, upstream_addresses
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
@@ -113,4 +113,4 @@ def _filter(given: Interceptor | str) -> Interceptor:
         raise InvalidArgumentError(
             f"filters: {given!r}: expected an oncelog.Interceptor, or MODULE:NAME of one"
         )
-    return given
+    return checked_filter(given)

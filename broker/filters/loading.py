@@ -7,6 +7,8 @@ import inspect
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.faults.words import suggestion
+from oncelog.broker.handlers.table import api_names
 from oncelog.broker.logs import get_logger
 from oncelog.broker.request import CloseConnection, ConnectionLost
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -55,10 +57,21 @@ def load_filter(text: str) -> Interceptor:
     if isinstance(found, Interceptor):
         if settings:
             raise FilterError(f"{text}: {name} is made already, and takes no settings")
-        return found
+        return checked_filter(found)
     if not callable(found):
         raise FilterError(f"{text}: {name} is no oncelog.Interceptor, but {found!r}")
-    return _made(text, name, found, settings)
+    return checked_filter(_made(text, name, found, settings))
+
+
+def checked_filter(found: Interceptor) -> Interceptor:
+    """Return the interceptor. Raises FilterError for one that wants to see an API that there is not."""
+    for api in sorted(found.apis or ()):
+        if api not in api_names():
+            raise FilterError(
+                f"{type(found).__name__}.apis: {api!r} is no API{suggestion(api, api_names())}; "
+                "expected Kafka's names, such as Produce"
+            )
+    return found
 
 
 def is_filter(value: Any) -> bool:

@@ -220,12 +220,11 @@ def test_what_a_proxy_cannot_do(kafka: oncelog.Proxy, do: Callable[[Any], object
         do(kafka)
 
 
-def test_every_operation_is_there_or_refused() -> None:
-    from oncelog.broker.control.cluster.operations import OPERATIONS
-    from oncelog.broker.control.controlled_proxy import OWN, UNSUPPORTED
-    from oncelog.broker.control.operations import MODULES
-
-    assert MODULES.keys() <= {*OWN, *OPERATIONS, *UNSUPPORTED}
+def test_operations_of_a_broker_are_refused_and_others_are_unknown(kafka: oncelog.Proxy) -> None:
+    with pytest.raises(oncelog.UnsupportedError, match="share_groups: only a broker of oncelog can do it"):
+        _ = kafka._call("share_groups")
+    with pytest.raises(KeyError, match="no_such_operation"):
+        kafka._call("no_such_operation")
 
 
 # -- filters, users
@@ -278,6 +277,23 @@ def test_users_of_its_own(cluster: oncelog.Broker) -> None:
         with pytest.raises(KafkaException):
             AdminClient({**kafka.client_config(user="shop"), "sasl.password": "wrong"}).list_topics(timeout=1)
         assert kafka.wait_for_failed_login().principal == "User:shop"
+
+
+def test_acls_of_its_own(cluster: oncelog.Broker) -> None:
+    acls = [oncelog.Acl("User:shop", "Write", topic="orders")]
+    users = {"shop": "secret", "audit": "secret"}
+    with oncelog.Proxy(cluster.bootstrap_servers, users=users, acls=acls) as kafka:
+        errors: dict[str, Any] = {}
+
+        def delivered_for(user: str) -> Callable[[Any, Any], None]:
+            return lambda error, _: errors.update({user: error})
+
+        for user in users:
+            client = Producer({**kafka.client_config(user=user), **FAST, "message.timeout.ms": 3000})
+            client.produce("orders", b"coffee", on_delivery=delivered_for(user))
+            assert client.flush(10) == 0
+        assert errors["shop"] is None
+        assert errors["audit"].name() == "TOPIC_AUTHORIZATION_FAILED"
 
 
 def test_a_cluster_that_asks_for_a_log_in() -> None:

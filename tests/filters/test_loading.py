@@ -31,6 +31,9 @@ def broken():
     raise RuntimeError("no reason")
 
 number = 5
+
+class Misspelt(oncelog.Interceptor):
+    apis = frozenset({"Produse"})
 """
 
 
@@ -61,12 +64,13 @@ def test_a_filter_and_its_settings(text: str, settings: tuple[Any, ...]) -> None
     [
         ("Stamp", "Stamp: expected MODULE:NAME, such as stamp:Stamp for the class Stamp in stamp.py"),
         (":Stamp", ": expected MODULE:NAME"),
-        ("stamps_of_a_test:Stemp", "stamps_of_a_test has no Stemp; its filters are Stamp, made"),
+        ("stamps_of_a_test:Stemp", "stamps_of_a_test has no Stemp; its filters are Stamp, made, Misspelt"),
         ("stamps_of_a_test:Stamp,header", "'header': expected a setting as NAME=VALUE"),
         ("stamps_of_a_test:Stamp,height=3", "Stamp cannot be made: .* unexpected keyword argument 'height'"),
         ("stamps_of_a_test:Stamp,times=x", "Stamp cannot be made: invalid literal for int"),
         ("stamps_of_a_test:Stamp,loud=x", "Stamp cannot be made: 'x': expected true or false"),
         ("stamps_of_a_test:made,header=x", "made is made already, and takes no settings"),
+        ("stamps_of_a_test:Misspelt", "Misspelt.apis: 'Produse' is no API: did you mean Produce"),
         ("stamps_of_a_test:other", "other makes no oncelog.Interceptor, but 5"),
         ("stamps_of_a_test:broken", "broken cannot be made: no reason"),
         ("stamps_of_a_test:number", "number is no oncelog.Interceptor, but 5"),
