@@ -21,6 +21,7 @@ from bench import (
     reconcile,
     report,
     scale,
+    shares,
     throughput,
     transactions,
 )
@@ -39,6 +40,7 @@ EXPERIMENTS = (
     *rebalance.EXPERIMENTS,
     *reconcile.EXPERIMENTS,
     *transactions.EXPERIMENTS,
+    *shares.EXPERIMENTS,
     *embedded.EXPERIMENTS,
     *proxies.EXPERIMENTS,
 )
