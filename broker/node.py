@@ -28,7 +28,7 @@ from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.emulation.release import OURS
 from oncelog.broker.fetch.delayed_fetches import DelayedFetches
 from oncelog.broker.fetch.sessions import FetchSessions
-from oncelog.broker.handlers.table import UNSTABLE_VERSIONS
+from oncelog.broker.handlers.table import TELEMETRY_KEYS, UNSTABLE_VERSIONS
 from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
@@ -81,8 +81,6 @@ if TYPE_CHECKING:
     from oncelog.broker.share.sessions import ShareSessions
     from oncelog.wire.schema import Message
 
-TELEMETRY_KEYS = frozenset((71, 72))
-"""API keys that are served only where clients may send their metrics."""
 NAME_CHARS_SHOWN = 250
 """The most characters of a name in a log line."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.handlers.table import HANDLERS, TELEMETRY_KEYS
 from oncelog.broker.metadata.features import OUR_FEATURES, Features
 from oncelog.broker.metadata.image import METADATA_VERSION
 
@@ -50,6 +50,8 @@ def emulated(version: str) -> Release:
         and key in HANDLERS
         and (limited := _limited(HANDLERS[key], *served)) is not None
     }
+    # Every release has them, and announces them only with a plug-in that takes the metrics.
+    handlers |= {key: HANDLERS[key] for key in TELEMETRY_KEYS}
     level = facts.METADATA_VERSIONS[version]
     supported = facts.SUPPORTED_FEATURES[version]
     features = Features(

@@ -107,6 +107,8 @@ HANDLERS: dict[int, Handler] = _table(
     (92, "delete_share_group_offsets", 0, 0),
 )
 
+TELEMETRY_KEYS = frozenset((71, 72))
+"""API keys that are served only where clients may send their metrics."""
 UNSTABLE_VERSIONS = {22: 6}
 """By API key: the highest version with ``unstable.api.versions.enable``, where it is another one."""
 
