@@ -31,6 +31,11 @@ KIT_CONFIG = {
     # One partition each: a coordinator is loaded, and its topic made, with one log instead of fifty.
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # The first member of a share group gets partitions with its second heartbeat, by default after five seconds.
+    "group.share.assignment.interval.ms": "0",
+    "group.share.heartbeat.interval.ms": "50",
+    "group.share.min.heartbeat.interval.ms": "50",
 }
 """Defaults of the test kit that differ from Kafka's; `BrokerOptions.config` overrides them."""
 
