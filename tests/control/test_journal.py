@@ -153,7 +153,7 @@ async def test_words_that_mean_nothing(filters: Any, message: str) -> None:
 @simulated
 async def test_requests_of_every_api_and_version(api_key: int) -> None:
     handler = HANDLERS[api_key]
-    async with journaled() as broker:
+    async with journaled(oncelog_client_metrics_enable="true") as broker:
         broker.node.fail_on_bugs = False
         api = Api(handler)
         for version in range(handler.min_version, handler.max_version + 1):
