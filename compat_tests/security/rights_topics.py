@@ -244,6 +244,44 @@ TOPIC_AND_GROUP_CASES = (
         note="(also DESCRIBE on the topics of the members' assignments, else TOPIC_AUTHORIZATION_FAILED)",
     ),
     Case(
+        "ShareFetch",
+        1,
+        lambda names: {
+            "group_id": names.share_group,
+            "member_id": "AAAAAAAAAAAAAAAAAAAAAA",
+            "share_session_epoch": 0,
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_records": 1,
+            "batch_size": 1,
+            "topics": [
+                {
+                    "topic_id": names.topic_id,
+                    "partitions": [{"partition_index": 0, "acknowledgement_batches": []}],
+                }
+            ],
+            "forgotten_topics_data": [],
+        },
+        (group_right("READ"), topic_right("READ")),
+        # A share partition that is still being loaded has no row.
+        lambda response, names: (
+            [row for row in response["responses"] if row["partitions"][0]["error_code"]]
+            or response["error_code"]
+        ),
+    ),
+    Case(
+        "ShareAcknowledge",
+        1,
+        lambda names: {
+            "group_id": names.share_group,
+            "member_id": "AAAAAAAAAAAAAAAAAAAAAA",
+            "share_session_epoch": 5,
+            "topics": [],
+        },
+        (group_right("READ"),),
+        note="(also READ on the topics, else TOPIC_AUTHORIZATION_FAILED in their rows)",
+    ),
+    Case(
         "DescribeShareGroupOffsets",
         1,
         lambda names: {
