@@ -229,6 +229,31 @@ def _describe_producers(
                 row.error_message = MESSAGE
 
 
+def _describe_share_group_offsets(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName
+) -> None:
+    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    everything = {group.group_id for group in context.request.groups if group.topics is None}
+    for group in response.groups:
+        if group.group_id in everything:
+            group.topics = [topic for topic in group.topics if may_describe(topic.topic_name)]
+        _tell_why(group.topics)
+
+
+def _share_group_offsets(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName
+) -> None:
+    _tell_why(response.responses)
+
+
+def _tell_why(topics: Any) -> None:
+    """Put the message of a denial into the rows, or the rows' partitions, that have its error."""
+    for topic in topics:
+        for row in (topic, *getattr(topic, "partitions", ())):
+            if getattr(row, "error_code", 0) == DENIED:
+                row.error_message = MESSAGE
+
+
 _BY_API: dict[str, Callable[[Authorization, RequestContext, Any, TopicName], None]] = {
     "metadata": _metadata,
     "describe_cluster": _cluster_operations,
@@ -245,4 +270,7 @@ _BY_API: dict[str, Callable[[Authorization, RequestContext, Any, TopicName], Non
     "create_topics": _create_topics,
     "delete_topics": _delete_topics,
     "describe_producers": _describe_producers,
+    "describe_share_group_offsets": _describe_share_group_offsets,
+    "alter_share_group_offsets": _share_group_offsets,
+    "delete_share_group_offsets": _share_group_offsets,
 }

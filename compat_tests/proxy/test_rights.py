@@ -70,7 +70,11 @@ def admins(proxy: RunningProxy, judge: tuple[Broker, str]) -> Iterator[dict[str,
         session.end()
 
 
-@pytest.mark.parametrize("case", ALL_CASES, ids=IDS)
+CASES = [case for case in ALL_CASES if case.note != "for two-phase commit"]
+"""All but an unstable version, which the cluster does not announce."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=[name for name in IDS if "two-phase" not in name])
 def test_rights(
     case: Case,
     proxy: RunningProxy,
@@ -79,7 +83,7 @@ def test_rights(
 ) -> None:
     number = next(_numbers)
     names = Names(f"topic-{number}", f"missing-{number}", f"group-{number}", f"id-{number}")
-    names = names._replace(owner=f"owner-{number}")
+    names = names._replace(owner=f"owner-{number}", share_group=f"share-{number}")
     where = {
         "kafka": (judge[0].bootstrap, judge[1]),
         "proxy": (proxy.node, proxy.addresses["SASL_PLAINTEXT"]),
@@ -88,4 +92,6 @@ def test_rights(
     different = list(differences(observed["kafka"], observed["proxy"]))
     if case.note == "of a replica":  # by ids, which this request does not have: no client sends that
         different = [line for line in different if not line.startswith(("v13", "v14"))]
+    if case.api == "AlterShareGroupOffsets":  # the proxy need not know the ids of topics that are denied
+        different = [line for line in different if ".topic_id: " not in line]
     assert not different, "kafka != proxy\n" + "\n".join(different[:40])
