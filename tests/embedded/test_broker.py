@@ -133,10 +133,9 @@ def test_the_interpreter_ends_with_a_broker_that_was_not_closed(end: str, proces
 
 def test_ctrl_c_ends_it() -> None:
     program = (
-        "import oncelog, os, signal, threading\n"
+        "import oncelog, signal\n"
         "with oncelog.Broker() as kafka:\n"
-        "    threading.Timer(0, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-        "    threading.Event().wait()\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert done.returncode == -2
