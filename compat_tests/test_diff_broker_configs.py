@@ -74,7 +74,6 @@ READ_ONLY_HERE = (
     "principal.builder.class",
     "group.coordinator.cached.buffer.max.bytes",
     "share.coordinator.cached.buffer.max.bytes",
-    "group.share.assignment.interval.ms",
     "group.streams.assignment.interval.ms",
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.io.buffer.size",

@@ -73,8 +73,10 @@ def test_commit(pair: Pair, name: str, version: int) -> None:
             twice = commit_body(version, group, {first: {0: 20}, second: {0: 30}})
             twice["topics"] += commit_body(version, group, {first: {1: 21, 9: 1}, "gone": {1: 1}})["topics"]
             session.call("OffsetCommit", version, twice, "a topic twice")
-        for known in (group, "", f"{group}-new-0-", f"{group}-new--2-m"):
+        for known in (group, f"{group}-new-0-", f"{group}-new--2-m"):
             fetch(session, 9, (known, None), note=known)
+        # Other tests have committed offsets in this group, too.
+        fetch(session, 9, ("", {f"{name}-a": [0, 1, 2]}), note="empty group")
 
     pair.compare(scenario)
 

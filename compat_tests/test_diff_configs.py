@@ -171,13 +171,13 @@ def test_alter_configs(pair: Pair, name: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["node", "cluster"])
-def test_dynamic_broker_configs(pair: Pair, kind: str) -> None:
-    name = NODE_ID if kind == "node" else ""
+def test_dynamic_broker_configs(pair: Pair, name: str, kind: str) -> None:
+    node = NODE_ID if kind == "node" else ""
 
     def scenario(session: Session) -> None:
         def change(note: str, key: str, operation: int, value: str | None) -> Any:
             row = {"name": key, "config_operation": operation, "value": value}
-            resource = {"resource_type": BROKER, "resource_name": name, "configs": [row]}
+            resource = {"resource_type": BROKER, "resource_name": node, "configs": [row]}
             return session.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, note)
 
         def wait_for(value: str | None) -> None:
@@ -195,8 +195,8 @@ def test_dynamic_broker_configs(pair: Pair, kind: str) -> None:
         change("not a number", "log.retention.ms", SET, "x")
         change("set", "log.retention.ms", SET, "123456")
         wait_for("123456")
-        session.topic(f"dynamic-{kind}")
-        rows = describe(session, 4, TOPIC, f"dynamic-{kind}", ["retention.ms"], include_synonyms=True)
+        session.topic(name)
+        rows = describe(session, 4, TOPIC, name, ["retention.ms"], include_synonyms=True)
         session.observe("a topic's", rows["results"][0]["configs"])
         change("delete", "log.retention.ms", DELETE, None)
         wait_for(None)

@@ -8,9 +8,11 @@ import pytest
 import oncelog
 from compat_tests.transactions.reader import Reader, values
 from compat_tests.transactions.test_exactly_once import PARTITIONS, Inputs, Program, running
-from oncelog.broker.faults.points import AFTER, CRASH_POINTS
+from oncelog.broker.faults.points import AFTER, CRASH_POINTS, EVENTS, event_of
+from oncelog.broker.refusal.rows import TRANSACTIONAL_ID as OF_TRANSACTIONS
 
 TRANSACTIONAL_ID = "transformer"
+POINTS = [point for point in CRASH_POINTS if OF_TRANSACTIONS in EVENTS[event_of(point)]]
 MORE = 20
 """Outputs between two deaths."""
 PATIENCE_S = 60
@@ -34,7 +36,7 @@ def test_exactly_once_over_a_death_at_every_point(
         ):
             inputs = Inputs(bootstrap, reader)
             try:
-                for point in CRASH_POINTS:
+                for point in POINTS:
                     reader.wait_for(len(reader.rows) + MORE)
                     # Of several writes of a transaction, another than the first one.
                     nth = 2 if point in (f"{AFTER} marker", f"{AFTER} append") else 1
