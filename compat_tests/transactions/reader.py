@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Collection
 from types import TracebackType
 from typing import Self
 
@@ -88,6 +89,37 @@ def values(
     finally:
         consumer.close()
     return sorted(found)
+
+
+def places(bootstrap: str, topic: str, wanted: Collection[str], partitions: int, *, level: str) -> list[str]:
+    """Where the records with the values ``wanted`` stand, a line each: for the report of a failure."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": level,
+            "enable.auto.commit": False,
+        }
+    )
+    found: list[str] = []
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        missed = 0
+        while missed < 3:
+            message = consumer.poll(1)
+            missed = missed + 1 if message is None else 0
+            if message is None or message.error() is not None:
+                continue
+            value = (message.value() or b"").decode()
+            if value in wanted:
+                written_ms = message.timestamp()[1]
+                at = f"{topic}-{message.partition()} offset {message.offset()}"
+                found.append(
+                    f"{level}: {value} at {at}, epoch {message.leader_epoch()}, written {written_ms}"
+                )
+    finally:
+        consumer.close()
+    return found
 
 
 def committed(bootstrap: str, group: str, topic: str, offset: int) -> int:

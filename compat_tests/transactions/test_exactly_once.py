@@ -18,7 +18,7 @@ from compat_tests.differential import make_topic
 from compat_tests.process import Lines
 from compat_tests.seeds import printed_rng
 from compat_tests.transactions.java_worker import JavaWorker
-from compat_tests.transactions.reader import FAST_RECONNECT, Reader, values
+from compat_tests.transactions.reader import FAST_RECONNECT, Reader, places, values
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTITIONS = 3
@@ -131,6 +131,7 @@ def test_exactly_once(
         make_topic(broker.bootstrap, topic, PARTITIONS)
     kills = ["program"] * PROGRAM_KILLS[target] + ["broker"] * BROKER_KILLS[target]
     rng.shuffle(kills)
+    killed_output: list[str] = []
 
     def start() -> Program:
         return Program(client, broker.bootstrap, java_transactions)
@@ -158,6 +159,16 @@ def test_exactly_once(
         except AssertionError as error:
             raise AssertionError(f"{error}\n{programs[0].output()}") from error
         found = Counter(values(broker.bootstrap, "out", count, PARTITIONS))
+        wrong = {value for value in {*found, *map(str, range(count))} if found[value] != 1}
+        if wrong:
+            # Was it read twice, written twice, or committed without its offset? And which program was it?
+            for topic, level in (
+                ("in", "read_committed"),
+                ("out", "read_committed"),
+                ("out", "read_uncommitted"),
+            ):
+                print(*places(broker.bootstrap, topic, wrong, PARTITIONS, level=level), sep="\n")
+            print(*killed_output, programs[0].output(), sep="\n\n")
     assert found == Counter(str(number) for number in range(count)), found.most_common(5)
     assert len(uncommitted.rows) >= count
     print(f"{count} inputs, {len(uncommitted.rows) - count} records of aborted transactions")

@@ -1,6 +1,8 @@
 """A program that consumes, transforms and produces with confluent-kafka until it is killed.
 
 python -m compat_tests.transactions.transformer BOOTSTRAP IN OUT GROUP TRANSACTIONAL-ID
+
+It writes what it does to stderr: each transaction, with the offsets that it read and those that it committed.
 """
 
 import faulthandler
@@ -8,8 +10,10 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Sequence
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 BATCH = 7
 TIMEOUT_S = 20
@@ -25,11 +29,23 @@ DEBUG = {"debug": os.environ["ONCELOG_CLIENT_DEBUG"]} if "ONCELOG_CLIENT_DEBUG" 
 alive = threading.Event()
 
 
+def say(text: str) -> None:
+    print(f"{time.time():.3f} {os.getpid()} {text}", file=sys.stderr, flush=True)
+
+
+def spans(messages: Sequence[Message]) -> str:
+    """The first and last offset that were read of each partition."""
+    offsets: dict[int | None, list[int | None]] = {}
+    for message in messages:
+        offsets.setdefault(message.partition(), []).append(message.offset())
+    return " ".join(f"{partition}:{found[0]}-{found[-1]}" for partition, found in offsets.items())
+
+
 def watch() -> None:
     """Start the program again if it does nothing for longer than any call may take."""
     while alive.wait(HANGS_S):
         alive.clear()
-    print("restart: it hangs", file=sys.stderr, flush=True)
+    say("restart: it hangs")
     os.execv(sys.executable, sys.orig_argv)
 
 
@@ -55,6 +71,7 @@ def transform(bootstrap: str, source: str, sink: str, group: str, transactional_
     )
     try:
         producer.init_transactions(TIMEOUT_S)
+        say("begins")
         consumer.subscribe([source])
         while True:
             alive.set()
@@ -68,10 +85,15 @@ def transform(bootstrap: str, source: str, sink: str, group: str, transactional_
                     assert partition is not None
                     producer.produce(sink, message.value(), partition=partition)
                 positions = consumer.position(consumer.assignment())
+                committed = " ".join(f"{row.partition}:{row.offset}" for row in positions)
+                say(f"read {spans(messages)}, positions {committed}")
                 producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_S)
                 producer.commit_transaction(TIMEOUT_S)
-            except KafkaException:
+                say("committed")
+            except KafkaException as error:
+                say(f"aborts: {error}")
                 producer.abort_transaction(TIMEOUT_S)
+                say("aborted")
                 raise
     finally:
         consumer.close()
@@ -85,7 +107,7 @@ def main() -> None:
             transform(*sys.argv[1:])
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            print(f"restart: {reason.name()}", file=sys.stderr)
+            say(f"restart: {reason.name()}")
 
 
 if __name__ == "__main__":
