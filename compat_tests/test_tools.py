@@ -12,7 +12,8 @@ from compat_tests.clients import Confluent, KafkaPython, Options, Record
 from compat_tests.differential import Session, make_topic
 from compat_tests.real_kafka import RealPartMissing, require, run_tool, tool_command
 
-pytestmark = pytest.mark.also_on("proxy")
+THROUGH_A_PROXY = pytest.mark.also_on("proxy")
+"""Of the other tools the differential tests show every request through a proxy, without a JVM."""
 
 TOOLS = "org.apache.kafka.tools."
 TIME_MS = 1_790_000_000_000
@@ -33,6 +34,7 @@ def tool(bootstrap: str, name: str, *arguments: str, input: str | None = None, c
     return run.stdout
 
 
+@THROUGH_A_PROXY
 def test_console_producer_and_consumer(bootstrap: str, name: str) -> None:
     make_topic(bootstrap, name)
     lines = [f"key-{number}\tvalue {number} \u00e4" for number in range(50)]
@@ -59,6 +61,7 @@ def test_console_producer_and_consumer(bootstrap: str, name: str) -> None:
     assert part.splitlines() == lines[40:]
 
 
+@THROUGH_A_PROXY
 def test_end_to_end_latency(bootstrap: str, name: str) -> None:
     """The tool creates its topic, assigns itself the partitions, reads each record that it sent, and commits."""
     sizes = ("--num-records", "300", "--record-size", "100", "--record-key-size", "8")
@@ -101,6 +104,7 @@ def test_get_offsets(bootstrap: str, name: str) -> None:
         assert tool(bootstrap, "GetOffsetShell", "--topic", name, "--time", time).split() == lines, time
 
 
+@THROUGH_A_PROXY
 def test_topics(bootstrap: str, name: str) -> None:
     configs = ("--config", "retention.ms=60000", "--config", "cleanup.policy=compact")
     created = tool(bootstrap, "TopicCommand", "--create", "--topic", name, "--partitions", "2", *configs)
@@ -203,6 +207,7 @@ def test_reassignment_to_a_log_directory(bootstrap: str, name: str, tmp_path: pa
     assert "LogDirNotFoundException" in shown, shown
 
 
+@THROUGH_A_PROXY
 def test_features_and_versions(bootstrap: str) -> None:
     features = tool(bootstrap, "FeatureCommand", "describe")
     assert re.search(r"Feature: metadata.version\s.*FinalizedVersionLevel: 4.3-IV0", features), features

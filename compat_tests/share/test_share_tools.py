@@ -13,7 +13,7 @@ from compat_tests.batches import batch
 from compat_tests.differential import Session, make_topic
 from compat_tests.real_kafka import RealPartMissing, require, run_tool, tool_command
 
-pytestmark = [pytest.mark.slow, pytest.mark.also_on("proxy")]
+pytestmark = pytest.mark.slow
 
 TOOLS = "org.apache.kafka.tools."
 RECORDS = 60
@@ -40,6 +40,7 @@ def prepare(bootstrap: str, name: str, partitions: int = 2) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.also_on("proxy")
 def test_console_share_consumer(bootstrap: str, name: str) -> None:
     prepare(bootstrap, name)
     arguments = (
