@@ -46,6 +46,13 @@ EXIT_STOPPED, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
     """Run the command and return its exit code. ``system`` is the operating system's family."""
+    try:
+        return _run_command(arguments, system)
+    except KeyboardInterrupt:
+        return EXIT_FAILED  # Ctrl-C before it served, or a second one: not a clean stop
+
+
+def _run_command(arguments: list[str] | None, system: str) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == [CERTS_COMMAND]:
         from oncelog.broker.certs import main as make_certificates
@@ -227,10 +234,10 @@ def run(serving: Callable[[], Awaitable[None]]) -> int:
     bytes(HEAP_BLOCK_BYTES)
     try:
         trio.run(serve_until_signal, serving)
-    except KeyboardInterrupt:
-        return EXIT_FAILED  # a second Ctrl-C: not a clean stop
     except BaseExceptionGroup as group:
         error = _single(group)
+        if group.subgroup(KeyboardInterrupt):  # a second Ctrl-C, in a task
+            raise KeyboardInterrupt from None
         if isinstance(error, DataDirectoryError | ListenError | OncelogError | UpstreamError):
             return _print_error(error, EXIT_FAILED)
         if isinstance(error, ConfigError):

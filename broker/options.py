@@ -234,12 +234,12 @@ def variable_of(option: str) -> str:
     return VARIABLE_PREFIX + option.upper()
 
 
-def unknown_option(option: str, known: Sequence[str]) -> str:
+def unknown_option(option: str, known: Sequence[str], command: str = "oncelog") -> str:
     if "." in option:
         key = option.lstrip("-")
         return f"unknown option {option}; Kafka's keys are set so: -c {key}=VALUE"
     meant = SYNONYMOUS_OPTIONS.get(option) or closest(option.replace("_", "-").lower(), known)
-    return f"unknown option {option}; {suggestion(meant)}"
+    return f"unknown option {option}; {suggestion(meant, command)}"
 
 
 def _unknown_word(word: str, kind: str, known: Sequence[str]) -> str:
@@ -257,9 +257,9 @@ def _unknown_word(word: str, kind: str, known: Sequence[str]) -> str:
     return f"unknown {kind} {word}; {suggestion(meant)}"
 
 
-def suggestion(meant: str | None) -> str:
+def suggestion(meant: str | None, command: str = "oncelog") -> str:
     """Return the second half of an error about an unknown word: a question whether this word is meant, or a hint."""
-    return f"did you mean {meant}?" if meant else "see oncelog --help"
+    return f"did you mean {meant}?" if meant else f"see {command} --help"
 
 
 def closest(word: str, known: Sequence[str]) -> str | None:

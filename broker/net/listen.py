@@ -20,7 +20,7 @@ class ListenError(Exception):
     @classmethod
     def of(cls, endpoint: ListenerEndpoint, error: OSError) -> ListenError:
         """The error for the user that stands for ``error``."""
-        hint = "; --port 0 takes a free port" if error.errno == errno.EADDRINUSE else ""
+        hint = "; port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
         return cls(f"cannot listen on {address_text(endpoint.host, endpoint.port)}: {error.strerror}{hint}")
 
 

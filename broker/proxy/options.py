@@ -40,7 +40,7 @@ def parse_proxy_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     if unknown:
         if not unknown[0].startswith("-"):
             raise UsageError(f"unknown argument {unknown[0]}; see oncelog proxy --help")
-        raise UsageError(unknown_option(unknown[0].partition("=")[0], known))
+        raise UsageError(unknown_option(unknown[0].partition("=")[0], known, "oncelog proxy"))
     return options
 
 

@@ -127,6 +127,8 @@ def upstream_addresses(texts: Sequence[str], origin: str) -> list[tuple[str, int
         )
     found = []
     for text in texts:
+        if "://" in text:
+            raise UsageError(f"{origin}={text}: expected HOST:PORT, without {text.partition('://')[0]}://")
         host, port = host_and_port(text, origin, DEFAULT_PORT)
         if not host or not port:
             raise UsageError(f"{origin}={text}: expected HOST:PORT")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import trio
 
 from compat_tests.frames import Connection
 from oncelog.broker import cli
@@ -51,6 +52,26 @@ def test_ctrl_c_and_a_closed_terminal_stop_cleanly_too(
     assert process.end(number) == 0
     assert "Traceback" not in process.stderr
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_ctrl_c_before_it_serves_is_no_traceback(serve: Serve, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "interrupted.py").write_text("raise KeyboardInterrupt")
+    for subcommand, more in (("serve", ["--memory"]), ("proxy", ["--upstream", "127.0.0.1:1"])):
+        arguments = ["--listen", "127.0.0.1:0", "--filter", "interrupted:Filter", *more]
+        process = serve(*arguments, subcommand=subcommand, PYTHONPATH=str(tmp_path))
+        assert (process.end(), process.stderr) == (cli.EXIT_FAILED, "")
+
+
+def test_a_second_ctrl_c_is_one_also_in_a_task() -> None:
+    async def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    async def serving() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        cli.run(serving)
 
 
 def test_a_closed_terminal_does_not_stop_what_was_started_with_nohup(tmp_path: pathlib.Path) -> None:
@@ -157,7 +178,7 @@ def test_a_port_in_use(serve: Serve, tmp_path: pathlib.Path) -> None:
         last = process.stderr.splitlines()[-1]
         assert (
             last
-            == f"oncelog: cannot listen on 127.0.0.1:{port}: Address already in use; --port 0 takes a free port"
+            == f"oncelog: cannot listen on 127.0.0.1:{port}: Address already in use; port 0 takes a free one"
         )
     assert not list(tmp_path.glob("oncelog-*"))
 

@@ -137,7 +137,7 @@ def test_an_address_that_is_taken(serve: Serve) -> None:
         assert process.end() == cli.EXIT_FAILED
     for line in process.stderr.splitlines():
         assert (
-            line == f"oncelog: cannot listen on {address}: Address already in use; --port 0 takes a free port"
+            line == f"oncelog: cannot listen on {address}: Address already in use; port 0 takes a free one"
         )
 
 

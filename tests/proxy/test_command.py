@@ -84,10 +84,12 @@ def test_it_does_not_start(serve: Serve) -> None:
     [
         ([], "--upstream is missing"),
         (["--upstream", "a:b"], "expected HOST:PORT"),
+        (["--upstream", "http://a:1"], "expected HOST:PORT, without http://"),
         (["--upstream", "a:1", "--node-ports", "x"], "expected the first PORT"),
         (["--upstream", "a:1", "--node-ports", "NAME=1"], "there is no listener NAME"),
         (["--upstream", "a:1", "--listen", "A://a:1,B://a:2", "--node-ports", "1"], "there are several"),
         (["--upstrem", "a:1"], "did you mean --upstream?"),
+        (["--upstream", "a:1", "--zzz"], "unknown option --zzz; see oncelog proxy --help"),
         (["serve"], "unknown argument serve"),
     ],
 )
