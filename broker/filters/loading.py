@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.dispatch.policies import Interceptor
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
 
 log = get_logger(__name__)
+
+_AWAITED = ("on_request", "on_response")
+_CALLED = ("on_done", "on_produced", "on_fetched")
 
 
 class FilterError(ValueError):
@@ -38,6 +42,11 @@ def load_filter(text: str) -> Interceptor:
         raise FilterError(
             f"{text}: expected MODULE:NAME, such as stamp:Stamp for the class Stamp in stamp.py"
         )
+    if module_name.endswith(".py") or "/" in module_name:
+        raise FilterError(
+            f"{text}: {module_name} is a file: expected its module's name, such as stamp:Stamp for the class Stamp "
+            "in stamp.py"
+        )
     settings: dict[str, str] = {}
     for setting in given:
         key, equals, value = setting.partition("=")
@@ -47,6 +56,11 @@ def load_filter(text: str) -> Interceptor:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+            begin = sys.path[0] or "the current folder"
+            raise FilterError(
+                f"{text}: there is no module {error.name} on Python's path, which begins with {begin}"
+            ) from error
         raise FilterError(f"{text}: cannot import {module_name}: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if found is None:
@@ -64,7 +78,24 @@ def load_filter(text: str) -> Interceptor:
 
 
 def checked_filter(found: Interceptor) -> Interceptor:
-    """Return the interceptor. Raises FilterError for one that wants to see an API that there is not."""
+    """Return the interceptor. Raises FilterError for one that wants to see an API that there is not, or has a function
+    that is asynchronous and should not be, or the other way round.
+    """
+    kind = type(found)
+    for name in (*_AWAITED, *_CALLED):
+        function = getattr(kind, name, None)
+        # What a decorator made may be right in another way.
+        if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
+            continue
+        if (name in _AWAITED) != inspect.iscoroutinefunction(function):
+            raise FilterError(
+                f"{kind.__name__}.{name} is {'awaited: write' if name in _AWAITED else 'called, not awaited: not'} "
+                f"async def {name}"
+            )
+    if isinstance(found.apis, str):
+        raise FilterError(
+            f"{kind.__name__}.apis={found.apis!r}: expected a set, such as frozenset({{{found.apis!r}}})"
+        )
     for api in sorted(found.apis or ()):
         if api not in api_names():
             raise FilterError(
@@ -131,6 +162,8 @@ class _Guard(Interceptor):
         self._inner = inner
         self.apis = inner.apis
         self.only_reads = inner.only_reads
+        self._silent_apis: set[str] = set()
+        """The APIs of which it let a response not leave, and the log knows."""
 
     async def on_request(self, context: RequestContext) -> Any:
         return await self._guarded(context, self._inner.on_request(context)) if self._wants(context) else None
@@ -138,7 +171,16 @@ class _Guard(Interceptor):
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         if not self._wants(context):
             return response
-        return await self._guarded(context, self._inner.on_response(context, response))
+        left = await self._guarded(context, self._inner.on_response(context, response))
+        if left is None and response is not None and context.api_name not in self._silent_apis:
+            # It may be meant; more often the filter has forgotten to return the response, and its client waits.
+            self._silent_apis.add(context.api_name)
+            log.warning(
+                "on_response of a filter returned None: its client gets no response",
+                filter=type(self._inner).__name__,
+                api=context.api_name,
+            )
+        return left
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
         if self._wants(context):

@@ -71,7 +71,7 @@ def rewrite(
 
     Offsets, sequence numbers, codec and transaction of a batch stay as they are. Control batches and the rest of a
     batch that is cut off, as at the end of a Fetch, pass unseen. Raises DecodeError for records that cannot be read,
-    and what ``show`` raises.
+    TypeError for what ``show`` made something else than bytes, and what ``show`` raises.
     """
     view = memoryview(data)
     out = bytearray()
@@ -92,6 +92,17 @@ def rewrite(
     return memoryview(out)
 
 
+def _check(changed: PassingRecord) -> None:
+    """Raises TypeError for what a filter has set and no record can hold: text instead of bytes, above all."""
+    set_by_filter = [("key", changed.key), ("value", changed.value)]
+    set_by_filter += [(f"header {name!r}", value) for name, value in changed.headers]
+    for what, value in set_by_filter:
+        if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+            raise TypeError(
+                f"the {what} of a record is bytes or None; the filter made it {type(value).__name__}"
+            )
+
+
 def _rewrite_batch(
     batch: memoryview,
     header: BatchHeader,
@@ -105,7 +116,9 @@ def _rewrite_batch(
         passing = PassingRecord(topic, partition, record)
         before = passing._content()
         show(passing)
-        is_changed |= passing._content() != before
+        if passing._content() != before:
+            _check(passing)
+            is_changed = True
         if not passing.is_left_out:
             kept.append(passing)
     if not is_changed:

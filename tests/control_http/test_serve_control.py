@@ -136,9 +136,7 @@ def test_an_address_that_is_taken(serve: Serve) -> None:
         process = serve("--listen", address, "--memory", "--control", "0")
         assert process.end() == cli.EXIT_FAILED
     for line in process.stderr.splitlines():
-        assert (
-            line == f"oncelog: cannot listen on {address}: Address already in use; port 0 takes a free one"
-        )
+        assert line == f"oncelog: cannot listen on {address}: Address already in use; port 0 takes a free one"
 
 
 HEAD = "{} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n"

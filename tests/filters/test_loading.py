@@ -34,6 +34,17 @@ number = 5
 
 class Misspelt(oncelog.Interceptor):
     apis = frozenset({"Produse"})
+
+class OneApi(oncelog.Interceptor):
+    apis = "Fetch"
+
+class NotAsync(oncelog.Interceptor):
+    def on_request(self, context):
+        return None
+
+class Async(oncelog.RecordFilter):
+    async def on_produced(self, record, context):
+        record.headers.append(("via", b"1"))
 """
 
 
@@ -64,7 +75,10 @@ def test_a_filter_and_its_settings(text: str, settings: tuple[Any, ...]) -> None
     [
         ("Stamp", "Stamp: expected MODULE:NAME, such as stamp:Stamp for the class Stamp in stamp.py"),
         (":Stamp", ": expected MODULE:NAME"),
-        ("stamps_of_a_test:Stemp", "stamps_of_a_test has no Stemp; its filters are Stamp, made, Misspelt"),
+        (
+            "stamps_of_a_test:Stemp",
+            "stamps_of_a_test has no Stemp; its filters are Stamp, made, Misspelt, OneApi, ",
+        ),
         ("stamps_of_a_test:Stamp,header", "'header': expected a setting as NAME=VALUE"),
         ("stamps_of_a_test:Stamp,height=3", "Stamp cannot be made: .* unexpected keyword argument 'height'"),
         ("stamps_of_a_test:Stamp,times=x", "Stamp cannot be made: invalid literal for int"),
@@ -74,7 +88,11 @@ def test_a_filter_and_its_settings(text: str, settings: tuple[Any, ...]) -> None
         ("stamps_of_a_test:other", "other makes no oncelog.Interceptor, but 5"),
         ("stamps_of_a_test:broken", "broken cannot be made: no reason"),
         ("stamps_of_a_test:number", "number is no oncelog.Interceptor, but 5"),
-        ("no_such_module:Stamp", "cannot import no_such_module: ModuleNotFoundError"),
+        ("no_such_module:Stamp", "there is no module no_such_module on Python's path, which begins with /"),
+        ("stamps_of_a_test.py:Stamp", "stamps_of_a_test.py is a file: expected its module's name"),
+        ("stamps_of_a_test:OneApi", r"OneApi.apis='Fetch': expected a set, such as frozenset\(\{'Fetch'\}\)"),
+        ("stamps_of_a_test:NotAsync", "NotAsync.on_request is awaited: write async def on_request"),
+        ("stamps_of_a_test:Async", "Async.on_produced is called, not awaited: not async def on_produced"),
         ("broken_of_a_test:Stamp", "cannot import broken_of_a_test: ModuleNotFoundError: .*nowhere_at_all"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,10 +21,13 @@ from oncelog.wire.messages.produce import (
     TopicProduceData,
 )
 from oncelog.wire.records import iterate_records
+from tests.harness.log_lines import lines
 from tests.harness.requests import bytes_of, create_topic, fetch, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError
 from tests.harness.simulation import simulated
+
+__all__ = ["lines"]  # a fixture
 
 OTHER_PRODUCE_VERSIONS = (3, 8, 12, 13)
 
@@ -239,6 +243,46 @@ async def test_an_error_of_a_filter_fails_one_request() -> None:
         assert (await fetch(client, "t", 0)).error_code == 0
         install(broker, Refusing())
         assert (await fetch(client, "t", 0)).error_code in (0, ErrorCode.POLICY_VIOLATION)
+
+
+class Text(RecordFilter):
+    """Forgets that a value is bytes."""
+
+    def on_produced(self, record: PassingRecord, context: RequestContext) -> None:
+        record.value = "coffee"  # type: ignore[assignment]
+
+
+class Forgetful(Interceptor):
+    """Forgets to return the response."""
+
+    async def on_response(self, context: RequestContext, response: Any) -> Any:
+        return None
+
+
+@simulated
+async def test_text_where_bytes_belong_is_said_in_the_log(lines: list[str]) -> None:
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        install(broker, Text())
+        assert (await produce(client, "t")).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    [failed] = [line for line in lines if "a filter failed filter=Text api=Produce" in line]
+    assert "the value of a record is bytes or None; the filter made it str" in failed
+
+
+@simulated
+async def test_a_response_that_a_filter_keeps_is_told_once(lines: list[str]) -> None:
+    installed: list[Interceptor] = []
+    target: Any = SimpleNamespace(dispatcher=SimpleNamespace(install=installed.append), known_topics=None)
+    install_filters([Forgetful()], target)
+    for api in ("Fetch", "Fetch", "Metadata"):
+        context: Any = SimpleNamespace(request=object(), api_name=api)
+        assert await installed[0].on_response(context, object()) is None
+        assert await installed[0].on_response(context, None) is None
+    told = [line.partition("returned None: ")[2].rstrip() for line in lines]
+    assert told == [
+        f"its client gets no response filter=Forgetful api={api}" for api in ("Fetch", "Metadata")
+    ]
 
 
 def test_a_filter_wants_the_apis_of_the_functions_that_it_defines() -> None:
