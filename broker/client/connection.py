@@ -40,6 +40,7 @@ RESPONSE_BYTES_MAX = 1024 * 1024 * 1024
 """The largest response in bytes. Memory is allocated as bytes arrive."""
 RECEIVE_BYTES = 64 * 1024
 CLOSED_BY_BROKER = "the broker closed the connection"
+PERHAPS_TLS = "(perhaps it wants TLS: security.protocol)"
 CORRELATION_ID_MAX = 2**31 - 1
 
 
@@ -403,7 +404,7 @@ async def open_connection(
         except KafkaError as error:
             wants_tls = security is None or not security.protocol.endswith("SSL")
             if error.code is ErrorCode.NETWORK_EXCEPTION and connection is not None and wants_tls:
-                text = f"{error.message} (perhaps it wants TLS: security.protocol)"
+                text = f"{error.message} {PERHAPS_TLS}"
                 raise KafkaError(error.code, text) from error
             raise
         finally:

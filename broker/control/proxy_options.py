@@ -12,7 +12,7 @@ from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.options import BrokerOptions, checked_options, config_texts
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.filters.loading import FilterError, checked_filter, load_filter
+from oncelog.broker.filters.loading import FilterError, checked_filter, is_filter, load_filter
 from oncelog.broker.options import UsageError
 from oncelog.broker.proxy.settings import PASSED, ProxySettings, upstream_addresses
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
@@ -88,6 +88,12 @@ def checked_proxy_options(
     )
     if pass_logins and users:
         raise InvalidArgumentError("users= and pass_logins= exclude each other: log-ins are the cluster's")
+    if hasattr(type(upstream), "bootstrap_servers"):
+        raise InvalidArgumentError(
+            f"upstream={upstream!r}: expected its addresses, which are its bootstrap_servers"
+        )
+    if isinstance(filters, str):
+        raise InvalidArgumentError(f"filters={filters!r}: expected a list of filters")
     texts = upstream.split(",") if isinstance(upstream, str) else list(upstream)
     try:
         options = ProxyOptions(
@@ -110,7 +116,8 @@ def _filter(given: Interceptor | str) -> Interceptor:
     if isinstance(given, str):
         return load_filter(given)
     if not isinstance(given, Interceptor):
+        hint = f": did you mean {given.__name__}()?" if is_filter(given) else ""
         raise InvalidArgumentError(
-            f"filters: {given!r}: expected an oncelog.Interceptor, or MODULE:NAME of one"
+            f"filters: {given!r}: expected an oncelog.Interceptor, or MODULE:NAME of one{hint}"
         )
     return checked_filter(given)

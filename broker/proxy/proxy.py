@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.client.connection import CONNECT_TIMEOUT_S, ClientConnection, open_connection
+from oncelog.broker.client.connection import CONNECT_TIMEOUT_S, PERHAPS_TLS, ClientConnection, open_connection
 from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.listeners import address_text
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.transport import Connect, Transport
     from oncelog.broker.security.failed_login import FailedLogin
     from oncelog.broker.security.sasl.authenticator import LoginExchange
+    from oncelog.wire.messages.api_versions import ApiVersionsResponse
 
 
 _EVERY_ADDRESS = ("0.0.0.0", "::")
@@ -200,13 +201,17 @@ class Proxy:
         with real_time.move_on_after(CONNECT_TIMEOUT_S):
             connection = ClientConnection(await self._open(None, host, port))
             try:
-                self.dispatcher.versions = await connection.negotiate()
+                self.dispatcher.versions = await self._negotiated(connection)
                 try:
                     response = await connection.call(MetadataRequest(None, allow_auto_topic_creation=False))
                 except KafkaError as error:
                     if error.code is not ErrorCode.NETWORK_EXCEPTION:
                         raise
-                    log.info("the upstream tells nothing without a log-in", upstream=address_text(host, port))
+                    log.info(
+                        "the upstream tells nothing without a log-in: clients log in through the proxy, or "
+                        "--upstream-config says as whom",
+                        upstream=address_text(host, port),
+                    )
                     return
                 self.upstream.learn_metadata(response)
                 self._check_advertised()
@@ -216,6 +221,17 @@ class Proxy:
         raise CloseConnection(
             f"no response to ApiVersions within {CONNECT_TIMEOUT_S:g} s: is it a Kafka broker?"
         )
+
+    async def _negotiated(self, connection: ClientConnection) -> ApiVersionsResponse:
+        try:
+            return await connection.negotiate()
+        except KafkaError as error:
+            security = self.log_ins.own or self.log_ins.without_log_in
+            if error.code is ErrorCode.NETWORK_EXCEPTION and (
+                security is None or not security.protocol.endswith("SSL")
+            ):
+                raise KafkaError(error.code, f"{error.message} {PERHAPS_TLS}") from error
+            raise
 
     def _check_advertised(self) -> None:
         """Raises UpstreamError if a node's advertised address is one of this proxy's."""
@@ -303,6 +319,8 @@ class Proxy:
 
 def said(error: Exception) -> str:
     """Return the words of an error, without its number or code."""
-    if isinstance(error, AuthenticationError):
+    if isinstance(error, KafkaError) and (
+        isinstance(error, AuthenticationError) or error.code is ErrorCode.NETWORK_EXCEPTION
+    ):
         return error.message or ""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -76,7 +76,8 @@ class Upstream:
             self.cluster_id = cluster_id
             return
         raise CloseConnection(
-            f"the upstream is cluster {cluster_id} now; it was {self.cluster_id} when the proxy started"
+            f"the upstream is cluster {cluster_id} now; it was {self.cluster_id} when the proxy started: "
+            "start the proxy anew"
         )
 
     def is_node(self, node_id: int, host: str, port: int) -> bool:

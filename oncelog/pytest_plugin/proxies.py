@@ -80,7 +80,12 @@ def _joined(request: pytest.FixtureRequest, given: ProxySettings) -> dict[str, A
     places = [(f"the factory of {request.fixturename}", given)]
     if request.scope == "function":
         markers = reversed(list(request.node.iter_markers(MARKER)))
-        places += [(f"@pytest.mark.{MARKER}", marker.kwargs) for marker in markers]
+        for marker in markers:
+            if marker.args:
+                raise SettingError(
+                    f"@pytest.mark.{MARKER} takes keyword arguments, such as upstream='host:9092'"
+                )
+            places.append((f"@pytest.mark.{MARKER}", marker.kwargs))
     for place, settings in places:
         for name, value in settings.items():
             if name not in NAMES:

@@ -69,9 +69,15 @@ def _text(broker: Broker | Proxy) -> str:
     thread.join(TIMEOUT_S)
     if thread.is_alive():
         lines.append(f"the broker did not answer within {TIMEOUT_S:g} s")
-    return "\n".join(
-        line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 3] + "..." for line in lines
-    )
+    return "\n".join(map(_shortened, lines))
+
+
+def _shortened(line: str) -> str:
+    """Return the line, of a traceback its begin and its end, which says what was wrong."""
+    first, *others = line.rstrip().splitlines() or [""]
+    if others:
+        first = f"{first} ... {others[-1].strip()}"
+    return first if len(first) <= LINE_CHARS_MAX else first[: LINE_CHARS_MAX - 3] + "..."
 
 
 def _seed(broker: Broker | Proxy) -> Iterable[str]:

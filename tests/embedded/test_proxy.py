@@ -324,6 +324,9 @@ def test_a_cluster_that_asks_for_a_log_in() -> None:
             "filters: 5: expected an oncelog.Interceptor, or MODULE:NAME",
         ),
         ({"upstream": "localhost:1", "filters": ["nowhere"]}, "nowhere: expected MODULE:NAME"),
+        ({"upstream": "localhost:1", "filters": "stamp:Stamp"}, "filters='stamp:Stamp': expected a list"),
+        ({"upstream": "localhost:1", "filters": [Stamp]}, r"did you mean Stamp\(\)\?"),
+        ({"upstream": oncelog.Broker()}, "expected its addresses, which are its bootstrap_servers"),
         (
             {"upstream": "localhost:1", "pass_logins": True, "users": {"a": "b"}},
             "users= and pass_logins= exclude",

@@ -477,6 +477,7 @@ def test_the_upstream_of_a_proxy(pytester: pytest.Pytester) -> None:
     ("marker", "said"),
     [
         ("upstrem='x'", "@pytest.mark.kafka_proxy: no setting 'upstrem': expected upstream, "),
+        ("'127.0.0.1:1'", "@pytest.mark.kafka_proxy takes keyword arguments, such as upstream="),
         ("upstream='127.0.0.1:1'", "kafka_proxy: the upstream cannot be used: 127.0.0.1:1: .*refused"),
         ("upstream='tmp_path'", "kafka_proxy: the fixture tmp_path has no bootstrap_servers"),
         ("faults=[{'crash_at': 'before decision'}]", "kafka_proxy: crash_at: a proxy cannot let the brokers"),
@@ -493,3 +494,25 @@ def test_every_argument_of_a_proxy_is_a_setting() -> None:
 
     arguments = set(oncelog.Proxy.__init__.__annotations__) - {"return"}
     assert set(proxies.NAMES) == arguments | {"faults"}
+
+
+def test_a_report_has_the_end_of_a_traceback(pytester: pytest.Pytester) -> None:
+    tests = """
+        import oncelog
+        import pytest
+        from confluent_kafka import Producer
+
+        class Broken(oncelog.RecordFilter):
+            def on_produced(self, record, context):
+                raise RuntimeError("no schema")
+
+        @pytest.mark.kafka(topics=["orders"])
+        @pytest.mark.kafka_proxy(filters=[Broken()])
+        def test_it(kafka_proxy):
+            producer = Producer({"bootstrap.servers": kafka_proxy.bootstrap_servers, "retries": 0})
+            producer.produce("orders", b"coffee")
+            producer.flush(10)
+            assert False
+    """
+    result = run_with_clients(pytester, tests, failed=1)
+    result.stdout.fnmatch_lines(["*a filter failed filter=Broken api=Produce ... RuntimeError: no schema"])

@@ -80,6 +80,10 @@ class ClientSecurity:
         except ssl.SSLError as error:
             wrapped.close()
             raise tls_failure(transport.peer, error) from None
+        except ConnectionError as error:
+            wrapped.close()
+            hint = "perhaps this port does not speak TLS"
+            raise ConnectionError(f"TLS handshake: {error.strerror or error} ({hint})") from error
         except BaseException:
             wrapped.close()
             raise

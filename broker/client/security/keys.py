@@ -4,6 +4,7 @@ tools). Source: ``CommonClientConfigs``, ``SslConfigs``, ``SaslConfigs``.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
@@ -69,6 +70,10 @@ IGNORED = frozenset(
     )
 )
 """What tunes Java's implementation, or a broker's side: without effect."""
+_JAAS = "librdkafka's key; Kafka's is sasl.jaas.config"
+_KEY_STORE = (
+    "librdkafka's key; Kafka's are ssl.keystore.type=PEM and ssl.keystore.location, of one file with both"
+)
 _OWN_CLASS = "a class of Java cannot be loaded here"
 REFUSED = {
     "security.providers": _OWN_CLASS,
@@ -77,6 +82,11 @@ REFUSED = {
     "sasl.login.class": _OWN_CLASS,
     "sasl.oauthbearer.jwt.validator.class": _OWN_CLASS,
     "config.providers": "write the values into the file",
+    "sasl.username": _JAAS,
+    "sasl.password": _JAAS,
+    "ssl.ca.location": "librdkafka's key; Kafka's are ssl.truststore.type=PEM and ssl.truststore.location",
+    "ssl.certificate.location": _KEY_STORE,
+    "ssl.key.location": _KEY_STORE,
 }
 """What would have an effect that there is not here, and why."""
 _REFUSED_PREFIXES = {
@@ -109,7 +119,9 @@ def check_keys(keys: Iterable[str]) -> None:
         if refused is not None:
             problems.append(f"{key}: {refused}")
         elif key.startswith(PREFIXES):
-            problems.append(f"{key}: no such key of Kafka's clients")
+            meant = get_close_matches(key, USED, 1, 0.8)
+            hint = f"; did you mean {meant[0]}?" if meant else ""
+            problems.append(f"{key}: no such key of Kafka's clients{hint}")
     if problems:
         raise ConfigError(*problems)
 

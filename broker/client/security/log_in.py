@@ -70,4 +70,7 @@ class LogIn:
             )
         if response.error_code:
             code = to_error_code(response.error_code)
-            raise AuthenticationError(code, f"SaslHandshake ({self._mechanism}) is refused")
+            hint = " (this port asks for no log-in: security.protocol)" * (
+                code is ErrorCode.ILLEGAL_SASL_STATE
+            )
+            raise AuthenticationError(code, f"SaslHandshake ({self._mechanism}) is refused{hint}")

@@ -33,7 +33,12 @@ def oauth(options: str, **more: str) -> dict[str, str]:
     ("values", "said"),
     [
         ({"security.protocol": "TLS"}, "security.protocol=TLS: expected one of PLAINTEXT, SSL, SASL_PL"),
-        ({"ssl.trustore.location": "x"}, "ssl.trustore.location: no such key of Kafka's clients"),
+        ({"ssl.trustore.location": "x"}, "ssl.trustore.location: no such key of Kafka's clients; did you"),
+        (
+            {"sasl.mechanisms": "PLAIN"},
+            "sasl.mechanisms: no such key of Kafka's clients; did you mean sasl.mechanism?",
+        ),
+        ({"sasl.username": "x"}, "sasl.username: librdkafka's key; Kafka's is sasl.jaas.config"),
         ({"ssl.engine.factory.class": "x"}, "a class of Java cannot be loaded here"),
         ({"sasl.kerberos.service.name": "kafka"}, "Kerberos (GSSAPI) is not served"),
         ({"config.providers": "file"}, "config.providers: write the values into the file"),

@@ -104,6 +104,13 @@ async def test_a_mechanism_that_is_not_offered() -> None:
 
 
 @simulated
+async def test_a_listener_without_log_ins() -> None:
+    async with SimBroker() as broker:
+        with pytest.raises(AuthenticationError, match=r"\(this port asks for no log-in: security.protocol\)"):
+            await connected(broker, password("PLAIN"))
+
+
+@simulated
 async def test_a_cluster_client_logs_in_on_each_connection_and_does_not_retry_a_refusal() -> None:
     async with sasl_broker() as broker:
         address = [broker.listener.address]

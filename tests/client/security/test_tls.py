@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -182,6 +183,29 @@ def test_a_peer_that_speaks_no_tls() -> None:
 
         with pytest.raises(AuthenticationError, match=r"\(this port does not speak TLS\)"):
             trio.run(main)
+        thread.join()
+
+
+def test_a_peer_that_breaks_off() -> None:
+    """As a broker without TLS does that has not read all of the handshake; it is no refusal, and may be tried again."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def break_off() -> None:
+            peer, _ = server.accept()
+            peer.recv(1)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+
+        thread = threading.Thread(target=break_off)
+        thread.start()
+
+        async def main() -> None:
+            await open_connection(connect, *server.getsockname(), security=ClientSecurity(trusting()))
+
+        said = r"NETWORK_EXCEPTION: .*TLS handshake: .*\(perhaps this port does not speak TLS\)"
+        with pytest.raises(KafkaError, match=said) as caught:
+            trio.run(main)
+        assert not isinstance(caught.value, AuthenticationError)
         thread.join()
 
 
