@@ -71,7 +71,7 @@ class SaslListener:
             raise ConfigError(f"listener {name}: sasl.enabled.mechanisms is empty")
         for mechanism in self.mechanisms:
             if mechanism not in SERVED_MECHANISMS:
-                why = "Kerberos is not served" if mechanism == "GSSAPI" else "it is unknown"
+                why = "Kerberos, the default, is not served" if mechanism == "GSSAPI" else "it is unknown"
                 raise ConfigError(
                     f"listener {name}: sasl.enabled.mechanisms={mechanism}: {why}; "
                     f"there are {', '.join(SERVED_MECHANISMS)}"
