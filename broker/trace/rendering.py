@@ -80,9 +80,13 @@ def _fields(struct: Any, version: int, shown: Shown) -> Iterator[str]:
         yield f"{name}={_value(field, value, version, shown)}"
 
 
+_NOTHING = (-1, -(2**31))
+"""What Kafka's fields have where nothing is meant; the second one: authorized operations that nobody asked for."""
+
+
 def _says_nothing(field: Field, value: Any) -> bool:
     """Whether a field has the value that it has when nothing is meant."""
-    if value is None or value is False or value == -1 == field.default:
+    if value is None or value is False or (field.default in _NOTHING and value == field.default):
         return True
     if isinstance(value, str | bytes | memoryview | list) and not len(value):
         return True

@@ -74,7 +74,10 @@ def test_who_has_the_wrong_password_does_not_get_in(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms=GSSAPI: Kerberos, the default, is not"),
+        (
+            {"sasl.enabled.mechanisms": "GSSAPI"},
+            "sasl.enabled.mechanisms=GSSAPI: Kerberos, the default, is not",
+        ),
         ({"sasl.enabled.mechanisms": "PLAN"}, "sasl.enabled.mechanisms=PLAN: it is unknown"),
         (
             {"listener.name.sasl_plaintext.plain.sasl.jaas.config": 'Plain required user_a="x"'},

@@ -18,6 +18,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from oncelog.wire.messages.list_groups import ListGroupsRequest
+from oncelog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from oncelog.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -131,6 +132,13 @@ def test_errors_have_their_names() -> None:
 
 def test_what_says_nothing_is_left_out() -> None:
     assert message_text(ListGroupsRequest(), 5, PLAIN) == ""
+
+
+def test_rights_that_nobody_asked_for_are_left_out() -> None:
+    topic = MetadataResponseTopic(name="orders")
+    assert message_text(MetadataResponse(topics=[topic]), 9, PLAIN).endswith("topics=[{name=orders}]")
+    topic.topic_authorized_operations = 8
+    assert "topic_authorized_operations=8" in message_text(MetadataResponse(topics=[topic]), 9, PLAIN)
 
 
 @pytest.mark.parametrize(
