@@ -35,9 +35,12 @@ public final class ShareWorker {
         settings.put("value.deserializer", ByteArrayDeserializer.class.getName());
         try (KafkaShareConsumer<byte[], byte[]> consumer = new KafkaShareConsumer<>(settings)) {
             consumer.subscribe(List.of(arguments[1]));
+            boolean renews = explicit;
             while (true) {
                 try {
-                    round(consumer, random, explicit);
+                    if (round(consumer, random, explicit, renews)) {
+                        renews = explicit && random.nextInt(8) == 0;
+                    }
                 } catch (KafkaException | IllegalStateException error) {
                     System.err.println(error);
                 }
@@ -45,19 +48,21 @@ public final class ShareWorker {
         }
     }
 
-    private static void round(KafkaShareConsumer<byte[], byte[]> consumer, Random random, boolean explicit) {
+    /** Whether there were records. */
+    private static boolean round(
+        KafkaShareConsumer<byte[], byte[]> consumer, Random random, boolean explicit, boolean renews
+    ) {
         List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>();
         consumer.poll(Duration.ofMillis(200)).forEach(records::add);
         if (records.isEmpty()) {
-            return;
+            return false;
         }
         write("got", records, null);
         if (!explicit) {
             commit(consumer, records, null);
-            return;
+            return true;
         }
         List<AcknowledgeType> types = new ArrayList<>();
-        boolean renews = random.nextInt(8) == 0;
         for (ConsumerRecord<byte[], byte[]> record : records) {
             int drawn = random.nextInt(100);
             types.add(renews ? AcknowledgeType.RENEW : TYPES[drawn < 80 ? 0 : drawn < 97 ? 1 : 2]);
@@ -66,10 +71,8 @@ public final class ShareWorker {
         commit(consumer, records, types);
         if (renews) {
             write("renewed", records, null);
-            // What is renewed comes with the next poll again, or is acknowledged now.
-            records.forEach(record -> consumer.acknowledge(record, AcknowledgeType.ACCEPT));
-            commit(consumer, records, null);
         }
+        return true;
     }
 
     private static void commit(

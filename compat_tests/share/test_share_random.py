@@ -118,7 +118,6 @@ class Model:
             assert counts[-1] <= DELIVERIES_MAX, (key, deliveries)
         for partition in range(PARTITIONS):
             assert self.held_at_once(partition) <= LOCKS_MAX + BATCH_MAX
-        assert self.renewed
 
     def held_at_once(self, partition: int) -> int:
         """The most records of a partition that members had at the same time, as far as they say."""
@@ -193,11 +192,17 @@ def run(broker: Broker, classes: pathlib.Path, name: str, *, kills_broker: bool)
     events: queue.Queue[dict[str, Any]] = queue.Queue()
     model = Model()
     starting = commands(broker, classes, name)
-    workers = [Worker(command, events, kind) for kind, command in (next(starting) for _ in range(4))]
+    first = [next(starting) for _ in range(4)]
+    # The others would have read it all before a JVM has started.
+    first.sort(key=lambda one: not one[0].startswith("java"))
+    workers = [Worker(command, events, kind) for kind, command in first[:2]]
     kills = 0
     try:
         produce(RECORDS // 2)
         deadline = time.monotonic() + END_S
+        while not model.renewed:
+            model.take(events.get(timeout=END_S))
+        workers += [Worker(command, events, kind) for kind, command in first[2:]]
         while True:
             assert time.monotonic() < deadline, [key for key in produced if not model.is_over(key)][:20]
             try:
