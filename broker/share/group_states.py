@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.logs import get_logger
-from oncelog.broker.slices import Slices
+from oncelog.broker.share.at_once import each
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from oncelog.broker.share.persister import SharePersister
     from oncelog.coordinator.groups.share.initialization import Initialization
     from oncelog.wire.schema import Uuid
-
-AT_ONCE = 20
-"""States that are changed at the same time: they share a flush, and take no longer than a slice."""
 
 Partition = tuple["Uuid", int]
 Errors = dict[Partition, KafkaError]
@@ -113,19 +110,13 @@ async def _each(partitions: Sequence[Partition], call: Callable[[Uuid, int], Awa
     """Call ``call`` for each share partition, some at the same time. Returns the errors."""
     errors: Errors = {}
 
-    async def one(topic_id: Uuid, number: int) -> None:
+    async def one(partition: Partition) -> None:
         try:
-            await call(topic_id, number)
+            await call(*partition)
         except KafkaError as error:
-            errors[topic_id, number] = error
+            errors[partition] = error
 
-    slices = Slices()
-    for begin in range(0, len(partitions), AT_ONCE):
-        async with trio.open_nursery() as nursery:
-            for partition in partitions[begin : begin + AT_ONCE]:
-                nursery.start_soon(one, *partition)
-        if slices.is_over():
-            await slices.pause()
+    await each(partitions, one)
     return errors
 
 

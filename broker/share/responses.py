@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from oncelog.broker.share.acknowledgement import RENEW, Acknowledgement
+from oncelog.broker.share.at_once import each
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -77,12 +78,16 @@ class Acknowledging:
 
     async def finish(self) -> dict[PartitionKey, KafkaError]:
         """Store them. Returns the result of each partition: an error with code NONE if it is done."""
-        for key, storing in self._stores:
+        self._results.update((key, DONE) for key, _ in self._stores)
+
+        async def store(one: tuple[PartitionKey, Storing]) -> None:
+            key, storing = one
             try:
                 await storing.run()
-                self._results[key] = DONE
             except KafkaError as error:
                 self._results[key] = error
+
+        await each(self._stores, store)
         return self._results
 
     def abandon(self) -> None:

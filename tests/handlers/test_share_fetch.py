@@ -372,3 +372,44 @@ async def test_a_thousand_share_partitions_without_traffic_have_no_timers() -> N
         await member.call(member.request(wait_ms=10_000))
         assert len(broker.node.shares) == 1_000
         assert len(broker.node.shares.timer.deadlines) == 0
+
+
+@pytest.mark.parametrize("on_fetch", [False, True], ids=["ShareAcknowledge", "ShareFetch"])
+def test_several_partitions_are_stored_at_the_same_time(on_fetch: bool) -> None:
+    """They share a flush, and one that cannot be stored keeps no other from it."""
+
+    @simulated
+    async def run() -> None:
+        config = {"log.flush.interval.messages": "1", "share.coordinator.state.topic.num.partitions": "2"}
+        async with share_broker(2, partitions=30, config=config) as (broker, topic_id):
+            client = broker.connect()
+            for partition in range(1, 30):
+                await produce(client, "a", batch(2), partition=partition)
+            member = ShareReader(client, topic_id, partitions=30)
+            acquired: set[int] = set()
+            while len(acquired) < 30:
+                acquired |= {row.partition_index for row in await member.fetch(wait_ms=1000) if row.records}
+            broker.files.latency_s = 5
+            before = syncs(broker)
+            began = trio.current_time()
+            response = await member.say_of_all((0, 0, ACCEPT), on_fetch=on_fetch, beyond={7})
+            # Two flushes are under way at the same time; what comes while they are waits for a second one.
+            assert trio.current_time() - began <= 20
+            assert syncs(broker) - before <= 8
+            assert {code for partition, code in response.items() if partition != 7} == {0}
+            assert response[7] == ErrorCode.INVALID_REQUEST
+            broker.files.latency_s = 0
+            for partition in broker.node.shares.partitions_of(GROUP):
+                assert partition.window is not None
+                assert partition.window.start_offset == (0 if partition.partition == 7 else 1)
+
+    run()
+
+
+def syncs(broker: SimBroker) -> int:
+    """How often a log of the share coordinator was flushed."""
+    return sum(
+        count
+        for (operation, path), count in broker.files.counts.items()
+        if operation == "fsync" and "__share_group_state" in path
+    )

@@ -5,7 +5,7 @@ Kafka does not ask whether they are members: what is stored of a share partition
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from oncelog.wire.messages.share_acknowledge import (
@@ -135,6 +135,51 @@ class ShareReader:
         [row] = topic.partitions
         code: int = row.error_code
         return code
+
+    async def say_of_all(
+        self, said: tuple[int, int, Sequence[int]], *, on_fetch: bool, beyond: Collection[int] = ()
+    ) -> dict[int, int]:
+        """Acknowledge the same of all partitions in one request; of those ``beyond`` what was never acquired. Returns
+        the error code of each.
+        """
+        first, last, types = said
+        asked = {
+            one: [(first + 1000 * (one in beyond), last + 1000 * (one in beyond), list(types))]
+            for one in range(self.partitions)
+        }
+        if on_fetch:
+            topic = FetchTopic(
+                self.topic_id,
+                [
+                    FetchPartition(one, [FetchAcknowledgement(*row) for row in rows])
+                    for one, rows in asked.items()
+                ],
+            )
+            found = await self.call(self.request(most=0, topics=[topic]))
+            return {
+                row.partition_index: row.acknowledge_error_code
+                for topic_row in found.responses
+                for row in topic_row.partitions
+            }
+        request = ShareAcknowledgeRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            share_session_epoch=self.epoch,
+            topics=[
+                AcknowledgeTopic(
+                    self.topic_id,
+                    [
+                        AcknowledgePartition(one, [AcknowledgementBatch(*row) for row in rows])
+                        for one, rows in asked.items()
+                    ],
+                )
+            ],
+        )
+        response = await self.client.call(request, VERSION, ShareAcknowledgeResponse)
+        assert response.error_code == 0, response
+        self.epoch += 1
+        [done] = response.responses
+        return {row.partition_index: row.error_code for row in done.partitions}
 
     async def leave(self) -> ShareFetchResponse:
         """End the session."""
