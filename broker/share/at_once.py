@@ -1,4 +1,4 @@
-"""Work for several share partitions at the same time. Source: ``SharePartitionManager``'s ``CompletableFuture.allOf``."""
+"""Work for several share partitions at the same time, as Kafka's ``SharePartitionManager`` does it with futures."""
 
 from __future__ import annotations
 
