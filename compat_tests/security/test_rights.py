@@ -20,6 +20,7 @@ from compat_tests.security.rights import (
     LEFT_OUT,
     OPERATIONS,
     RESOURCES,
+    TOPIC_FAILED,
     TOPIC_KEYS,
     ZERO,
     Case,
@@ -198,6 +199,41 @@ def check_denied(denied: str, response: Any, allowed: Any) -> None:
     else:
         assert ERRORS[denied] in codes_of(response), response
         assert ERRORS[denied] not in codes_of(allowed) or "__consumer_offsets" in str(allowed), allowed
+
+
+def test_an_acknowledgement_needs_read_on_its_topic(
+    authorizing: dict[str, Broker], admins: dict[str, tuple[Session, Acls]]
+) -> None:
+    """It needs a share session, which a row of the table does not have."""
+    [fetch] = [case for case in ALL_CASES if case.api == "ShareFetch"]
+    number = next(_numbers)
+    for target, broker in authorizing.items():
+        admin, acls = admins[target]
+        names = Names(f"topic-{number}", f"missing-{number}", f"group-{number}", f"id-{number}")
+        names = prepare(admin, names._replace(share_group=f"share-{number}"))
+        read_group = acls_of(Right("READ", "group", ""), names)
+        read_topic = acls_of(Right("READ", "topic", ""), names)
+        acls.change([*read_group, *read_topic])
+        client = Session(broker.bootstrap, CLIENT)
+        begun = client.call_unobserved("ShareFetch", 1, fetch.values(names))
+        assert begun["error_code"] == 0, begun
+
+        def acknowledge(epoch: int, client: Session = client, names: Names = names) -> list[int]:
+            batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
+            partitions = [{"partition_index": 0, "acknowledgement_batches": batches}]
+            body = {
+                **{key: fetch.values(names)[key] for key in ("group_id", "member_id")},
+                "share_session_epoch": epoch,
+                "topics": [{"topic_id": names.topic_id, "partitions": partitions}],
+            }
+            return codes_of(client.call_unobserved("ShareAcknowledge", 1, body))
+
+        acls.change(read_group)
+        assert acknowledge(1) == [0, ERRORS[TOPIC_FAILED]], target
+        acls.change([*read_group, *read_topic])
+        whole, row = acknowledge(2)
+        assert (whole, row == ERRORS[TOPIC_FAILED]) == (0, False), target
+        client.end()
 
 
 def test_every_api_that_is_served_is_in_the_table() -> None:
