@@ -10,7 +10,7 @@ from oncelog.broker.faults.words import CLOSE
 from oncelog.broker.fetch.fetch import file_ranges
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.refusal.row_refusal import Refusal, copy_of
-from oncelog.broker.refusal.rows import PARTITION, TOPIC, Row
+from oncelog.broker.refusal.rows import GROUP, PARTITION, TOPIC, Row
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
@@ -166,10 +166,12 @@ class Exchange:
     def _change_records(self, active: ActiveRule, response: Any, change: Callable[[bytes], bytes]) -> None:
         """Change the records of all rows that the rule names, if there are any and the rule fires for them."""
         rows = []
+        group = {GROUP: self._request.group_id} if hasattr(self._request, "group_id") else {}
         for topic in response.responses:
-            name = topic.topic or self._topic_name(topic.topic_id)
+            # A Fetch names topics or has their ids, a ShareFetch has ids only.
+            name = getattr(topic, "topic", "") or self._topic_name(topic.topic_id)
             for row in topic.partitions:
-                facts = {TOPIC: name, PARTITION: row.partition_index}
+                facts = {**group, TOPIC: name, PARTITION: row.partition_index}
                 if row.records is not None and active.matches(Row(row, {}, facts)) and has_records(row):
                     rows.append(row)
         if rows and active.count():
