@@ -239,7 +239,9 @@ def test_an_acknowledgement_needs_read_on_its_topic(
 def test_every_api_that_is_served_is_in_the_table() -> None:
     """But for those that need no right."""
     asked = {api_key(case.api) for case in ALL_CASES}
-    needs_none = {api_key(name) for name in ("ApiVersions", "SaslHandshake", "SaslAuthenticate")}
+    log_in = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
+    metrics = ("GetTelemetrySubscriptions", "PushTelemetry")
+    needs_none = {api_key(name) for name in (*log_in, *metrics)}
     assert asked | needs_none == HANDLERS.keys(), (
         "add its row to rights_topics.py, rights_admin.py or rights_tokens.py"
     )

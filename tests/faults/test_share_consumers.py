@@ -97,12 +97,12 @@ def test_a_running_consumer_under_a_rule(kafka: oncelog.Broker, what: str) -> No
 
 def produce_until(
     kafka: oncelog.Broker, consumer: Any, rule: oncelog.Rule
-) -> tuple[dict[bytes, int], list[Any]]:
+) -> tuple[dict[bytes, int], list[str]]:
     """Produce and accept records until the rule has fired, and the group is done with all. Returns the last delivery
     count of each value, and the errors.
     """
     seen: dict[bytes, int] = {}
-    errors = []
+    errors: list[str] = []
     deadline = time.monotonic() + PATIENCE_S
     produced = 0
     while not rule.fired or kafka.share_group(GROUP).info.partitions["work"][0].lag:

@@ -399,9 +399,9 @@ def test_several_partitions_are_stored_at_the_same_time(on_fetch: bool) -> None:
             assert {code for partition, code in response.items() if partition != 7} == {0}
             assert response[7] == ErrorCode.INVALID_REQUEST
             broker.files.latency_s = 0
-            for partition in broker.node.shares.partitions_of(GROUP):
-                assert partition.window is not None
-                assert partition.window.start_offset == (0 if partition.partition == 7 else 1)
+            for one in broker.node.shares.partitions_of(GROUP):
+                assert one.window is not None
+                assert one.window.start_offset == (0 if one.partition == 7 else 1)
 
     run()
 
