@@ -91,7 +91,8 @@ def test_a_running_consumer_under_a_rule(kafka: oncelog.Broker, what: str) -> No
         accept(consumer, lambda seen: values <= seen.keys() and rule.fired > 0)
         # What was accepted in vain is locked until it comes again.
         accept(consumer, lambda _: kafka.share_group(GROUP).info.partitions["work"][0].lag == 0)
-    kafka.share_group(GROUP).wait_for(lag=0, members=0)
+    # The member may still be there: librdkafka tells that it leaves once, and the rule may have ended that connection.
+    kafka.share_group(GROUP).wait_for(lag=0)
     kafka.faults.assert_all_fired()
 
 
