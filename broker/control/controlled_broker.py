@@ -31,7 +31,7 @@ from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryErro
 from oncelog.broker.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.net.listen import ListenError
 from oncelog.broker.node import Node
-from oncelog.broker.seams.clock import MovableClock, real_time
+from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
 from oncelog.broker.seams.mortal_files import MortalFileSystem
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
@@ -349,9 +349,7 @@ class ControlledBroker:
         """Make it the data and the clock of the next node. The disk is empty. Raises SnapshotError."""
         from oncelog.broker.control import snapshots
 
-        clock = MovableClock(ahead_ms=snapshot.manifest.clock_ahead_at(real_time.now_ms()))
-        if snapshot.manifest.clock_is_frozen:
-            clock.freeze()
+        clock = snapshot.manifest.new_clock()
         load = partial(snapshots.load, snapshot, self.files, self.config.data_dir, clock.now_ms())
         await self.files.offload(load)
         self.clock = clock

@@ -31,6 +31,7 @@ from oncelog.broker.log.data_directory import (
     META_PROPERTIES,
 )
 from oncelog.broker.log.time_gaps import TIME_GAPS_FILE, TimeGap, TimeGaps, parse_time_gaps
+from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import without_extra_slashes
 
 if TYPE_CHECKING:
@@ -74,11 +75,13 @@ class Manifest:
     config: Mapping[str, str]
     """The configuration that the broker was started with, without `LEFT_OUT`."""
 
-    def clock_ahead_at(self, wall_ms: int) -> float:
-        """Return how far broker time is ahead of the machine's (milliseconds) in a broker that starts at ``wall_ms``
-        (the machine's): as far as it was; a clock that stood still stands at the same instant.
+    def new_clock(self) -> MovableClock:
+        """Return the clock of a broker that starts now: as far ahead of the machine's as it was; one that stood still
+        stands at the same instant. Needs a running Trio.
         """
-        return float(self.taken_ms - wall_ms) if self.clock_is_frozen else self.clock_ahead_ms
+        if self.clock_is_frozen:
+            return MovableClock.frozen_at(self.taken_ms)
+        return MovableClock(ahead_ms=self.clock_ahead_ms)
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,17 @@ class MovableClock:
         self._pauses: set[trio.CancelScope] = set()
         """Those of them that are pauses between rounds of periodic work."""
 
+    @classmethod
+    def frozen_at(cls, wall_ms: int, wall_now_ms: Callable[[], int] = real_time.now_ms) -> MovableClock:
+        """Return a clock that stands still at a wall time, in milliseconds since 1970-01-01 UTC. Needs a running Trio.
+
+        To freeze a clock that is as far ahead is not the same: the machine's time goes on in between.
+        """
+        clock = cls(wall_now_ms)
+        clock.freeze()
+        clock._frozen_wall_ms = float(wall_ms)
+        return clock
+
     # -- moving it
 
     @property

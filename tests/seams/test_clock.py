@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import time
@@ -243,6 +244,19 @@ def test_setting_wall_time_moves_all_time() -> None:
         with pytest.raises(ValueError, match=r"set back.*1\.5 s"):
             clock.set(59_500)
         assert clock.now_ms() == 61_000
+
+    run(main)
+
+
+def test_a_clock_begins_frozen_whatever_the_machines_time_does() -> None:
+    async def main() -> None:
+        wall = itertools.count(1_000)
+        clock = MovableClock.frozen_at(61_000, lambda: next(wall))
+        assert (clock.is_frozen, clock.now_ms(), clock.now_ms()) == (True, 61_000, 61_000)
+        clock.advance(1)
+        assert clock.now_ms() == 62_000
+        clock.resume()
+        assert clock.now_ms() == 62_001
 
     run(main)
 
