@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from oncelog.wire.batch import HEADER_SIZE, BatchBuilder, crc_matches, read_header
+from oncelog.wire.batch import HEADER_SIZE, crc_matches, read_header
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
-from oncelog.wire.validate import ValidationRules, read_produced_batch, validate
+from oncelog.wire.validate import read_produced_batch, validate
+from oncelog.wire.validation_rules import ValidationRules
 from oncelog.wire.walk import walk
 
 ROUNDS = 15

@@ -9,7 +9,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from oncelog.wire.batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchBuilder
+from oncelog.wire.batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:

@@ -30,24 +30,22 @@ from oncelog.wire.batch import (
     MAGIC,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
-    BatchBuilder,
     BatchHeader,
     assemble,
     crc_matches,
     read_header,
     restamp_timestamps,
 )
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.compression import NONE, ZSTD, TooLarge, compress
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.records import iterate_records, records_of, scan, wrap_int64
+from oncelog.wire.validation_rules import INT64_MAX, ValidationRules
 from oncelog.wire.walk import WalkResult, walk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-DECOMPRESSED_RATIO_MAX = 16
-"""Limit of a batch's decompressed bytes: the first value, or the second times max.message.bytes if that is more."""
 RECORDS_MAX = 1 << 20
 """Records of one batch. Clients send far fewer, and while a batch is checked all connections wait."""
 RECORD_ERRORS_MAX = 10_000
@@ -58,8 +56,6 @@ RECORDS_NAMED_MAX = 50_000
 _LENGTH_MIN = 14  # bytes after the length of a batch of any magic (``LegacyRecord.RECORD_OVERHEAD_V0``)
 _SIZE_UP_TO_MAGIC = 17
 _MAGIC_AT = 16
-_INT64_MAX = (1 << 63) - 1
-_AN_HOUR_MS = 3_600_000
 
 
 class InvalidRecords(KafkaError):  # noqa: N818  # the name that the log and the handlers know
@@ -70,59 +66,6 @@ class InvalidRecords(KafkaError):  # noqa: N818  # the name that the log and the
     ) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors or []
-
-
-class ValidationRules:
-    """What the topic's configuration and the origin of a batch require of it. Defaults and units are Kafka's."""
-
-    __slots__ = (
-        "codec",
-        "compacted",
-        "decompressed_bytes_max",
-        "from_client",
-        "level",
-        "log_append_time",
-        "max_message_bytes",
-        "segment_bytes",
-        "timestamp_after_max_ms",
-        "timestamp_before_max_ms",
-        "zstd_allowed",
-    )
-
-    def __init__(
-        self,
-        *,
-        compacted: bool = False,
-        log_append_time: bool = False,
-        timestamp_before_max_ms: int = _INT64_MAX,
-        timestamp_after_max_ms: int = _AN_HOUR_MS,
-        codec: int | None = None,
-        level: int | None = None,
-        max_message_bytes: int = 1_048_588,
-        segment_bytes: int = 1_073_741_824,
-        from_client: bool = True,
-        zstd_allowed: bool = True,
-        decompressed_bytes_max: int | None = None,
-    ) -> None:
-        self.compacted = compacted
-        """cleanup.policy contains "compact": every record needs a key."""
-        self.log_append_time = log_append_time
-        """message.timestamp.type is LogAppendTime."""
-        self.timestamp_before_max_ms = timestamp_before_max_ms
-        self.timestamp_after_max_ms = timestamp_after_max_ms
-        self.codec = codec
-        """The codec of compression.type; None for "producer", which keeps that of the batch."""
-        self.level = level
-        """compression.<codec>.level; None for Kafka's default."""
-        self.max_message_bytes = max_message_bytes
-        self.segment_bytes = segment_bytes
-        self.from_client = from_client
-        """The batch is from a producer, not from the broker: check counts and sequences, refuse control batches."""
-        self.zstd_allowed = zstd_allowed
-        """The Produce request's version is 7 or above."""
-        if decompressed_bytes_max is None:
-            decompressed_bytes_max = max(DECOMPRESSED_BYTES_MAX, DECOMPRESSED_RATIO_MAX * max_message_bytes)
-        self.decompressed_bytes_max = decompressed_bytes_max
 
 
 class ValidatedBatch:
@@ -320,7 +263,7 @@ def _check_records(
         suspect = (
             now_ms - base - result.min_delta > rules.timestamp_before_max_ms
             or latest - now_ms > rules.timestamp_after_max_ms
-            or latest > _INT64_MAX
+            or latest > INT64_MAX
         )
     if suspect and header.record_count > RECORDS_NAMED_MAX:
         latest = _check_extremes(header, result, rules, now_ms)

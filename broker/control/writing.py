@@ -22,7 +22,7 @@ from oncelog.broker.metadata.topics import UNSET
 from oncelog.broker.request import RequestContext, finished
 from oncelog.broker.slices import Slices
 from oncelog.broker.topic_names import OFFSETS_TOPIC
-from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.coordinator.partition_writer import NO_PRODUCER_ID
-from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.compression import NONE
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError

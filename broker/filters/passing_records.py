@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchBuilder, read_header
+from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, read_header
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.records import iterate_records
 
 if TYPE_CHECKING:

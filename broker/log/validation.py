@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from oncelog.wire.compression import CODECS
-from oncelog.wire.validate import ValidationRules
+from oncelog.wire.validation_rules import ValidationRules
 
 if TYPE_CHECKING:
     from oncelog.broker.config.topic_config import TopicConfig

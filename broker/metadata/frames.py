@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.wire.batch import BatchBuilder, crc_matches, read_header
+from oncelog.wire.batch import crc_matches, read_header
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import iterate_records
 from oncelog.wire.stored.metadata import RECORD_TYPES

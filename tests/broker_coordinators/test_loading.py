@@ -10,7 +10,7 @@ import trio.testing
 
 from oncelog.broker.coordinators.runtime import LOAD_AT_ONCE_BYTES
 from oncelog.broker.log.producers.state import AppendOrigin
-from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from tests.harness.classic_members import coordinated

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from oncelog.broker.log.cleaner.cleaner import Cleaner
 from oncelog.broker.log.manager import LogManager
 from oncelog.broker.log.partition_log import PartitionLog
-from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.batch_builder import BatchBuilder
 from tests.harness.log_manager import START_MS, LogManagerHarness
 
 with warnings.catch_warnings():

@@ -16,7 +16,7 @@ from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import FileSystem
-from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.batch_builder import BatchBuilder
 from tests.harness.clocks import VirtualWall
 from tests.sim.files import SimFileSystem, SimulatedCrash
 

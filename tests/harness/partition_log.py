@@ -16,7 +16,7 @@ from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
 from oncelog.broker.log.results import FileRange, LogRead
 from oncelog.broker.seams.files import FileSystem
-from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.harness.clocks import FixedClock
 from tests.sim.files import SimFileSystem

@@ -10,7 +10,7 @@ import trio
 
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import AppendOrigin
-from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import KafkaError
 from tests.harness.compacted_logs import (

@@ -14,7 +14,8 @@ from oncelog.broker.log.cleaner.log_to_clean import LogToClean
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.seams.os_files import OsFileSystem
-from oncelog.wire.batch import BatchBuilder, read_header
+from oncelog.wire.batch import read_header
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.records import iterate_records
 from tests.harness.kafka_oracle import ask_oracle

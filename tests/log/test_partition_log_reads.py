@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from oncelog.broker.log.results import FileRange
-from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.harness.partition_log import (
     PartitionLogHarness,

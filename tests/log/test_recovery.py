@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.segment import Segment
-from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.crc import crc32c
 from tests.harness.partition_log import (
     DIRECTORY,

@@ -8,7 +8,8 @@ import random
 import pytest
 
 from oncelog.broker.metadata.log import DIRECTORY, LoadedMetadata, MetadataLog
-from oncelog.wire.batch import BatchBuilder, read_header
+from oncelog.wire.batch import read_header
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import (

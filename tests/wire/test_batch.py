@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from oncelog.wire.batch import (
     HEADER_SIZE,
     SEQUENCE_MAX,
-    BatchBuilder,
     BatchHeader,
     crc_matches,
     read_header,
     restamp_timestamps,
     stamp,
 )
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.compression import LZ4
 from oncelog.wire.control import (
     LEADER_CHANGE,

@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from oncelog.wire import validate as validation
-from oncelog.wire.batch import BatchBuilder, read_header, stamp
+from oncelog.wire.batch import read_header, stamp
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.compression import GZIP, LZ4, NONE, ZSTD
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.validate import (
     InvalidRecords,
     ValidatedBatch,
-    ValidationRules,
     read_produced_batch,
     validate,
     validate_built,
 )
+from oncelog.wire.validation_rules import ValidationRules
 from tests.wire.batches import CODEC_NAMES, CODECS, DECODERS, Row, decode_kafka_python, encode_kafka_python
 from tests.wire.validate_cases import (
     ATTRIBUTES,

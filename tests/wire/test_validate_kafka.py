@@ -16,7 +16,8 @@ from oncelog.wire.batch import HEADER_SIZE, BatchHeader, assemble, read_header
 from oncelog.wire.compression import NONE, compress
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.records import iterate_records
-from oncelog.wire.validate import InvalidRecords, ValidationRules, read_produced_batch, validate
+from oncelog.wire.validate import InvalidRecords, read_produced_batch, validate
+from oncelog.wire.validation_rules import ValidationRules
 from tests.harness.kafka_oracle import ask_oracle
 from tests.wire.batches import CODECS, Row, encode_kafka_python
 from tests.wire.validate_cases import NOW, Case, all_cases

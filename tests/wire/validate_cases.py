@@ -9,11 +9,11 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.compression import LZ4, NONE, ZSTD
 from oncelog.wire.crc import crc32c
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.validate import ValidationRules
+from oncelog.wire.validation_rules import ValidationRules
 from tests.wire.batches import CODEC_NAMES, CODECS, Row, encode_kafka_python
 
 NOW = 1_800_000_000_000

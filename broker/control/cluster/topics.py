@@ -16,7 +16,8 @@ from oncelog.broker.control.options import config_texts, topic_options
 from oncelog.broker.control.records import ISOLATION_LEVELS, records_of_batch
 from oncelog.broker.control.types import IsolationLevel, PartitionInfo, Record, TopicInfo
 from oncelog.broker.seams.clock import real_time
-from oncelog.wire.batch import HEADER_SIZE, BatchBuilder, read_header
+from oncelog.wire.batch import HEADER_SIZE, read_header
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import (

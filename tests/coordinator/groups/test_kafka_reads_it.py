@@ -12,7 +12,7 @@ import pytest
 from conftest import KafkaTool
 from oncelog.coordinator.groups.admin import delete_groups
 from oncelog.coordinator.groups.share import offsets
-from oncelog.wire.batch import BatchBuilder
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.stored import groups as stored
 from oncelog.wire.stored.coordinator import decode_key, decode_value
 from tests.harness.classic_consumers import ClassicConsumer
