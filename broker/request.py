@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -123,6 +124,17 @@ class Pending(Generic[R]):
 
     def on_next(self) -> None:
         """Take note that this response is the connection's next one: those before it were sent."""
+
+
+class NoResponse(Enum):
+    """The type of `NO_RESPONSE`."""
+
+    NO_RESPONSE = "no response"
+
+
+NO_RESPONSE: Final = NoResponse.NO_RESPONSE
+"""In place of a response: the request is done, and its client gets none, as of a Produce with acks=0. None says
+something else to who asks interceptors: that the request is still to be handled."""
 
 
 async def finished(response: R | Pending[R]) -> R:

@@ -70,10 +70,11 @@ if TYPE_CHECKING:
     from oncelog.broker.filters.passing_records import PassingRecord
     from oncelog.broker.filters.record_filter import RecordFilter
     from oncelog.broker.filters.topic_names import rename_topics
-    from oncelog.broker.request import CloseConnection, RequestContext
+    from oncelog.broker.request import NO_RESPONSE, CloseConnection, RequestContext
     from oncelog.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
+    "NO_RESPONSE",
     "Acl",
     "Assignment",
     "AsyncBroker",
@@ -175,6 +176,7 @@ _MODULES = {
     "IsolationLevel": "oncelog.broker.control.types",
     "KafkaError": "oncelog.wire.errors",
     "Member": "oncelog.broker.control.types",
+    "NO_RESPONSE": "oncelog.broker.request",
     "NotFoundError": "oncelog.broker.control.errors",
     "NotRunningError": "oncelog.broker.control.errors",
     "Occurrence": "oncelog.broker.control.types",

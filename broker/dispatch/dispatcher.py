@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.authorization import CLUSTER_OPERATION
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interception import Interception
-from oncelog.broker.request import CloseConnection, Pending, RequestContext, finished
+from oncelog.broker.request import NO_RESPONSE, CloseConnection, Pending, RequestContext, finished
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.header import API_VERSIONS_KEY, PRODUCE_KEY, read_request_header
@@ -217,17 +217,14 @@ class Dispatcher(Interception):
 
     async def _handle_watched(self, context: RequestContext) -> Any:
         response = await self._ask_interceptors(context)
-        return await self.handle(context) if response is None else self.if_wanted(context, response)
+        return self.if_wanted(context, await self.handle(context) if response is None else response)
 
     async def handle(self, context: RequestContext) -> Any:
-        """Authorize and handle ``context.request``, as after the last interceptor. An interceptor may call it, also
-        several times, and return a response of its own.
-
-        Returns the response, None if the request gets none. Raises CloseConnection, ConnectionLost.
-        """
+        """Authorize and handle ``context.request``. See `Interception.handle`."""
         began = real_time.monotonic()
         try:
-            return await self._or_refused(context, finished(self._handle(context)))
+            response = await self._or_refused(context, finished(self._handle(context)))
+            return NO_RESPONSE if response is None else response
         finally:
             context.handled_s = real_time.monotonic() - began
 

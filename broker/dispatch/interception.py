@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.logs import get_logger
-from oncelog.broker.request import CloseConnection, ConnectionLost
+from oncelog.broker.request import NO_RESPONSE, CloseConnection, ConnectionLost
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY
 
@@ -81,16 +81,16 @@ class Interception:
 
     async def handle(self, context: RequestContext) -> Any:
         """Handle ``context.request``, as after the last interceptor. An interceptor may call it, also several times,
-        and return a response of its own.
+        and return what it returns, or a response of its own.
 
-        Returns the response, None if the request gets none. Raises CloseConnection, ConnectionLost.
+        Returns the response, `NO_RESPONSE` if the request gets none. Raises CloseConnection, ConnectionLost.
         """
         raise NotImplementedError
 
     # -- the path
 
     async def _ask_interceptors(self, context: RequestContext) -> Any:
-        """Show a request to the interceptors. Returns the response of the one that has one, None to handle it."""
+        """Show a request to the interceptors. Returns what the one returns that responds, None to handle it."""
         if context.connection.muted_until:  # by a response that was sent since this request was read
             await context.connection.wait_unmuted()
         for interceptor in self._interceptors_for(context):
@@ -114,7 +114,7 @@ class Interception:
             for interceptor in reversed(self._interceptors_for(context)):
                 if interceptor in self._interceptors:  # not removed meanwhile
                     response = await self._or_refused(context, interceptor.on_response(context, response))
-                    if response is None:
+                    if response is None or response is NO_RESPONSE:
                         return None
             if self._quotas is not None:
                 self._throttle(self._quotas, context, response)
@@ -159,10 +159,12 @@ class Interception:
 
     @staticmethod
     def if_wanted(context: RequestContext, response: Any) -> Any:
-        """Return an interceptor's response, or None for a Produce with acks=0.
+        """Return an interceptor's response, None if it has none, or for a Produce with acks=0.
 
         Raises CloseConnection for a Produce with acks=0 whose response has an error.
         """
+        if response is NO_RESPONSE:
+            return None
         if context.api.handler.api_key != PRODUCE_KEY:
             return response
         from oncelog.broker.handlers.produce import response_for_acks

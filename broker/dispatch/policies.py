@@ -36,7 +36,8 @@ class Interceptor:
     """
 
     async def on_request(self, context: RequestContext) -> Any:
-        """Return None to go on, or a response in place of the handler's.
+        """Return None to go on; a response in place of the handler's; or `NO_RESPONSE`: then the request is not
+        handled, and its client gets none.
 
         A Produce with acks=0 gets no response; an error in it closes the connection. Raises KafkaError for a response
         with nothing but that error, CloseConnection to close without a response.
@@ -44,7 +45,9 @@ class Interceptor:
         return None
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        """Return the response to send, or None to send none. Raises as `on_request`."""
+        """Return the response to send, or `NO_RESPONSE` to send none; so does None, which may be a mistake: of a
+        filter, the log tells it. Raises as `on_request`.
+        """
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
@@ -73,7 +76,7 @@ class RequestPath(Protocol):
         """See `Dispatcher.remove`."""
 
     async def handle(self, context: RequestContext) -> Any:
-        """Let ``context.request`` be handled, by the node or upstream. See `Dispatcher.handle`."""
+        """Let ``context.request`` be handled, by the node or upstream. See `Interception.handle`."""
 
 
 class KnownTopic(Protocol):

@@ -11,7 +11,7 @@ from oncelog.broker.fetch.fetch import file_ranges
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.refusal.row_refusal import Refusal, copy_of
 from oncelog.broker.refusal.rows import GROUP, PARTITION, TOPIC, Row
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.request import NO_RESPONSE, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
 
@@ -44,7 +44,8 @@ class Exchange:
         self._request = context.request
 
     async def run(self) -> Any:
-        """Do what the rules say. Returns None if the request goes on to its handler, else the response.
+        """Do what the rules say. Returns None if the request goes on to its handler, else the response or
+        `NO_RESPONSE`.
 
         Raises CloseConnection and ConnectionLost where it gets none.
         """
@@ -59,7 +60,8 @@ class Exchange:
         if is_without_response(self._context):
             for active in changes:
                 self._throttle(active, None)
-            return await self._respond(refusals) if refusals else None
+            response = await self._respond(refusals) if refusals else None
+            return NO_RESPONSE if refusals and response is None else response
         if not refusals and not changes:
             return None
         response = await self._respond(refusals)
@@ -108,7 +110,8 @@ class Exchange:
         context = self._context
         context.request = request
         try:
-            return await self._dispatcher.handle(context)
+            response = await self._dispatcher.handle(context)
+            return None if response is NO_RESPONSE else response
         finally:
             context.request = self._request
 

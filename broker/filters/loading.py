@@ -172,11 +172,12 @@ class _Guard(Interceptor):
         if not self._wants(context):
             return response
         left = await self._guarded(context, self._inner.on_response(context, response))
-        if left is None and response is not None and context.api_name not in self._silent_apis:
+        if left is None and context.api_name not in self._silent_apis:
             # It may be meant; more often the filter has forgotten to return the response, and its client waits.
             self._silent_apis.add(context.api_name)
             log.warning(
-                "on_response of a filter returned None: its client gets no response",
+                "on_response of a filter returned None: its client gets no response (if it is meant, return "
+                "oncelog.NO_RESPONSE)",
                 filter=type(self._inner).__name__,
                 api=context.api_name,
             )

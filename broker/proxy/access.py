@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from oncelog.broker.authorization import Asking
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
-    from oncelog.broker.dispatch.interception import Interception
     from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.net.peer import Peer
+    from oncelog.broker.proxy.dispatcher import ProxyDispatcher
     from oncelog.broker.request import RequestContext
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -134,7 +134,7 @@ class Access:
                 raise ConfigError(f"ACL {acl}: {error.message or error}")
 
     def install(
-        self, dispatcher: Interception, topic_name: Callable[[Uuid], str | None], *, ends_log_ins: bool
+        self, dispatcher: ProxyDispatcher, topic_name: Callable[[Uuid], str | None], *, ends_log_ins: bool
     ) -> None:
         """Be in force there. ``topic_name`` gives the name of a topic's id, as far as upstream has shown it.
         ``ends_log_ins``: whether users and rights are the proxy's own.
@@ -146,16 +146,18 @@ class Access:
 
         def apply() -> None:
             if self.has_quotas != dispatcher.has_quotas:
-                (dispatcher.install if self.has_quotas else dispatcher.remove)(fetch_quota)
+                (dispatcher.install_own if self.has_quotas else dispatcher.remove)(fetch_quota)
             dispatcher.throttle_with(self.quotas if self.has_quotas else None)
 
         self.on_change = apply
-        dispatcher.install(AccessRequests(self.services))
+        dispatcher.install_own(AccessRequests(self.services))
         if self.authorizer is not None:
             from oncelog.broker.proxy.authorizing import AuthorizingInterceptor
 
             metadata = Api(HANDLERS[METADATA_KEY], is_handled=False)
-            dispatcher.install(AuthorizingInterceptor(self.services, dispatcher, metadata, topic_name))
+            dispatcher.install_own(
+                AuthorizingInterceptor(self.services, dispatcher.forward, metadata, topic_name)
+            )
         apply()
 
     @property

@@ -12,7 +12,7 @@ from oncelog.broker.proxy.rights import Everything, Refused, check_whole, refuse
 from oncelog.broker.proxy.rights_in_responses import restrict
 from oncelog.broker.refusal.row_refusal import Refusal
 from oncelog.broker.refusal.rows import TOPIC, locate
-from oncelog.broker.request import RequestContext
+from oncelog.broker.request import NO_RESPONSE, RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.metadata import (
@@ -24,10 +24,9 @@ from oncelog.wire.messages.metadata import (
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from oncelog.broker.dispatch.api import Api
-    from oncelog.broker.dispatch.policies import RequestPath
     from oncelog.broker.proxy.access import AccessServices
     from oncelog.broker.proxy.rights import Choice
     from oncelog.wire.schema import Uuid
@@ -39,7 +38,8 @@ AUTO_CREATION_ASKED_MIN = 4
 
 
 class AuthorizingInterceptor(Interceptor):
-    """Asks the authorizer of ``services``. ``path`` forwards what is left of a request; ``metadata`` is the API.
+    """Asks the authorizer of ``services``. ``forward`` (`ProxyDispatcher.forward`) sends what is left of a request;
+    ``metadata`` is the API.
 
     ``topic_name`` gives the name of a topic's id, None for one that upstream has not shown yet.
     """
@@ -47,13 +47,13 @@ class AuthorizingInterceptor(Interceptor):
     def __init__(
         self,
         services: AccessServices,
-        path: RequestPath,
+        forward: Callable[[RequestContext], Awaitable[Any]],
         metadata: Api,
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
         self._services = services
         self._authorization = services.authorization
-        self._path = path
+        self._forward = forward
         self._metadata = metadata
         self._name_of = topic_name
 
@@ -95,7 +95,9 @@ class AuthorizingInterceptor(Interceptor):
                 try:
                     handled = await self._without(context, later)
                     if handled is None:
-                        handled = await self._path.handle(context)
+                        handled = await self._forward(context)
+                        if handled is NO_RESPONSE:
+                            handled = None
                 finally:
                     context.request = request
             elif name == "metadata":  # version 0, in which no topics would mean all: clients want the brokers
@@ -171,7 +173,7 @@ class AuthorizingInterceptor(Interceptor):
             self._metadata, version, context.correlation_id, context.client_id, context.connection, request
         )
         asked.frame = memoryview(frame)[4:]
-        return await self._path.handle(asked)
+        return await self._forward(asked)
 
 
 def _ids_in(request: Any) -> Iterable[Uuid]:

@@ -25,7 +25,7 @@ from oncelog.broker.net.peer import Peer
 from oncelog.broker.proxy.acks import HEAD_BYTES, acks_of
 from oncelog.broker.proxy.link import UpstreamLink
 from oncelog.broker.proxy.owed import Awaited, Made, Owed, Shown
-from oncelog.broker.request import CloseConnection, ConnectionLost, Pending
+from oncelog.broker.request import NO_RESPONSE, CloseConnection, ConnectionLost, Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.framing import encode_request
@@ -399,9 +399,8 @@ class ProxyConnection(Peer):
         await self._respond(Made(b"", context, response))
 
     async def exchange(self, context: RequestContext) -> Any:
-        """Forward ``context.request`` and return its response, which does not leave; None if it gets none.
-
-        Raises CloseConnection, ConnectionLost.
+        """Forward ``context.request`` and return its response, which does not leave;
+        `NO_RESPONSE` if it gets none. Raises CloseConnection, ConnectionLost.
         """
         began = real_time.monotonic()
         link = await self._connected()
@@ -410,7 +409,7 @@ class ProxyConnection(Peer):
         data = self._dispatcher.encode_request(context)
         if not self._dispatcher.wants_response(context):
             await link.send(data)
-            return None
+            return NO_RESPONSE
         plan = self._dispatcher.plan_of(context)
         awaited = Awaited()
         self.owed.append(Owed(context.correlation_id, plan, awaited))

@@ -62,6 +62,29 @@ class ProxyDispatcher(Interception):
         """What upstream serves, as it has told last."""
         self._wanting: dict[int, tuple[Interceptor, ...]] = {}
         """The interceptors that want to see an API, by its key."""
+        self._own: tuple[Interceptor, ...] = ()
+        """The last of the interceptors: `install_own`."""
+
+    # -- what is installed
+
+    def install(self, interceptor: Interceptor) -> None:
+        """See `Interception.install`. What `install_own` was given stays nearest to upstream."""
+        outer = self._interceptors[: len(self._interceptors) - len(self._own)]
+        self._interceptors = (*outer, interceptor, *self._own)
+        self._on_installed()
+
+    def install_own(self, interceptor: Interceptor) -> None:
+        """Install what a broker does behind its interceptors: rights and quotas, and handlers of the proxy's own. A
+        request passes it whoever forwards it, and after all that others have changed in it.
+        """
+        self._interceptors += (interceptor,)
+        self._own += (interceptor,)
+        self._on_installed()
+
+    def remove(self, interceptor: Interceptor) -> None:
+        """See `Interception.remove`."""
+        self._own = tuple(one for one in self._own if one is not interceptor)
+        super().remove(interceptor)
 
     # -- what is looked at
 
@@ -137,15 +160,31 @@ class ProxyDispatcher(Interception):
         return context
 
     async def ask(self, context: RequestContext) -> Any:
-        """Show a request to the interceptors. Returns the response of the one that has one, None to forward it.
+        """Show a request to the interceptors. Returns what the one returns that responds, None to forward it.
 
         Raises CloseConnection, ConnectionLost.
         """
         return await self._or_refused(context, self._ask_interceptors(context))
 
     async def handle(self, context: RequestContext) -> Any:
-        """See `Interception.handle`: forward the request, and wait for the response. Only for
-        `Interceptor.on_request`.
+        """See `Interception.handle`: forward the request, as far as the client may, and wait for the response. Only
+        for `Interceptor.on_request`, and not for those of `install_own`.
+        """
+        return await self._or_refused(context, self._handle(context))
+
+    async def _handle(self, context: RequestContext) -> Any:
+        wanting = self._interceptors_for(context)
+        for interceptor in self._own:
+            if interceptor in wanting:
+                response = await interceptor.on_request(context)
+                if response is not None:
+                    return response
+        return await self.forward(context)
+
+    async def forward(self, context: RequestContext) -> Any:
+        """Forward ``context.request`` and return its response, `NO_RESPONSE` if it gets none: nobody is asked.
+
+        Only for `Interceptor.on_request`. Raises CloseConnection, ConnectionLost.
         """
         connection: Any = context.connection
         return await connection.exchange(context)

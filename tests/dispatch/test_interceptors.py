@@ -10,7 +10,7 @@ import trio.testing
 
 from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.request import NO_RESPONSE, CloseConnection
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchResponse
@@ -247,6 +247,53 @@ async def test_a_produce_with_acks_0_gets_no_response_from_an_interceptor_either
         with pytest.raises(ConnectionEndedError):
             await client.call(ListGroupsRequest(), 0, ListGroupsResponse)
         assert (await produce(broker.connect(), "t")).base_offset == 1
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+@simulated
+async def test_what_an_interceptor_has_handled_itself_is_handled_once(acks: int) -> None:
+    class Handling(Interceptor):
+        apis = frozenset({"Produce"})
+
+        async def on_request(self, context: RequestContext) -> Any:
+            if context.api_name == "Produce":
+                return await broker.node.dispatcher.handle(context)
+            return None
+
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        done = Done()
+        broker.node.dispatcher.install(done)
+        broker.node.dispatcher.install(Handling())
+        await client.send(produce_request("t", batch(), acks=acks), 9)
+        if acks:
+            await client.receive(ProduceResponse, 9)
+        assert (await client.call(ListGroupsRequest(), 0, ListGroupsResponse)).error_code == 0
+        assert broker.node.logs.get("t", 0).log_end_offset == 1
+        assert [(name, response is None) for name, response, _ in done.seen] == [
+            ("produce", acks == 0),
+            ("list_groups", False),
+        ]
+
+
+@simulated
+async def test_a_request_may_be_neither_handled_nor_responded_to() -> None:
+    class Silent(Interceptor):
+        async def on_request(self, context: RequestContext) -> Any:
+            return NO_RESPONSE if context.api_name == "Produce" else None
+
+        async def on_response(self, context: RequestContext, response: Any) -> Any:
+            return NO_RESPONSE if context.api_name == "Fetch" else response
+
+    async with SimBroker() as broker:
+        client = broker.connect()
+        await create_topic(client, "t")
+        broker.node.dispatcher.install(Silent())
+        await client.send(produce_request("t", batch()), 9)
+        await client.send(fetch_request("t", 0), 12)
+        assert (await client.call(ListGroupsRequest(), 0, ListGroupsResponse)).error_code == 0
+        assert broker.node.logs.get("t", 0).log_end_offset == 0
 
 
 @simulated

@@ -12,7 +12,7 @@ from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.filters.loading import install_filters
 from oncelog.broker.filters.passing_records import PassingRecord, rewrite
 from oncelog.broker.filters.record_filter import RecordFilter
-from oncelog.broker.request import RequestContext
+from oncelog.broker.request import NO_RESPONSE, RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
     PartitionProduceData,
@@ -279,10 +279,23 @@ async def test_a_response_that_a_filter_keeps_is_told_once(lines: list[str]) -> 
         context: Any = SimpleNamespace(request=object(), api_name=api)
         assert await installed[0].on_response(context, object()) is None
         assert await installed[0].on_response(context, None) is None
-    told = [line.partition("returned None: ")[2].rstrip() for line in lines]
-    assert told == [
-        f"its client gets no response filter=Forgetful api={api}" for api in ("Fetch", "Metadata")
-    ]
+    told = [line.partition("returned None: its client gets no response ")[2].rstrip() for line in lines]
+    hint = "(if it is meant, return oncelog.NO_RESPONSE)"
+    assert told == [f"{hint} filter=Forgetful api={api}" for api in ("Fetch", "Metadata")]
+
+
+@simulated
+async def test_a_response_that_a_filter_keeps_on_purpose_is_not_told(lines: list[str]) -> None:
+    class Silent(Interceptor):
+        async def on_response(self, context: RequestContext, response: Any) -> Any:
+            return NO_RESPONSE
+
+    installed: list[Interceptor] = []
+    target: Any = SimpleNamespace(dispatcher=SimpleNamespace(install=installed.append), known_topics=None)
+    install_filters([Silent()], target)
+    context: Any = SimpleNamespace(request=object(), api_name="Fetch")
+    assert await installed[0].on_response(context, object()) is NO_RESPONSE
+    assert lines == []
 
 
 def test_a_filter_wants_the_apis_of_the_functions_that_it_defines() -> None:

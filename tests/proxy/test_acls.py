@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from compat_tests.batches import batch
 from oncelog.broker.client.connection import ClientConnection, open_connection
+from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.request import RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -95,3 +101,67 @@ async def test_an_unknown_topic_id_is_looked_up_before_its_right_is_asked_for() 
         rows = [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(0, fetch_offset=0)])]
         response = await client.call(FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=rows))
         assert response.responses[0].partitions[0].error_code == DENIED
+
+
+class Produces(Interceptor):
+    """Notes the topics of each Produce, and its errors; forwards it itself if it ``handles``."""
+
+    apis = frozenset({"Produce"})
+
+    def __init__(self, proxy: SimProxy, *, handles: bool = False) -> None:
+        self.asked: list[list[str]] = []
+        self.told: list[list[int]] = []
+        self.done = 0
+        self._proxy = proxy
+        self._handles = handles
+
+    async def on_request(self, context: RequestContext) -> Any:
+        self.asked.append([topic.name for topic in context.request.topic_data])
+        return await self._proxy.proxy.dispatcher.handle(context) if self._handles else None
+
+    async def on_response(self, context: RequestContext, response: Any) -> Any:
+        self.told.append(sorted(row.partition_responses[0].error_code for row in response.responses))
+        return response
+
+    def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+        self.done += 1
+
+
+@pytest.mark.parametrize("handles", [False, True], ids=["reads", "forwards"])
+@simulated
+async def test_whoever_is_installed_sees_what_is_denied_and_cannot_pass_it_by(handles: bool) -> None:
+    async with SimBroker() as broker, guarded(broker, "User:app Write topic:mine") as proxy:
+        seen = Produces(proxy, handles=handles)
+        proxy.proxy.dispatcher.install(seen)
+        client = await logged_in(proxy)
+        admin = await logged_in(proxy, "admin")
+        names = ["mine", "yours"]
+        await admin.call(MetadataRequest([MetadataRequestTopic(name=name) for name in names]))
+        for asked in (["yours"], names):
+            request = produce_request(asked[0], batch())
+            for name in asked[1:]:
+                request.topic_data += produce_request(name, batch()).topic_data
+            await client.call(request, BY_NAME)
+        assert seen.asked == [["yours"], names]
+        assert seen.told == [[DENIED], [0, DENIED]]
+        assert seen.done == 2
+        assert broker.node.logs.get("yours", 0).log_end_offset == 0
+        assert broker.node.logs.get("mine", 0).log_end_offset == 1
+
+
+@simulated
+async def test_rights_are_asked_for_what_is_forwarded() -> None:
+    """As in a broker, whose handlers stand behind all interceptors: a filter may have renamed the topic."""
+
+    class Rename(Interceptor):
+        apis = frozenset({"Produce"})
+
+        async def on_request(self, context: RequestContext) -> None:
+            context.request.topic_data[0].name = "mine"
+
+    async with SimBroker() as broker, guarded(broker, "User:app Write topic:mine") as proxy:
+        proxy.proxy.dispatcher.install(Rename())
+        client, admin = await logged_in(proxy), await logged_in(proxy, "admin")
+        await admin.call(MetadataRequest([MetadataRequestTopic(name="mine")]))
+        response = await client.call(produce_request("other", batch()), BY_NAME)
+        assert response.responses[0].partition_responses[0].error_code == 0

@@ -134,6 +134,24 @@ async def test_an_interceptor_forwards_itself() -> None:
 
 
 @simulated
+async def test_what_an_interceptor_has_forwarded_itself_is_forwarded_once() -> None:
+    class Forwarding(Interceptor):
+        apis = frozenset({"Produce"})
+
+        async def on_request(self, context: RequestContext) -> Any:
+            return await proxy.proxy.dispatcher.handle(context)
+
+    async with SimBroker() as broker, SimProxy(broker.open_transport, BROKER) as proxy:
+        client = proxy.connect()
+        await create_topic(client, "t")
+        proxy.proxy.dispatcher.install(Forwarding())
+        for acks in (0, 1):
+            await client.send(produce_request("t", batch(), acks=acks), PRODUCE_VERSION)
+        response = await client.receive(ProduceResponse, PRODUCE_VERSION)
+        assert response.responses[0].partition_responses[0].base_offset == 1
+
+
+@simulated
 async def test_responses_keep_their_order_if_some_are_made_here() -> None:
     class Every(Interceptor):
         apis = frozenset({"Produce"})
