@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from oncelog.broker.log.durability import Durability
 from oncelog.broker.log.environment import WaiterSet, shortage_of
 from oncelog.broker.log.local_log import LocalLog
+from oncelog.broker.log.producers.entry import NO_SEQUENCE
 from oncelog.broker.log.producers.replay import read_marker, restore_earlier_batches
-from oncelog.broker.log.producers.state import NO_SEQUENCE, AppendOrigin
+from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.log.results import AppendResult, LogRead, first_at_or_after, latest_timestamp
 from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, AppendRules
 from oncelog.broker.logs import get_logger
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from oncelog.broker.log.environment import LogEnvironment
     from oncelog.broker.log.indexes import AbortedTxn
     from oncelog.broker.log.loaded_log import LoadedLog
+    from oncelog.broker.log.producers.entry import BatchMetadata
     from oncelog.broker.log.producers.snapshots import ProducerSnapshots
-    from oncelog.broker.log.producers.state import BatchMetadata, Marker
+    from oncelog.broker.log.producers.state import Marker
     from oncelog.broker.log.results import TimestampOffset
     from oncelog.broker.log.segment import Segment
     from oncelog.wire.batch import BatchHeader

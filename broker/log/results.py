@@ -12,7 +12,7 @@ from oncelog.wire.records import iterate_records
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oncelog.broker.log.producers.state import BatchMetadata
+    from oncelog.broker.log.producers.entry import BatchMetadata
     from oncelog.broker.log.segment import Segment
     from oncelog.broker.seams.files import File
     from oncelog.wire.batch import BatchHeader

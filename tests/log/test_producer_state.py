@@ -9,6 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from oncelog.broker.log.indexes import AbortedTxn
+from oncelog.broker.log.producers.entry import first_sequence_of
 from oncelog.broker.log.producers.snapshots import (
     CorruptSnapshot,
     ProducerSnapshots,
@@ -16,7 +17,7 @@ from oncelog.broker.log.producers.snapshots import (
     decode_snapshot,
     encode_snapshot,
 )
-from oncelog.broker.log.producers.state import AppendOrigin, Marker, ProducerStateManager, first_sequence_of
+from oncelog.broker.log.producers.state import AppendOrigin, Marker, ProducerStateManager
 from oncelog.wire.batch import BatchHeader, read_header
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.log.batches import iterate_headers
+from oncelog.broker.log.producers.entry import BATCHES_RETAINED, BatchMetadata
 from oncelog.broker.log.producers.snapshots import CorruptSnapshot
-from oncelog.broker.log.producers.state import BATCHES_RETAINED, BatchMetadata, Marker
+from oncelog.broker.log.producers.state import Marker
 from oncelog.broker.log.read_ahead import ReadAhead
 from oncelog.broker.logs import get_logger
 from oncelog.wire.batch import CONTROL_BIT
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     from oncelog.broker.log.environment import LogEnvironment
     from oncelog.broker.log.indexes import AbortedTxn
+    from oncelog.broker.log.producers.entry import ProducerEntry
     from oncelog.broker.log.producers.snapshots import ProducerSnapshots
-    from oncelog.broker.log.producers.state import ProducerEntry, ProducerStateManager
+    from oncelog.broker.log.producers.state import ProducerStateManager
     from oncelog.broker.log.read_ahead import Progress
     from oncelog.broker.log.segment import Segment
     from oncelog.wire.batch import BatchHeader

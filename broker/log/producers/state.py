@@ -1,5 +1,5 @@
-"""`ProducerStateManager`: what a partition knows of its producers: the last five batches of each, for idempotence, and
-their open transactions.
+"""`ProducerStateManager`: the producers of a partition, with the last five batches of each, for idempotence, and their
+open transactions.
 
 A batch is checked before it is written, which changes nothing, and added afterwards; so a failed write leaves
 no trace. Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``; KIP-98.
@@ -8,12 +8,17 @@ no trace. Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``Pr
 from __future__ import annotations
 
 from bisect import insort
-from collections import deque
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.log.indexes import AbortedTxn
-from oncelog.broker.log.producers.snapshots import SnapshotEntry
+from oncelog.broker.log.producers.entry import (
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    SEQUENCE_MAX,
+    BatchMetadata,
+    ProducerEntry,
+)
 from oncelog.broker.log.producers.verification import Verification
 from oncelog.broker.log.time_gaps import TimeGaps
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -21,18 +26,10 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from oncelog.broker.log.producers.snapshots import SnapshotEntry
     from oncelog.wire.batch import BatchHeader
 
-BATCHES_RETAINED = 5
-"""Batches remembered of each producer: an idempotent producer has at most this many requests in flight."""
-
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-NO_OFFSET = -1
-SEQUENCE_MAX = 0x7FFFFFFF
 EPOCH_MAX = 0x7FFF
-COORDINATOR_EPOCH_NONE = -1
-NO_TIMESTAMP = -1
 TRANSACTIONS_V2 = 2
 """The transaction version from which on every transaction has a producer epoch of its own (KIP-890)."""
 
@@ -50,77 +47,13 @@ class AppendOrigin(IntEnum):
     """A Produce request."""
 
 
-class BatchMetadata(NamedTuple):
-    """An appended batch, as the response to its duplicate needs it."""
-
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp: int
-    """Max timestamp of the batch, in ms."""
-
-
 class Marker(NamedTuple):
-    """What an end-transaction marker says."""
+    """The content of an end-transaction marker."""
 
     coordinator_epoch: int
     timestamp: int
     """In ms."""
     aborted: bool
-
-
-class ProducerEntry:
-    """One producer: its epoch, its last batches (oldest first) and where its open transaction began."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "last_timestamp",
-        "next_sequence",
-        "producer_epoch",
-        "producer_id",
-        "txn_first_offset",
-    )
-
-    def __init__(self, producer_id: int) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = NO_PRODUCER_EPOCH
-        self.coordinator_epoch = COORDINATOR_EPOCH_NONE
-        self.last_timestamp = NO_TIMESTAMP
-        self.txn_first_offset = NO_OFFSET
-        self.next_sequence = 0
-        """The sequence number that follows the last batch's."""
-        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_RETAINED)
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    def move_to_epoch(self, epoch: int) -> None:
-        """Sequence numbers begin at 0 in every epoch, so the batches of the last epoch are forgotten."""
-        if epoch != self.producer_epoch:
-            self.batches.clear()
-            self.next_sequence = 0
-            self.producer_epoch = epoch
-
-    def to_snapshot(self) -> SnapshotEntry:
-        last = self.batches[-1] if self.batches else None
-        return SnapshotEntry(
-            self.producer_id,
-            self.producer_epoch,
-            NO_SEQUENCE if last is None else last.last_sequence,
-            NO_OFFSET if last is None else last.last_offset,
-            0 if last is None else last.last_offset - last.first_offset,
-            self.last_timestamp,
-            self.coordinator_epoch,
-            self.txn_first_offset,
-        )
-
-
-def first_sequence_of(last_sequence: int, offset_delta: int) -> int:
-    """The first sequence number of a batch. After 2**31-1 follows 0."""
-    return (last_sequence - offset_delta) & SEQUENCE_MAX
 
 
 class ProducerStateManager:
@@ -392,23 +325,8 @@ class ProducerStateManager:
         for row in rows:
             if row.txn_first_offset < 0 and now_ms - aged(row.timestamp) >= expiration_ms:
                 continue
-            entry = ProducerEntry(row.producer_id)
-            entry.producer_epoch = row.producer_epoch
-            entry.coordinator_epoch = row.coordinator_epoch
-            entry.last_timestamp = row.timestamp
-            if row.last_offset >= 0:
-                entry.batches.append(
-                    BatchMetadata(
-                        first_sequence_of(row.last_sequence, row.offset_delta),
-                        row.last_sequence,
-                        row.last_offset - row.offset_delta,
-                        row.last_offset,
-                        row.timestamp,
-                    )
-                )
-                entry.next_sequence = (row.last_sequence + 1) & SEQUENCE_MAX
+            entry = ProducerEntry.of_snapshot(row)
             if row.txn_first_offset >= 0:
-                entry.txn_first_offset = row.txn_first_offset
                 insort(self._ongoing, (row.txn_first_offset, row.producer_id))
                 self.has_transactions = True
             self.producers[row.producer_id] = entry
