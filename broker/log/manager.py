@@ -12,6 +12,7 @@ import trio
 
 from oncelog.broker.background_work import BackgroundWork
 from oncelog.broker.log.checkpoints import PartitionKey, PartitionOffsets
+from oncelog.broker.log.closing import close_all, flush_all
 from oncelog.broker.log.data_directory import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -44,13 +45,8 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.files import FileSystem
     from oncelog.wire.schema import Uuid
 
-"""Its log is in the same directory, but belongs to ``broker/metadata/log.py``."""
-
 UNREADABLE = (OSError, DecodeError)
 """Errors that the files of a partition may cause."""
-
-FLUSHED_AT_ONCE = 16
-"""Partitions that a stop flushes at the same time: enough for all threads, and few descriptors."""
 
 _log = get_logger(__name__)
 
@@ -147,6 +143,7 @@ class LogManager:
         for name in self.files.listdir(self.data_dir):
             key = partition_of(name)
             path = f"{self.data_dir}/{name}"
+            # The metadata log is in the same directory, but belongs to `broker/metadata/log.py`.
             if key is None or key[0] == CLUSTER_METADATA_TOPIC or not self.files.is_dir(path):
                 continue
             if name.endswith(DELETE_SUFFIX):
@@ -174,27 +171,7 @@ class LogManager:
             if self.keeps_data:
                 # `stop` would flush one file after the other; this flushes many at a time.
                 with trio.CancelScope(shield=True):
-                    await self._flush_all()
-
-    async def _flush_all(self) -> None:
-        logs = self.usable_logs()
-        flushed_at_once = min(FLUSHED_AT_ONCE, len(self.logs))
-
-        async def flush_one_by_one() -> None:
-            for log in logs:
-                await self._flush_for_close(log)
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(flushed_at_once):
-                nursery.start_soon(flush_one_by_one)
-
-    async def _flush_for_close(self, log: PartitionLog) -> None:
-        """Flush a log and its derived files, so that its `close` has nothing to write."""
-        log.is_closing = True
-        try:
-            await self.flusher.flush_rest(log)
-        except KafkaError as error:  # `PartitionLog.fail` has logged it, or `close` will fail again
-            _log.debug("not flushed", topic=log.topic, partition=log.partition, error=str(error))
+                    await flush_all(self.usable_logs(), len(self.logs), self.flusher)
 
     def stop(self, broker_epoch: int = -1) -> None:
         """Bring everything to the disk, and mark the stop as clean if nothing failed. It blocks."""
@@ -204,7 +181,7 @@ class LogManager:
                     log.local.close()
                 return
             if self._loaded:
-                clean = self._close_all() and not self._unusable and not self._queue
+                clean = close_all(self.logs.values()) and not self._unusable and not self._queue
                 self.offsets.save_all()
             else:
                 clean = self.was_clean  # and nothing has changed since
@@ -215,17 +192,6 @@ class LogManager:
             _log.error("not stopped cleanly", data_dir=self.data_dir, error=str(error))
         finally:
             self._directory.release()
-
-    def _close_all(self) -> bool:
-        clean = True
-        for log in self.logs.values():
-            try:
-                log.close()
-            except OSError as error:
-                _log.error("log not closed", topic=log.topic, partition=log.partition, error=str(error))
-                clean = False
-            clean = clean and not log.offline
-        return clean
 
     # --- partitions
 
