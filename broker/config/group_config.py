@@ -194,6 +194,22 @@ def defaults_of(broker: BrokerConfig) -> dict[str, Value]:
     }
 
 
+def within_limits(overrides: Mapping[str, str], broker: BrokerConfig) -> Mapping[str, str]:
+    """Return a group's own settings as they count: one that the broker's limits do not allow is the nearest one that
+    they do (``GroupConfig.evaluate``). It was checked when it was set, but the limits may have changed since.
+    """
+    moved = {}
+    for name, text in overrides.items():
+        if name in LIMITS:
+            value: Any = int(text)
+            least, most = (None if limit is None else broker.value(limit) for limit in LIMITS[name])
+            if least is not None and value < least:
+                moved[name] = str(least)
+            elif value > most:
+                moved[name] = str(most)
+    return {**overrides, **moved} if moved else overrides
+
+
 def parse_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Value]:
     """Return the values of all keys for a group with these overrides. Raises KafkaError (INVALID_CONFIG)."""
     for name in overrides:

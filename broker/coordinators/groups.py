@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.config.group_config import within_limits
 from oncelog.broker.coordinators.members_heard import MembersHeard
 from oncelog.broker.coordinators.runtime import CoordinatorRuntime, M
 from oncelog.broker.logs import get_logger
@@ -113,7 +114,7 @@ class GroupCoordinator:
         return self._context
 
     def _overrides(self, group_id: str) -> Mapping[str, str]:
-        return self._metadata.image.configs.get((GROUP, group_id), {})
+        return within_limits(self._metadata.image.configs.get((GROUP, group_id), {}), self._config.current)
 
     def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
         """Return the shard that stores the group. Only OffsetCommit and OffsetFetch allow an empty group id.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelog.broker.config.group_config import GroupConfig
+from oncelog.broker.config.group_config import GroupConfig, within_limits
 from oncelog.broker.share.window import Limits
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class ShareGroupSettings(NamedTuple):
 
 
 def settings_of(overrides: Mapping[str, str], broker: BrokerConfig) -> ShareGroupSettings:
-    """Return the settings of a group with these overrides."""
+    """Return the settings of a group with these overrides, within the broker's limits."""
+    overrides = within_limits(overrides, broker)
 
     def own(name: str, default: Any) -> Any:
         return GroupConfig.KEYS[name].parse(overrides[name]) if name in overrides else default

@@ -56,27 +56,15 @@ class GroupSettings(Protocol):
     group_initial_rebalance_delay_ms: int
     group_max_size: int
     group_consumer_session_timeout_ms: int
-    group_consumer_min_session_timeout_ms: int
-    group_consumer_max_session_timeout_ms: int
     group_consumer_heartbeat_interval_ms: int
-    group_consumer_min_heartbeat_interval_ms: int
-    group_consumer_max_heartbeat_interval_ms: int
     group_consumer_assignment_interval_ms: int
-    group_consumer_min_assignment_interval_ms: int
-    group_consumer_max_assignment_interval_ms: int
     group_consumer_max_size: int
     group_consumer_assignors: tuple[str, ...]
     group_consumer_migration_policy: str
     group_consumer_regex_refresh_interval_ms: int
     group_share_session_timeout_ms: int
-    group_share_min_session_timeout_ms: int
-    group_share_max_session_timeout_ms: int
     group_share_heartbeat_interval_ms: int
-    group_share_min_heartbeat_interval_ms: int
-    group_share_max_heartbeat_interval_ms: int
     group_share_assignment_interval_ms: int
-    group_share_min_assignment_interval_ms: int
-    group_share_max_assignment_interval_ms: int
     group_share_max_size: int
     group_share_initialize_retry_interval_ms: int
     offset_metadata_max_bytes: int
@@ -112,8 +100,8 @@ class GroupContext:
     """What the groups of all shards of a node get from outside.
 
     ``now_ms`` returns wall time in milliseconds, ``settings`` the current settings, ``overrides`` a group's dynamic
-    configuration (ConfigResource type GROUP) by key; ``log_info`` writes to the broker's own log; ``came_due`` is told
-    what was done because of a deadline.
+    configuration (ConfigResource type GROUP) by key, within the broker's limits; ``log_info`` writes to the broker's
+    own log; ``came_due`` is told what was done because of a deadline.
     """
 
     __slots__ = ("came_due", "deadlines", "log_info", "now_ms", "overrides", "random", "settings", "topics")

@@ -9,6 +9,7 @@ import random
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.group_config import within_limits
 from oncelog.coordinator.deadlines import NEVER, Deadlines
 from oncelog.coordinator.groups.context import Client, GroupContext
 from oncelog.coordinator.groups.shard import GroupShard
@@ -107,7 +108,7 @@ class GroupShardHarness:
             rng=self.rng,
             deadlines=deadlines,
             settings=lambda: self.settings,
-            overrides=lambda group_id: self.overrides.get(group_id, {}),
+            overrides=lambda group_id: within_limits(self.overrides.get(group_id, {}), self.settings),
             topics=self.topics,
         )
 

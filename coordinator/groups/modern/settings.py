@@ -1,8 +1,4 @@
-"""The settings of one group: its own dynamic configuration, clamped to the broker's limits, else the broker's setting.
-
-Values are checked when they are set, but the broker's limits may change afterwards. Source: Kafka's ``GroupConfig``,
-``GroupConfigManager``.
-"""
+"""The settings of one group: its own configuration, else the broker's. Source: Kafka's ``GroupConfigManager``."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.context import GroupContext
 
 
-def within(context: GroupContext, group_id: str, name: str, default: int, low: int, high: int) -> int:
+def own_or(default: int, context: GroupContext, group_id: str, name: str) -> int:
     """The value of the group's key ``name``, or ``default`` if it does not set it."""
     text = context.overrides(group_id).get(name)
-    return default if text is None else max(low, min(high, int(text)))
+    return default if text is None else int(text)
