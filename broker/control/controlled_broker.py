@@ -15,6 +15,7 @@ import trio
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import address_text
 from oncelog.broker.control.acl_options import create_acls
+from oncelog.broker.control.disks import new_disk, remove_content
 from oncelog.broker.control.errors import (
     BrokerFailedError,
     NotRunningError,
@@ -32,9 +33,7 @@ from oncelog.broker.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.net.listen import ListenError
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import MovableClock
-from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
-from oncelog.broker.seams.mortal_files import MortalFileSystem
-from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
+from oncelog.broker.seams.mortal_files import without_deaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from oncelog.broker.logs import Sink
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.seams.clock import Clock
-    from oncelog.broker.seams.files import FileSystem
 
 log = get_logger(__name__)
 
@@ -99,7 +97,7 @@ class ControlledBroker:
         """Held by who moves the clock, until what came due is done."""
         self.turns = trio.Lock()
         """Held by who starts, stops or resets the broker: several clients may ask at the same time."""
-        self.files = self._new_disk()
+        self.files = new_disk(self.options, self.config, self.clock)
         self._run: _Run | None = None
         """The latest run."""
         self._failure: BaseException | None = None
@@ -321,8 +319,8 @@ class ControlledBroker:
         self.journal.clear()
         self.clock = MovableClock()
         if self.options.data_dir is not None:
-            _remove_content(self.files.inner, self.config.data_dir)
-        self.files = self._new_disk()
+            remove_content(self.files.inner, self.config.data_dir)
+        self.files = new_disk(self.options, self.config, self.clock)
         if self._snapshot is None:
             self.files.replace(f"{self.config.data_dir}/{META_PROPERTIES}", identity)
         else:
@@ -333,11 +331,7 @@ class ControlledBroker:
         """Read, check and use a snapshot: the path of its file, or its content. Raises SnapshotError."""
         from oncelog.broker.control import snapshots
 
-        disk = OsFileSystem()
-        if isinstance(source, str):
-            snapshot = await disk.offload(partial(snapshots.read_file, disk, source))
-        else:
-            snapshot = await disk.offload(partial(snapshots.decode, source, "given as bytes"))
+        snapshot = await snapshots.read(source)
         try:
             config = self.options.broker_config(snapshot.manifest.config)
         except ConfigError as error:
@@ -364,7 +358,7 @@ class ControlledBroker:
                     is_ready = True
                     task_status.started()
         except BaseException as error:
-            failure = _without_deaths(error)
+            failure = without_deaths(error)
             if not is_ready:
                 raise failure or NotRunningError("the broker was killed while it started") from error
             self._failure = failure
@@ -409,35 +403,3 @@ class ControlledBroker:
 
             self._crash_points = CrashPoints(rules, self.crash)
         self._crash_points.update(node)
-
-    # -- its disk
-
-    def _new_disk(self) -> MortalFileSystem:
-        if self.options.data_dir is not None:
-            open_files_max = self.config.oncelog_open_files_max or OPEN_FILES_DEFAULT
-            return MortalFileSystem(OsFileSystem(open_files_max, durable=self.options.is_durable))
-        files = MemoryFileSystem(self.clock.now_ms)
-        files.makedirs(self.config.data_dir)
-        files.sync_dir("/")
-        return MortalFileSystem(files)
-
-
-def _remove_content(files: FileSystem, path: str) -> None:
-    for name in files.listdir(path):
-        inside = f"{path}/{name}"
-        if files.is_dir(inside):
-            files.remove_tree(inside)
-        else:
-            files.remove(inside)
-
-
-def _without_deaths(error: BaseException) -> BaseException | None:
-    """Return the error without the deaths of a killed node, and out of groups that hold nothing else; None if nothing
-    is left.
-    """
-    if isinstance(error, BaseExceptionGroup):
-        rest = error.split(ProcessDied)[1]
-        while isinstance(rest, BaseExceptionGroup) and len(rest.exceptions) == 1:
-            rest = rest.exceptions[0]
-        return rest
-    return None if isinstance(error, ProcessDied) else error

@@ -15,6 +15,7 @@ import json
 import zlib
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
@@ -33,6 +34,7 @@ from oncelog.broker.log.data_directory import (
 from oncelog.broker.log.time_gaps import TIME_GAPS_FILE, TimeGap, TimeGaps, parse_time_gaps
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import without_extra_slashes
+from oncelog.broker.seams.os_files import OsFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -171,6 +173,14 @@ def write_file(files: FileSystem, path: str, content: bytes) -> None:
 
 
 # -- loading one
+
+
+async def read(source: str | bytes) -> Snapshot:
+    """Read and check a snapshot, in a thread: the path of its file, or its content. Raises SnapshotError."""
+    disk = OsFileSystem()
+    if isinstance(source, str):
+        return await disk.offload(partial(read_file, disk, source))
+    return await disk.offload(partial(decode, source, "given as bytes"))
 
 
 def read_file(files: FileSystem, path: str) -> Snapshot:

@@ -312,3 +312,15 @@ class MortalFileSystem:
 
     async def sync(self, file: File) -> None:
         await self.inner.sync(file)
+
+
+def without_deaths(error: BaseException) -> BaseException | None:
+    """Return the error without the ProcessDied in it, and out of groups that hold nothing else; None if nothing is
+    left.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        rest = error.split(ProcessDied)[1]
+        while isinstance(rest, BaseExceptionGroup) and len(rest.exceptions) == 1:
+            rest = rest.exceptions[0]
+        return rest
+    return None if isinstance(error, ProcessDied) else error

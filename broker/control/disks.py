@@ -1,0 +1,36 @@
+"""The disk of a broker under control: in memory, or a directory of the machine's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.seams.memory_files import MemoryFileSystem
+from oncelog.broker.seams.mortal_files import MortalFileSystem
+from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
+
+if TYPE_CHECKING:
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.files import FileSystem
+
+
+def new_disk(options: BrokerOptions, config: BrokerConfig, clock: Clock) -> MortalFileSystem:
+    """Return the disk that the options ask for; one in memory is empty, with the data directory."""
+    if options.data_dir is not None:
+        open_files_max = config.oncelog_open_files_max or OPEN_FILES_DEFAULT
+        return MortalFileSystem(OsFileSystem(open_files_max, durable=options.is_durable))
+    files = MemoryFileSystem(clock.now_ms)
+    files.makedirs(config.data_dir)
+    files.sync_dir("/")
+    return MortalFileSystem(files)
+
+
+def remove_content(files: FileSystem, path: str) -> None:
+    """Remove all that is in a directory."""
+    for name in files.listdir(path):
+        inside = f"{path}/{name}"
+        if files.is_dir(inside):
+            files.remove_tree(inside)
+        else:
+            files.remove(inside)
