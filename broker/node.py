@@ -33,12 +33,11 @@ from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.logs import get_logger
-from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.metadata.client_quotas import IP
-from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
-from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, TOPIC
+from oncelog.broker.metadata.configs import effective_topic_config
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
+from oncelog.broker.metadata_publisher import MetadataPublisher
 from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.server import BoundListener, Server
 from oncelog.broker.security.connection_limits import ConnectionLimits
@@ -52,16 +51,7 @@ from oncelog.broker.share.group_states import ShareGroupStates
 from oncelog.broker.share.manager import SharePartitionManager
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.wire.errors import DecodeError, KafkaError
-from oncelog.wire.stored.metadata import (
-    AccessControlEntryRecord,
-    BrokerEndpoint,
-    ClientQuotaRecord,
-    ConfigRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RemoveAccessControlEntryRecord,
-    RemoveTopicRecord,
-)
+from oncelog.wire.stored.metadata import BrokerEndpoint, RemoveTopicRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,8 +187,9 @@ class Node:
             ]
         )
         store_credentials(self.metadata, self._users)
-        self._apply_broker_configs()
-        self.metadata.subscribe(self._on_record)
+        publisher = MetadataPublisher(self)
+        publisher.apply_broker_configs()
+        self.metadata.subscribe(publisher.on_record)
         self._producer_ids = ProducerIds(self.metadata.take_producer_ids)
         config = self.config.current
         addresses = {
@@ -337,6 +328,15 @@ class Node:
         if self.fail_on_bugs:
             raise AssertionError("a request failed by our own fault: see the log")
 
+    def _note_denied(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
+        """Say what a client wanted and may not do, as Kafka's authorizer does."""
+        about = {
+            "principal": who.principal,
+            "operation": OPERATION_NAMES[operation],
+            "resource": f"{RESOURCE_NAMES[resource_type]} {name[:NAME_CHARS_SHOWN]}",
+        }
+        self.lines.write(log.info, "denied", about, host=who.host)
+
     # -- metadata
 
     @property
@@ -388,62 +388,3 @@ class Node:
         for topic in self.metadata.image.topics.values():
             self.metadata.commit(bump_leader_epoch(topic, range(len(topic.partitions))))
         self.metadata.flush()
-
-    def _on_record(self, record: Message, topic: Topic | None) -> None:
-        # A new partition gets its directory on first use: ten thousand unused ones cost nothing.
-        if isinstance(record, PartitionRecord | PartitionChangeRecord) and topic is not None:
-            self.cluster.forget_partition(topic.name, record.partition_id)
-        elif isinstance(record, RemoveTopicRecord) and topic is not None:
-            self.cluster.forget(topic.name)
-            for partition in range(len(topic.partitions)):
-                self.logs.delete(topic.name, partition)
-        elif isinstance(record, ConfigRecord):
-            self._on_config(record)
-        elif isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
-            self._on_acl(record)
-        elif isinstance(record, ClientQuotaRecord):
-            self._on_client_quota()
-
-    def _on_client_quota(self) -> None:
-        """The change holds for the next request. While nobody has a quota, none are installed: they cost time."""
-        self.connection_rates.on_change()
-        self.quotas.on_change()
-        is_needed = self.metadata.image.client_quotas.clients > 0
-        if is_needed or self.dispatcher.has_quotas:
-            self.dispatcher.throttle_with(self.quotas if is_needed else None)
-
-    def _note_denied(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
-        """Say what a client wanted and may not do, as Kafka's authorizer does."""
-        about = {
-            "principal": who.principal,
-            "operation": OPERATION_NAMES[operation],
-            "resource": f"{RESOURCE_NAMES[resource_type]} {name[:NAME_CHARS_SHOWN]}",
-        }
-        self.lines.write(log.info, "denied", about, host=who.host)
-
-    def _on_acl(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
-        """The change holds for the next request, whatever the fast paths remember."""
-        if self.authorizer is None:
-            return
-        if isinstance(record, AccessControlEntryRecord):
-            self.authorizer.add(record.id, AclBinding.of(record))
-        else:
-            self.authorizer.remove(record.id)
-        self.dispatcher.forget()
-
-    def _on_config(self, record: ConfigRecord) -> None:
-        if record.resource_type == TOPIC:
-            if record.resource_name in self.metadata.image.topics:
-                self.logs.update_config(record.resource_name, self.topic_config(record.resource_name))
-        elif record.resource_type == CLIENT_METRICS:
-            self.client_metrics.on_change()
-        elif record.resource_type == BROKER:
-            self._apply_broker_configs()
-            self.server.reconsider_limits()
-            for name in self.metadata.image.topics:
-                self.logs.update_config(name, self.topic_config(name))
-
-    def _apply_broker_configs(self) -> None:
-        """Apply the dynamic configuration of the metadata to the node."""
-        self.config.change(dynamic_broker_texts(self.metadata.image, self.config.static.node_id))
-        self.logs.update_broker_config(self.config.current)
