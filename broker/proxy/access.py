@@ -18,6 +18,8 @@ from oncelog.broker.metadata.acl_changes import create
 from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.proxy.fetch_quota import FetchQuota
+from oncelog.broker.proxy.mutation_quota import MutationQuotas
+from oncelog.broker.proxy.upstream_topics import UpstreamTopics
 from oncelog.broker.request import finished
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.security.delegation_tokens import DelegationTokens
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
 DATA_DIR = "/proxy"
 NAME_CHARS_SHOWN = 100
 
-METADATA_KEY = 3
 ACL_APIS = (29, 30, 31)
 TOKEN_APIS = (38, 39, 40, 41)
 QUOTA_APIS = (48, 49)
@@ -142,11 +143,13 @@ class Access:
         if not ends_log_ins:
             return
 
-        fetch_quota = FetchQuota(self.quotas)
+        topics = UpstreamTopics(dispatcher.forward)
+        quotas = (MutationQuotas(dispatcher.pass_on, topics, topic_name), FetchQuota(self.quotas))
 
         def apply() -> None:
             if self.has_quotas != dispatcher.has_quotas:
-                (dispatcher.install_own if self.has_quotas else dispatcher.remove)(fetch_quota)
+                for one in quotas:
+                    (dispatcher.install_own if self.has_quotas else dispatcher.remove)(one)
             dispatcher.throttle_with(self.quotas if self.has_quotas else None)
 
         self.on_change = apply
@@ -154,10 +157,8 @@ class Access:
         if self.authorizer is not None:
             from oncelog.broker.proxy.authorizing import AuthorizingInterceptor
 
-            metadata = Api(HANDLERS[METADATA_KEY], is_handled=False)
-            dispatcher.install_own(
-                AuthorizingInterceptor(self.services, dispatcher.forward, metadata, topic_name)
-            )
+            authorizing = AuthorizingInterceptor(self.services, dispatcher.pass_on, topics, topic_name)
+            dispatcher.install_own(authorizing)
         apply()
 
     @property

@@ -12,11 +12,9 @@ from oncelog.broker.proxy.rights import Everything, Refused, check_whole, refuse
 from oncelog.broker.proxy.rights_in_responses import restrict
 from oncelog.broker.refusal.row_refusal import Refusal
 from oncelog.broker.refusal.rows import TOPIC, locate
-from oncelog.broker.request import NO_RESPONSE, RequestContext
+from oncelog.broker.request import NO_RESPONSE
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.metadata import (
-    MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
@@ -26,35 +24,33 @@ from oncelog.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from oncelog.broker.dispatch.api import Api
     from oncelog.broker.proxy.access import AccessServices
     from oncelog.broker.proxy.rights import Choice
+    from oncelog.broker.proxy.upstream_topics import UpstreamTopics
+    from oncelog.broker.request import RequestContext
     from oncelog.wire.schema import Uuid
 
 METADATA_KEY = 3
-BY_ID_VERSION = 12
-"""Of Metadata: the first in which topics can be asked for by id. With it nothing is created."""
 AUTO_CREATION_ASKED_MIN = 4
 
 
 class AuthorizingInterceptor(Interceptor):
-    """Asks the authorizer of ``services``. ``forward`` (`ProxyDispatcher.forward`) sends what is left of a request;
-    ``metadata`` is the API.
-
-    ``topic_name`` gives the name of a topic's id, None for one that upstream has not shown yet.
+    """Asks the authorizer of ``services``. ``pass_on`` (`ProxyDispatcher.pass_on`) takes what is left of a request, and
+    ``topics`` asks upstream. ``topic_name`` gives the name of a topic's id, None for one that upstream has not shown
+    yet.
     """
 
     def __init__(
         self,
         services: AccessServices,
-        forward: Callable[[RequestContext], Awaitable[Any]],
-        metadata: Api,
+        pass_on: Callable[[RequestContext, Interceptor], Awaitable[Any]],
+        topics: UpstreamTopics,
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
         self._services = services
         self._authorization = services.authorization
-        self._forward = forward
-        self._metadata = metadata
+        self._pass_on = pass_on
+        self._topics = topics
         self._name_of = topic_name
 
     async def on_request(self, context: RequestContext) -> Any:
@@ -95,13 +91,13 @@ class AuthorizingInterceptor(Interceptor):
                 try:
                     handled = await self._without(context, later)
                     if handled is None:
-                        handled = await self._forward(context)
+                        handled = await self._pass_on(context, self)
                         if handled is NO_RESPONSE:
                             handled = None
                 finally:
                     context.request = request
             elif name == "metadata":  # version 0, in which no topics would mean all: clients want the brokers
-                brokers = (await self._ask(context, [])).brokers
+                brokers = (await self._topics.ask(context, [])).brokers
                 handled = MetadataResponse(
                     brokers=[MetadataResponseBroker(row.node_id, row.host, row.port) for row in brokers]
                 )
@@ -139,9 +135,9 @@ class AuthorizingInterceptor(Interceptor):
 
     async def _missing(self, context: RequestContext, names: Iterable[str]) -> set[str]:
         """Return those topics that upstream does not have."""
-        response = await self._ask(context, [MetadataRequestTopic(name=name) for name in names])
+        response = await self._topics.ask(context, [MetadataRequestTopic(name=name) for name in names])
         codes = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
-        return {row.name for row in response.topics if row.error_code in codes}
+        return {row.name for row in response.topics if row.name and row.error_code in codes}
 
     async def _not_attempted(self, context: RequestContext) -> list[Choice]:
         """Return the choices for what is left of an AddPartitionsToTxn of which something is refused."""
@@ -162,18 +158,7 @@ class AuthorizingInterceptor(Interceptor):
         """Ask upstream for the names of topics that it has not shown yet: rights are rights to names."""
         unknown = [topic_id for topic_id in dict.fromkeys(ids) if self._name_of(topic_id) is None]
         if unknown and context.api.handler.api_key != METADATA_KEY:
-            await self._ask(context, [MetadataRequestTopic(topic_id=topic_id) for topic_id in unknown])
-
-    async def _ask(self, context: RequestContext, topics: list[MetadataRequestTopic]) -> Any:
-        """Ask upstream for these topics on the client's connection, before its request."""
-        request = MetadataRequest(topics, allow_auto_topic_creation=False)
-        version = min(BY_ID_VERSION, self._metadata.max_version)
-        frame = encode_request(request, version, context.correlation_id, context.client_id)
-        asked = RequestContext(
-            self._metadata, version, context.correlation_id, context.client_id, context.connection, request
-        )
-        asked.frame = memoryview(frame)[4:]
-        return await self._forward(asked)
+            await self._topics.ask(context, [MetadataRequestTopic(topic_id=topic_id) for topic_id in unknown])
 
 
 def _ids_in(request: Any) -> Iterable[Uuid]:

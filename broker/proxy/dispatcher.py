@@ -170,11 +170,19 @@ class ProxyDispatcher(Interception):
         """See `Interception.handle`: forward the request, as far as the client may, and wait for the response. Only
         for `Interceptor.on_request`, and not for those of `install_own`.
         """
-        return await self._or_refused(context, self._handle(context))
+        return await self._or_refused(context, self.pass_on(context))
 
-    async def _handle(self, context: RequestContext) -> Any:
+    async def pass_on(self, context: RequestContext, after: Interceptor | None = None) -> Any:
+        """Show a request to those of `install_own`, or to those after one of them, and forward it. Returns the
+        response, `NO_RESPONSE` if it gets none. Raises KafkaError, CloseConnection, ConnectionLost.
+        """
+        own = self._own
+        if after is not None:
+            own = (
+                own[own.index(after) + 1 :] if after in own else ()
+            )  # quotas, the last ones, were removed meanwhile
         wanting = self._interceptors_for(context)
-        for interceptor in self._own:
+        for interceptor in own:
             if interceptor in wanting:
                 response = await interceptor.on_request(context)
                 if response is not None:

@@ -116,6 +116,10 @@ class MutationQuota:
                 raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
             self._bucket.record(partitions, self._limit, now_ms)
 
+    def correct(self, partitions: int) -> None:
+        """Count so many more, or fewer, than `record` was told."""
+        self._bucket.record(partitions, self._limit, self._time_ms())
+
     def throttle_ms(self) -> int:
         """Return for how much longer the client has to wait, in milliseconds."""
         if not self._throttle_ms:
