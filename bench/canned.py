@@ -173,11 +173,15 @@ def framed(api_key: int, flexible: bool, correlation_id: int, body: Iterable[Buf
 
 
 class Broker:
-    """Topics, and a response to each request. `port` is the port on which clients connect."""
+    """Topics, and a response to each request.
 
-    def __init__(self, port: int) -> None:
+    `port` is the port on which clients connect. `same`: one with the same topics, for another port, through which
+    topics are created.
+    """
+
+    def __init__(self, port: int, same: "Broker | None" = None) -> None:
         self._port = port
-        self._topics: dict[str | bytes, Topic] = {}  # by name and by id
+        self._topics: dict[str | bytes, Topic] = {} if same is None else same._topics  # by name and by id
         self._last_id = 0
         self._cached: dict[tuple[bytes, bytes], bytearray] = {}
         self._handlers: dict[int, Callable[[Any, int], Message]] = {

@@ -71,14 +71,26 @@ class Server(Protocol):
 
 
 class Stub(LocalBroker):
-    """`bench.stub` on a free port; it stores nothing in its directory."""
+    """`bench.stub` on a free port; it stores nothing in its directory.
 
-    def __init__(self, data_dir: pathlib.Path) -> None:
+    `properties`: a listener SSL, with its key store, is all that it heeds.
+    """
+
+    def __init__(self, data_dir: pathlib.Path, properties: Mapping[str, str]) -> None:
         super().__init__(data_dir, "stub-")
         self.bootstrap = ""
+        ssl = "SSL://"
+        addresses = properties.get("listeners", "").split(",")
+        self._tls = [
+            part
+            for address in addresses
+            if address.startswith(ssl)
+            for part in (properties["ssl.keystore.location"], address.removeprefix(ssl))
+        ]
 
     def start(self) -> Self:
-        self.process = Process([sys.executable, "-m", "bench.stub"], env={"PYTHONPATH": str(ROOT)})
+        command = [sys.executable, "-m", "bench.stub", *self._tls]
+        self.process = Process(command, env={"PYTHONPATH": str(ROOT)})
         self.bootstrap = self.process.stdout.wait_for("127.0.0.1:", START_TIMEOUT_S) or ""
         assert self.bootstrap, self.process.output()
         return self
@@ -122,7 +134,7 @@ def through(kind: Kind, kafka: Server) -> Server:
 def make(kind: Kind, data_dir: pathlib.Path, properties: Mapping[str, str] | None = None) -> Server:
     """A server of this kind, not started yet."""
     if kind is Kind.CEILING:
-        return Stub(data_dir)
+        return Stub(data_dir, properties or {})
     both = {**PROPERTIES_OF_BOTH, **(properties or {})}
     if kind is Kind.OURS:
         return Oncelog(both, data_dir)

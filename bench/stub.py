@@ -1,18 +1,25 @@
 """A server that responds at once and stores nothing, to measure how fast the clients alone are.
 
-    python -m bench.stub        prints the address on which it listens
+    python -m bench.stub [CERTIFICATE ADDRESS]      prints the address on which it listens
+
+With a PEM file (key and chain) it also listens at ADDRESS, with TLS.
 
 With the same clients on the same machine no server can be faster than one that does nothing, so its results are a
 ceiling. It must cost next to nothing itself: it has one thread and plain sockets, its responses are prepared
-(`bench.canned`), and the kernel discards the records of Produce requests (recv with MSG_TRUNC does not copy). It trusts
-its clients: one that stops in the middle of a small request blocks all others.
+(`bench.canned`), and the kernel discards the records of Produce requests (recv with MSG_TRUNC does not copy). Over TLS
+OpenSSL decrypts them into a few kilobytes, again and again. It trusts its clients: one that stops in the middle of a
+small request blocks all others.
 """
 
 import os
 import select
 import socket
+import ssl
 import struct
+import sys
 import time
+from collections.abc import Callable
+from typing import Protocol
 
 from bench.canned import FETCH, PRODUCE, Broker, Buffer, ProduceHead, ProduceTemplate, batch_position
 
@@ -23,8 +30,12 @@ SCRATCH_BYTES = 1 << 20
 HEAD_BYTES = 1 << 10  # more than a Produce request up to the end of its batch's header
 KEPT_REQUESTS = 8  # per connection, from whose batches the one for consumers is chosen
 PARENT_CHECK_S = 5.0
+ENCRYPTED_BYTES = 64 << 10  # that one system call receives
+RECORD_BYTES = 16 << 10  # of a TLS record at most
 
 scratch = memoryview(bytearray(SCRATCH_BYTES + HEAD_BYTES))
+encrypted = memoryview(bytearray(ENCRYPTED_BYTES))
+discarded = memoryview(bytearray(RECORD_BYTES))
 
 
 class DelayedFetch:
@@ -37,12 +48,137 @@ class DelayedFetch:
         self.deadline = deadline
 
 
+class Stream(Protocol):
+    """A connection's bytes. Calls raise OSError when it is broken."""
+
+    drained: bool
+    """Whether nothing is left to receive without another event of the socket."""
+
+    def receive(self, size: int) -> int:
+        """Put up to `size` bytes into the scratch buffer, without waiting: raises BlockingIOError. 0: the end."""
+
+    def receive_whole(self, buffer: memoryview) -> int:
+        """Fill `buffer`, and wait for that; returns fewer bytes at the end."""
+
+    def discard(self, size: int) -> int:
+        """As `receive`, of bytes that nobody needs."""
+
+    def send(self, parts: "list[Buffer]") -> None:
+        """Send everything, and wait for that."""
+
+
+class PlainStream:
+    """See `Stream`."""
+
+    drained = True
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+
+    def receive(self, size: int) -> int:
+        return self._socket.recv_into(scratch, size, socket.MSG_DONTWAIT)
+
+    def receive_whole(self, buffer: memoryview) -> int:
+        return self._socket.recv_into(buffer, len(buffer), socket.MSG_WAITALL)
+
+    def discard(self, size: int) -> int:
+        flags = socket.MSG_DONTWAIT | socket.MSG_TRUNC
+        return self._socket.recv_into(scratch, min(size, SCRATCH_BYTES), flags)
+
+    def send(self, parts: "list[Buffer]") -> None:
+        if len(parts) == 1:
+            self._socket.sendall(parts[0])
+            return
+        if len(parts) > PARTS_MAX:
+            parts = [b"".join(parts)]
+        sent, whole = self._socket.sendmsg(parts), sum(map(len, parts))
+        if sent < whole:
+            self._socket.sendall(b"".join(parts)[sent:])
+
+
+class TlsStream:
+    """See `Stream`. OpenSSL reads and writes memory: on a socket it takes two system calls for each TLS record."""
+
+    def __init__(self, connected: socket.socket, context: ssl.SSLContext) -> None:
+        self._socket = connected
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._decrypt: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]  # it counts
+        self.drained = False  # what came with the end of the handshake
+        self._shake_hands()
+
+    def _shake_hands(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._feed(0)
+            else:
+                self._flush()
+                return
+
+    def _feed(self, flags: int) -> None:
+        count = self._socket.recv_into(encrypted, ENCRYPTED_BYTES, flags)
+        if count:
+            self._incoming.write(encrypted[:count])
+        else:
+            self._incoming.write_eof()
+        self.drained = False
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._socket.sendall(self._outgoing.read())
+
+    def receive(self, size: int) -> int:
+        return self._read(scratch[:size], socket.MSG_DONTWAIT, whole=False)
+
+    def receive_whole(self, buffer: memoryview) -> int:
+        return self._read(buffer, 0, whole=True)
+
+    def _read(self, buffer: memoryview, flags: int, *, whole: bool) -> int:
+        have, size = 0, len(buffer)
+        while have < size:
+            if self.drained:
+                self._feed(flags)
+            try:
+                count = self._decrypt(size - have, buffer[have:])
+            except ssl.SSLWantReadError:
+                self.drained = True
+                if have and not whole:
+                    break
+            else:
+                if not count:
+                    break
+                have += count
+        return have
+
+    def discard(self, size: int) -> int:
+        if self.drained:
+            self._feed(socket.MSG_DONTWAIT)
+        left, decrypt = size, self._decrypt
+        try:
+            while left and (count := decrypt(left, discarded)):
+                left -= count
+        except ssl.SSLWantReadError:
+            self.drained = True
+            if left == size:
+                raise BlockingIOError from None  # the TLS record is not complete
+        return size - left
+
+    def send(self, parts: "list[Buffer]") -> None:
+        for part in parts:
+            self._tls.write(part)
+        self._flush()
+
+
 class Connection:
     """A client's connection; receives and sends without waiting, except inside a small request."""
 
-    def __init__(self, stub: "Stub", connected: socket.socket) -> None:
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, stub: "Stub", broker: Broker, connected: socket.socket, stream: Stream) -> None:
         self.socket = connected
+        self.broker = broker
+        self._stream = stream
         self.delayed: DelayedFetch | None = None
         self._stub = stub
         self._templates: dict[bytes, ProduceTemplate] = {}
@@ -53,32 +189,26 @@ class Connection:
 
     def on_readable(self) -> bool:
         """Handle received bytes; False if the client has closed the connection."""
-        if not self._left:
-            size = self.socket.recv_into(scratch, READ_BYTES, socket.MSG_DONTWAIT)
-            if size:
-                self._handle_requests(size)
-            return size > 0
-        flags = socket.MSG_DONTWAIT | socket.MSG_TRUNC
-        size = self.socket.recv_into(scratch, min(self._left, SCRATCH_BYTES), flags)
-        self._left -= size
-        if size and not self._left:
-            self._send_responses([self._pending_response])
-        return size > 0
+        while True:
+            if self._left:
+                size = self._stream.discard(self._left)
+                self._left -= size
+                if size and not self._left:
+                    self._send_responses([self._pending_response])
+            else:
+                size = self._stream.receive(READ_BYTES)
+                if size:
+                    self._handle_requests(size)
+            if not size or self._stream.drained:
+                return size > 0
 
     def _send_responses(self, responses: "list[Buffer]") -> None:
         if self._stub.delayed:
             self._stub.complete_fetches()  # the consumer gets a record before the producer's response, as with oncelog
-        self.send(responses)
+        self._stream.send(responses)
 
     def send(self, parts: "list[Buffer]") -> None:
-        if len(parts) == 1:
-            self.socket.sendall(parts[0])
-            return
-        if len(parts) > PARTS_MAX:
-            parts = [b"".join(parts)]
-        sent, whole = self.socket.sendmsg(parts), sum(map(len, parts))
-        if sent < whole:
-            self.socket.sendall(b"".join(parts)[sent:])
+        self._stream.send(parts)
 
     def _handle_requests(self, end: int) -> None:
         """Handle all requests in the first `end` bytes of the scratch buffer; receive the rest of the last one."""
@@ -96,14 +226,15 @@ class Connection:
                 self._left, self._pending_response = stop - end, self._produce(frame)
             else:
                 if end < stop:
-                    frame = bytes(frame) + self.socket.recv(stop - end, socket.MSG_WAITALL)
+                    rest = memoryview(bytearray(stop - end))
+                    frame = bytes(frame) + rest[: self._stream.receive_whole(rest)]
                 responses += self._respond(key, frame)
             at = stop
         if responses:
             self._send_responses(responses)
 
     def _receive_more(self, end: int, size: int) -> int:
-        if self.socket.recv_into(scratch[end:], size, socket.MSG_WAITALL) < size:
+        if self._stream.receive_whole(scratch[end : end + size]) < size:
             raise ConnectionError("it ended in the middle of a request")
         return size
 
@@ -111,9 +242,9 @@ class Connection:
         if key == PRODUCE:
             return [self._produce(frame)]
         if key != FETCH:
-            return [self._stub.broker.respond(frame)]
-        request, version, correlation_id = self._stub.broker.read(bytes(frame))
-        parts = self._stub.broker.fetch(request, version, correlation_id, waited=False)
+            return [self.broker.respond(frame)]
+        request, version, correlation_id = self.broker.read(bytes(frame))
+        parts = self.broker.fetch(request, version, correlation_id, waited=False)
         if not parts:
             deadline = time.monotonic() + request.max_wait_ms / 1000
             self.delayed = DelayedFetch(request, version, correlation_id, deadline)
@@ -125,7 +256,7 @@ class Connection:
         template = self._templates.get(bytes(frame[8 : self._head_end]))
         if template is None:
             head = ProduceHead(frame)
-            template = self._stub.broker.produce_template(head)
+            template = self.broker.produce_template(head)
             self._head_end = head.end
             self._templates[bytes(frame[8 : head.end])] = template
         correlation_id = int.from_bytes(frame[4:8], "big")
@@ -138,13 +269,25 @@ class Connection:
 
 
 class Stub:
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
-        self.port = self._listener.getsockname()[1]
-        self.broker = Broker(self.port)
+    """Listens on a free port, and with a certificate at an address with TLS, too."""
+
+    def __init__(self, certificate: str = "", tls_address: str = "") -> None:
+        listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
+        self.port = listener.getsockname()[1]
         self.delayed: list[Connection] = []
+        plain = Broker(self.port)
+        self._listeners: dict[int, tuple[socket.socket, Broker, ssl.SSLContext | None]] = {
+            listener.fileno(): (listener, plain, None)
+        }
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            host, _, port = tls_address.rpartition(":")
+            listener = socket.create_server((host, int(port)), backlog=1000)
+            self._listeners[listener.fileno()] = listener, Broker(int(port), plain), context
         self._poll = select.epoll()
-        self._poll.register(self._listener, select.EPOLLIN)
+        for descriptor in self._listeners:
+            self._poll.register(descriptor, select.EPOLLIN)
         self._connections: dict[int, Connection] = {}
 
     def run(self) -> None:
@@ -157,14 +300,26 @@ class Stub:
             if not ready and os.getppid() != parent:
                 return
             for descriptor, _ in ready:
-                if descriptor == self._listener.fileno():
-                    connected = self._listener.accept()[0]
-                    self._connections[connected.fileno()] = Connection(self, connected)
-                    self._poll.register(connected, select.EPOLLIN)
+                if descriptor in self._listeners:
+                    self._accept(descriptor)
                 else:
                     self._serve(self._connections[descriptor])
             if deadlines:
                 self.complete_fetches(time.monotonic())
+
+    def _accept(self, descriptor: int) -> None:
+        listener, broker, context = self._listeners[descriptor]
+        connected = listener.accept()[0]
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            stream = PlainStream(connected) if context is None else TlsStream(connected, context)
+        except OSError:  # no handshake
+            connected.close()
+            return
+        self._connections[connected.fileno()] = connection = Connection(self, broker, connected, stream)
+        self._poll.register(connected, select.EPOLLIN)
+        if not stream.drained:
+            self._serve(connection)
 
     def _serve(self, connection: Connection) -> None:
         try:
@@ -185,7 +340,7 @@ class Stub:
             delayed = one.delayed
             assert delayed is not None
             waited = now >= delayed.deadline
-            parts = self.broker.fetch(delayed.request, delayed.version, delayed.correlation_id, waited=waited)
+            parts = one.broker.fetch(delayed.request, delayed.version, delayed.correlation_id, waited=waited)
             if parts:
                 self.delayed.remove(one)
                 one.delayed = None
@@ -193,7 +348,7 @@ class Stub:
 
 
 def main() -> None:
-    stub = Stub()
+    stub = Stub(*sys.argv[1:])
     print(f"127.0.0.1:{stub.port}", flush=True)
     stub.run()
 

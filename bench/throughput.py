@@ -124,7 +124,7 @@ def _stream(
             topics.delete(server, topic)
 
     rows = _rows({**dict.fromkeys(produced.values(), produce_ratio), consumed: 1}, listener)
-    return Experiment(label, rows, run, warm=True, ceiling=listener == PLAINTEXT)
+    return Experiment(label, rows, run, warm=True, ceiling=True)
 
 
 def _together(
@@ -155,7 +155,7 @@ def _together(
             topics.delete(server, topic)
 
     rows = _rows(dict.fromkeys(produced.values(), 1.25), listener)
-    return Experiment(label, rows, run, warm=True, ceiling=listener == PLAINTEXT)
+    return Experiment(label, rows, run, warm=True, ceiling=True)
 
 
 def _binding(size: int, full_count: int) -> Experiment:
