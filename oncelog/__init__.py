@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         WaitTimeoutError,
     )
+    from oncelog.broker.control.request_types import FailedLogin, Outcome, Request
     from oncelog.broker.control.share_types import (
         RecordsInFlight,
         ShareGroupInfo,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     )
     from oncelog.broker.control.types import (
         Assignment,
-        FailedLogin,
         GroupInfo,
         Headers,
         HeadersGiven,
@@ -39,12 +39,10 @@ if TYPE_CHECKING:
         Member,
         Occurrence,
         Offsets,
-        Outcome,
         PartitionInfo,
         ProducerInfo,
         Record,
         RecordGiven,
-        Request,
         TimestampType,
         TopicInfo,
         TransactionInfo,
@@ -165,7 +163,7 @@ _MODULES = {
     "Clock": "oncelog.broker.embedded.sync_api.clock",
     "CloseConnection": "oncelog.broker.request",
     "ErrorCode": "oncelog.wire.errors",
-    "FailedLogin": "oncelog.broker.control.types",
+    "FailedLogin": "oncelog.broker.control.request_types",
     "Faults": "oncelog.broker.embedded.sync_api.faults",
     "Group": "oncelog.broker.embedded.sync_api.groups",
     "GroupInfo": "oncelog.broker.control.types",
@@ -182,7 +180,7 @@ _MODULES = {
     "Occurrence": "oncelog.broker.control.types",
     "Offsets": "oncelog.broker.control.types",
     "OncelogError": "oncelog.broker.control.errors",
-    "Outcome": "oncelog.broker.control.types",
+    "Outcome": "oncelog.broker.control.request_types",
     "PassingRecord": "oncelog.broker.filters.passing_records",
     "PartitionInfo": "oncelog.broker.control.types",
     "ProducerInfo": "oncelog.broker.control.types",
@@ -190,7 +188,7 @@ _MODULES = {
     "Record": "oncelog.broker.control.types",
     "RecordFilter": "oncelog.broker.filters.record_filter",
     "RecordGiven": "oncelog.broker.control.types",
-    "Request": "oncelog.broker.control.types",
+    "Request": "oncelog.broker.control.request_types",
     "RequestContext": "oncelog.broker.request",
     "Rule": "oncelog.broker.embedded.sync_api.faults",
     "RuleDraft": "oncelog.broker.embedded.sync_api.faults",

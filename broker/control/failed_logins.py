@@ -9,7 +9,7 @@ from oncelog.broker.control.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from oncelog.broker.control.controlled import Controlled
-    from oncelog.broker.control.types import FailedLogin
+    from oncelog.broker.control.request_types import FailedLogin
 
 SHOWN_MAX = 5
 """How many of them the error of a wait shows."""

@@ -24,8 +24,8 @@ from oncelog.wire.schema import deep_copy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncelog.broker.control.types import FailedLogin as Refused
-    from oncelog.broker.control.types import Outcome, Request
+    from oncelog.broker.control.request_types import FailedLogin as Refused
+    from oncelog.broker.control.request_types import Outcome, Request
     from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics, RequestPath
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.seams.clock import Clock
@@ -241,7 +241,7 @@ class Journal(Interceptor):
         self._tell(entry)
 
     def _on_failed_login(self, connection: Peer, failed: FailedLogin) -> None:
-        from oncelog.broker.control.types import FailedLogin as Refused
+        from oncelog.broker.control.request_types import FailedLogin as Refused
 
         assert self._source is not None
         self._number += 1
@@ -347,7 +347,7 @@ class Journal(Interceptor):
 
     def request(self, entry: Entry) -> Request:
         """Return the request as users see it: with decoded messages that nobody else has."""
-        from oncelog.broker.control.types import Request
+        from oncelog.broker.control.request_types import Request
         from oncelog.broker.refusal.rows import GROUP, TOPIC, TRANSACTIONAL_ID
 
         facts = self.facts(entry)

@@ -19,7 +19,7 @@ from oncelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.control.journal import Entry, Journal
-    from oncelog.broker.control.types import Request
+    from oncelog.broker.control.request_types import Request
 
 NO_ERROR: Final = ErrorCode.NONE.name
 """As a filter: requests without an error."""

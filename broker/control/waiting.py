@@ -15,14 +15,8 @@ from oncelog.wire.errors import KafkaError
 if TYPE_CHECKING:
     from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.control.controlled_broker import ControlledBroker
-    from oncelog.broker.control.types import (
-        GroupInfo,
-        IsolationLevel,
-        Offsets,
-        Record,
-        Request,
-        TransactionInfo,
-    )
+    from oncelog.broker.control.request_types import Request
+    from oncelog.broker.control.types import GroupInfo, IsolationLevel, Offsets, Record, TransactionInfo
     from oncelog.broker.coordinators.groups import GroupCoordinator
     from oncelog.broker.coordinators.transactions import TransactionCoordinator
     from oncelog.broker.log.partition_log import PartitionLog

@@ -119,7 +119,7 @@ def _requests(broker: Broker | Proxy) -> Iterable[str]:
 
 def _request(request: Request) -> str:
     """Return what a request says, without what differs each time."""
-    from oncelog.broker.control.types import ANONYMOUS
+    from oncelog.broker.control.request_types import ANONYMOUS
 
     named = (
         ("topic", request.topics),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from oncelog.broker.control.options import BrokerOptions
-    from oncelog.broker.control.types import FailedLogin
+    from oncelog.broker.control.request_types import FailedLogin
     from oncelog.broker.embedded.certificates import Certificates
     from oncelog.broker.security.tls.authority import Certificate
 

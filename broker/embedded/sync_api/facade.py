@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.control.request_types import Request
     from oncelog.broker.control.types import (
         BrokerInfo,
         HeadersGiven,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         ProducerInfo,
         Record,
         RecordGiven,
-        Request,
     )
     from oncelog.broker.embedded.certificates import Certificates
     from oncelog.broker.embedded.host import Calls
