@@ -12,10 +12,10 @@ NAMES_SHOWN = 3
 """How many topics, groups and transactional ids a request's ``repr`` shows."""
 
 ANONYMOUS = "User:ANONYMOUS"
-"""Who has not logged in."""
+"""The principal of a client that has not logged in."""
 
 Outcome: TypeAlias = Literal["pending", "responded", "no response", "dropped", "closed", "lost"]
-"""What became of a request: its response is awaited (a Fetch waits for records); it left; none was asked for (a Produce
+"""The outcome of a request: its response is awaited (a Fetch waits for records); it left; none was asked for (a Produce
 with acks=0); an interceptor, such as a fault, dropped it; the broker closed the connection instead; the connection
 ended before."""
 
@@ -27,7 +27,7 @@ class FailedLogin(Shown):
     number: int
     """Rises with each request that the broker reads, and each client that it turns away."""
     step: Literal["TLS", "SASL"]
-    """What failed: the handshake (or no rule names the certificate), or the log-in."""
+    """The step that failed: the handshake (or no rule names the certificate), or the log-in."""
     reason: str
     peer: str
     """The client's address and port."""
@@ -36,7 +36,7 @@ class FailedLogin(Shown):
     timestamp: int
     """Broker time, in milliseconds."""
     principal: str | None = None
-    """Whom it claimed to be, as far as it had said."""
+    """The principal that it claimed, as far as it had said."""
     mechanism: str | None = None
     """The SASL mechanism, as far as it had said."""
 
@@ -48,7 +48,7 @@ class FailedLogin(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Request:
-    """A request that a client sent, and what became of it."""
+    """A request that a client sent, and its outcome."""
 
     number: int
     """Rises by one with each request that the broker reads."""
@@ -77,13 +77,13 @@ class Request:
     """The decoded response, without the records of a Fetch. None if there is none, or if it has very many rows.
     Secrets in it and in ``body`` are hidden: tokens of log-ins, ``hmac``, ``salted_password``, passwords in configs."""
     principal: str = ANONYMOUS
-    """Who sent it, as ACLs name them. Of a log-in: who the client claims to be, as far as it has said."""
+    """The sender, as ACLs name it. Of a log-in: the principal that the client claims, as far as it has said."""
     mechanism: str | None = None
     """Of a log-in (SaslHandshake, SaslAuthenticate): the SASL mechanism. None for all other requests."""
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will become of it."""
+        """Whether its outcome is final."""
         return self.outcome != "pending"
 
     @property
