@@ -12,8 +12,9 @@ from oncelog.broker.control.requests import recent
 from oncelog.broker.control.share_types import (
     RecordsInFlight,
     ShareGroupInfo,
-    ShareMember,
     SharePartitionInfo,
+    is_so,
+    share_group_info,
 )
 from oncelog.broker.control.views import share_group_shards
 from oncelog.wire.errors import KafkaError
@@ -75,15 +76,8 @@ async def wait_for_share_group(
             found = await view(broker.node, group_id)
         except (NotFoundError, NotRunningError):
             return None
-        if state is not None and found.state != state:
-            return None
-        if members is not None and len(found.members) != members:
-            return None
-        if acquired is not None and found.acquired != acquired:
-            return None
-        if lag is not None and (found.total_lag is None or found.total_lag > lag):
-            return None
-        return found
+        matches = is_so(found, state=state, members=members, acquired=acquired, lag=lag)
+        return found if matches else None
 
     async def explain() -> str:
         text = f"share group {group_id} has not got {' and '.join(wanted)} in {timeout:g} s: "
@@ -127,25 +121,7 @@ async def view(node: Node, group_id: str) -> ShareGroupInfo:
     await node.share_coordinator.runtime.wait_loaded()
     if group_id not in shards:
         raise not_found("share group", group_id, shards)
-    described = describe(shards[group_id], group_id)
-    return ShareGroupInfo(
-        group_id=group_id,
-        state=described.group_state,
-        epoch=described.group_epoch,
-        members=tuple(
-            ShareMember(
-                member_id=row.member_id,
-                client_id=row.client_id,
-                host=row.client_host,
-                epoch=row.member_epoch,
-                subscription=tuple(row.subscribed_topic_names),
-                assignment={one.topic_name: list(one.partitions) for one in row.assignment.topic_partitions},
-                rack_id=row.rack_id,
-            )
-            for row in described.members
-        ),
-        partitions=_partitions(node, group_id),
-    )
+    return share_group_info(describe(shards[group_id], group_id), _partitions(node, group_id))
 
 
 def _partitions(node: Node, group_id: str) -> dict[str, dict[int, SharePartitionInfo]]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from oncelog.broker.control.types import Assignment, Offsets, Shown
+
+if TYPE_CHECKING:
+    from oncelog.wire.messages.share_group_describe import DescribedGroup
 
 DeliveryStateName: TypeAlias = Literal["available", "acquired", "acknowledged", "archived"]
 
@@ -113,3 +116,46 @@ class ShareGroupInfo(Shown):
             if one.lag is not None
         ]
         return sum(lags) if lags else None
+
+
+def share_group_info(
+    described: DescribedGroup, partitions: dict[str, dict[int, SharePartitionInfo]]
+) -> ShareGroupInfo:
+    """Return the share group that ShareGroupDescribe describes."""
+    return ShareGroupInfo(
+        group_id=described.group_id,
+        state=described.group_state,
+        epoch=described.group_epoch,
+        members=tuple(
+            ShareMember(
+                member_id=row.member_id,
+                client_id=row.client_id,
+                host=row.client_host,
+                epoch=row.member_epoch,
+                subscription=tuple(sorted(row.subscribed_topic_names)),
+                assignment={
+                    one.topic_name: sorted(one.partitions) for one in row.assignment.topic_partitions
+                },
+                rack_id=row.rack_id,
+            )
+            for row in described.members
+        ),
+        partitions=partitions,
+    )
+
+
+def is_so(
+    found: ShareGroupInfo,
+    *,
+    state: str | None = None,
+    members: int | None = None,
+    acquired: int | None = None,
+    lag: int | None = None,
+) -> bool:
+    """Whether a share group has that state, that number of members and of acquired records, and at most that lag."""
+    return (
+        (state is None or found.state == state)
+        and (members is None or len(found.members) == members)
+        and (acquired is None or found.acquired == acquired)
+        and (lag is None or (found.total_lag is not None and found.total_lag <= lag))
+    )

@@ -11,7 +11,7 @@ from oncelog.broker.control.cluster.topics import RETRY, check
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError
 from oncelog.broker.control.names import not_found
 from oncelog.broker.control.options import config_texts
-from oncelog.broker.control.share_types import ShareGroupInfo, ShareMember, SharePartitionInfo
+from oncelog.broker.control.share_types import ShareGroupInfo, SharePartitionInfo, is_so, share_group_info
 from oncelog.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -46,36 +46,18 @@ async def share_group(client: ClusterClient, *, group_id: str) -> ShareGroupInfo
     asked_for = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group_id, None)])
     [offsets] = (await client.call(asked_for, coordinator, retry=RETRY)).groups
     check(offsets.error_code, offsets.error_message or group_id)
-    return ShareGroupInfo(
-        group_id=group_id,
-        state=found.group_state,
-        epoch=found.group_epoch,
-        members=tuple(
-            ShareMember(
-                member_id=row.member_id,
-                client_id=row.client_id,
-                host=row.client_host,
-                epoch=row.member_epoch,
-                subscription=tuple(sorted(row.subscribed_topic_names)),
-                assignment={
-                    one.topic_name: sorted(one.partitions) for one in row.assignment.topic_partitions
-                },
-                rack_id=row.rack_id,
+    partitions = {
+        topic.topic_name: {
+            row.partition_index: SharePartitionInfo(
+                row.start_offset if row.start_offset >= 0 else None,
+                lag=row.lag if row.lag >= 0 else None,
             )
-            for row in found.members
-        ),
-        partitions={
-            topic.topic_name: {
-                row.partition_index: SharePartitionInfo(
-                    row.start_offset if row.start_offset >= 0 else None,
-                    lag=row.lag if row.lag >= 0 else None,
-                )
-                for row in sorted(topic.partitions, key=lambda one: one.partition_index)
-                if not row.error_code
-            }
-            for topic in sorted(offsets.topics, key=lambda one: one.topic_name)
-        },
-    )
+            for row in sorted(topic.partitions, key=lambda one: one.partition_index)
+            if not row.error_code
+        }
+        for topic in sorted(offsets.topics, key=lambda one: one.topic_name)
+    }
+    return share_group_info(found, partitions)
 
 
 async def wait_for_share_group(
@@ -92,15 +74,11 @@ async def wait_for_share_group(
     if acquired is not None:
         raise UnsupportedError("a Kafka cluster does not tell which records of a share group are acquired")
 
-    def is_so(found: ShareGroupInfo) -> bool:
-        return (
-            (state is None or found.state == state)
-            and (members is None or len(found.members) == members)
-            and (lag is None or (found.total_lag is not None and found.total_lag <= lag))
-        )
-
     return await asked(
-        lambda: share_group(client, group_id=group_id), is_so, f"share group {group_id}", timeout
+        lambda: share_group(client, group_id=group_id),
+        lambda found: is_so(found, state=state, members=members, lag=lag),
+        f"share group {group_id}",
+        timeout,
     )
 
 
