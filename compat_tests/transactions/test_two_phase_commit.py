@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -72,24 +71,41 @@ def test_requests(pair: Pair, name: str) -> None:
     pair.compare(scenario)
 
 
+def begin(session: Session, name: str, **changed: object) -> tuple[Fields, tuple[int, int]]:
+    """Begin a transaction; return the response to InitProducerId, and who the producer is."""
+    who = initialise(session, name, **changed)
+    producer = (who["producer_id"], who["producer_epoch"])
+    if who["error_code"]:
+        return who, producer
+    records = batch(1, attributes=TRANSACTIONAL, producer=(*producer, 0))
+    data = [{"name": name, "partition_data": [{"index": 0, "records": records}]}]
+    request = {"transactional_id": name, "acks": -1, "timeout_ms": 9000, "topic_data": data}
+    while True:
+        [topic] = session.call_unobserved("Produce", 12, request)["responses"]
+        if topic["partition_responses"][0]["error_code"] not in CONCURRENT:
+            return who, producer
+
+
+def state_of(session: Session, name: str) -> Fields:
+    described = session.call_unobserved("DescribeTransactions", 0, {"transactional_ids": [name]})
+    return dict(described["transaction_states"][0])
+
+
 def test_a_transaction_that_never_times_out(pair: Pair, name: str) -> None:
+    """A search for transactions whose time is over finds a younger one, and not this one."""
+    other = f"{name}-other"
+
     def scenario(session: Session) -> None:
-        session.topic(name)
-        who = initialise(session, name, enable2_pc=True)
+        for topic in (name, other):
+            session.topic(topic)
+        who, producer = begin(session, name, enable2_pc=True)
         if who["error_code"]:
             session.observe("refused", who)
             return
-        producer = (who["producer_id"], who["producer_epoch"])
-        records = batch(1, attributes=TRANSACTIONAL, producer=(*producer, 0))
-        data = [{"name": name, "partition_data": [{"index": 0, "records": records}]}]
-        request = {"transactional_id": name, "acks": -1, "timeout_ms": 9000, "topic_data": data}
-        while True:
-            [topic] = session.call_unobserved("Produce", 12, request)["responses"]
-            if topic["partition_responses"][0]["error_code"] not in CONCURRENT:
-                break
-        time.sleep(0.5)  # several searches for transactions whose time is over
-        described = session.call_unobserved("DescribeTransactions", 0, {"transactional_ids": [name]})
-        [state] = described["transaction_states"]
+        begin(session, other, transaction_timeout_ms=1)
+        while state_of(session, other)["transaction_state"] != "CompleteAbort":
+            pass
+        state = state_of(session, name)
         session.observe("state", (state["transaction_state"], state["transaction_timeout_ms"]))
         names = {"transactional_id": name, "producer_id": producer[0], "producer_epoch": producer[1]}
         ended = session.call_unobserved("EndTxn", 5, {**names, "committed": True})
