@@ -1,7 +1,8 @@
-"""confluent-kafka's share consumer, as the tests of both targets use it."""
+"""Stock share consumers as the tests of both targets use them: confluent-kafka's, and Java's behind Kafka's tool."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from confluent_kafka import ShareConsumer
 
 from compat_tests.batches import now_ms
 from compat_tests.differential import Session
+from compat_tests.process import Process
+from compat_tests.real_kafka import RealPartMissing, require, tool_command
 
 PATIENCE_S = 60
 
@@ -45,6 +48,46 @@ def read_until(consumer: Any, is_enough: Callable[[list[tuple[int, int]]], bool]
                 consumer.acknowledge(message)
         consumer.commit_sync(30.0)
     return seen
+
+
+class JavaReader:
+    """kafka-console-share-consumer, which accepts what it gets."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def wait_for(self, offset: int) -> list[tuple[int, int]]:
+        """Wait until it has shown the record with this offset. Returns offsets and delivery counts of all that it has
+        shown.
+        """
+        assert self._process.stdout.wait_for(f"Offset:{offset}\t", PATIENCE_S), self._process.output()
+        return self.seen()
+
+    def seen(self) -> list[tuple[int, int]]:
+        found = re.findall(r"Offset:(\d+)\tDelivery:(\d+)\t", self._process.stdout.text())
+        return [(int(offset), int(count)) for offset, count in found]
+
+    def has_begun(self, timeout_s: float) -> bool:
+        """Wait until it has shown a record. Returns False after a time without any."""
+        return self._process.stdout.wait_for("Offset:", timeout_s) is not None
+
+
+@contextmanager
+def java_reading(bootstrap: str, name: str) -> Iterator[JavaReader]:
+    """Java's share consumer; topic and group have one name."""
+    try:
+        command = tool_command(
+            "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+            *("--bootstrap-server", bootstrap, "--topic", name, "--group", name),
+            *("--formatter-property", "print.offset=true", "--formatter-property", "print.delivery=true"),
+        )
+    except RealPartMissing as missing:
+        require(str(missing))
+    process = Process(command)
+    try:
+        yield JavaReader(process)
+    finally:
+        process.end(kill=False)
 
 
 def lag(session: Session, name: str) -> int:

@@ -14,7 +14,7 @@ from compat_tests.batches import batch, now_ms, record
 from compat_tests.conftest import OwnBrokers
 from compat_tests.differential import Session
 from compat_tests.share.readers import set_group_config
-from compat_tests.share.stock_reader import read_until, reading, wait_until_done
+from compat_tests.share.stock_reader import java_reading, read_until, reading, wait_until_done
 from compat_tests.test_cleanup import FREQUENT_CLEANUP, stored_batches, wait_until
 
 pytestmark = pytest.mark.slow
@@ -74,6 +74,23 @@ def test_where_a_group_begins(session: Session, name: str, reset: str, expected:
     wait_until_done(session, name)
 
 
+@pytest.mark.parametrize(("reset", "first"), [("by_duration:PT1H30M", 2), ("latest", 6)])
+def test_where_javas_consumer_begins(session: Session, name: str, reset: str, first: int) -> None:
+    session.topic(name, configs=KEPT)
+    for hours in (24, 1, 0.5):
+        produce(session, name, 2, hours)
+    set_group_config(session, name, share_auto_offset_reset=reset)
+    last = 5
+    with java_reading(session.bootstrap, name) as consumer:
+        while not consumer.has_begun(0.5):
+            last = produce(session, name, 1)
+        seen = consumer.wait_for(last)
+        # After "latest", it begins at some record that came while it joined.
+        assert seen[0] == (first, 1) if first < 6 else seen[0][0] >= first
+        assert seen == [(offset, 1) for offset in range(seen[0][0], last + 1)]
+    wait_until_done(session, name)
+
+
 def delete_before(session: Session, name: str, offset: int) -> None:
     rows = [{"partition_index": 0, "offset": offset}]
     topics = {"topics": [{"name": name, "partitions": rows}], "timeout_ms": 15_000}
@@ -116,43 +133,64 @@ def test_records_in_flight_are_deleted(session: Session, name: str, what: str, d
     wait_until_done(session, name)
 
 
+class Transactions:
+    """A producer with transactions, and the offsets of its records."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        self._name = name
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0}
+        )
+        self._producer.init_transactions(30)
+        self.committed: set[int] = set()
+        self.aborted: set[int] = set()
+
+    def run(self, count: int, *, commits: bool) -> None:
+        into = self.committed if commits else self.aborted
+        self._producer.begin_transaction()
+        for number in range(count):
+            self._producer.produce(
+                self._name, str(number), on_delivery=lambda _, one: into.add(one.offset() or 0)
+            )
+            self._producer.flush(30)
+        if commits:
+            self._producer.commit_transaction(30)
+        else:
+            self._producer.abort_transaction(30)
+
+
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 def test_transactions(session: Session, name: str, level: str) -> None:
     """Markers, and with read_committed aborted records, are nobody's, and hold nobody up."""
     session.topic(name)
     set_group_config(session, name, share_auto_offset_reset="earliest", share_isolation_level=level)
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": session.bootstrap, "transactional.id": name, "linger.ms": 0}
-    )
-    producer.init_transactions(30)
-    aborted: set[int | None] = set()
-    committed: set[int | None] = set()
-
-    def transaction(count: int, *, commits: bool) -> None:
-        producer.begin_transaction()
-        for number in range(count):
-            producer.produce(
-                name,
-                str(number),
-                on_delivery=lambda _, one: (committed if commits else aborted).add(one.offset()),
-            )
-            producer.flush(30)
-        if commits:
-            producer.commit_transaction(30)
-        else:
-            producer.abort_transaction(30)
-
+    transactions = Transactions(session.bootstrap, name)
     for commits in (True, False, False, True, False):
-        transaction(3, commits=commits)
+        transactions.run(3, commits=commits)
+    committed, aborted = transactions.committed, transactions.aborted
     expected = committed | aborted if level == "read_uncommitted" else committed
     with reading(session.bootstrap, name) as consumer:
         seen = read_until(consumer, lambda seen: len(seen) >= len(expected))
         assert set(seen) == {(offset, 1) for offset in expected}
-        transaction(2, commits=True)
+        transactions.run(2, commits=True)
         assert len(read_until(consumer, lambda seen: len(seen) >= 2)) == 2
     # Nobody acquires the last marker before there is a record behind it.
     assert committed
     assert aborted
+
+
+def test_java_reads_committed_records(session: Session, name: str) -> None:
+    session.topic(name)
+    set_group_config(
+        session, name, share_auto_offset_reset="earliest", share_isolation_level="read_committed"
+    )
+    transactions = Transactions(session.bootstrap, name)
+    with java_reading(session.bootstrap, name) as consumer:
+        for commits in (True, False, True, False, True):
+            transactions.run(3, commits=commits)
+        seen = consumer.wait_for(max(transactions.committed))
+        assert seen == [(offset, 1) for offset in sorted(transactions.committed)]
+    assert len(transactions.aborted) == 6
 
 
 def test_gaps_of_compaction(own_broker: OwnBrokers, name: str) -> None:
