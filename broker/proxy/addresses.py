@@ -57,12 +57,6 @@ class Addresses:
         self._upstream.learn_node(node_id, host, port)
         return self._address_of(listener, node_id)
 
-    def presented(self, node_id: int, host: str, port: int, listener: str) -> tuple[str, int] | None:
-        """Return the address of a node for clients of ``listener``, None if it is not known to be at that address."""
-        if not self._upstream.is_node(node_id, host, port):
-            return None
-        return self._address_of(listener, node_id)
-
     def _metadata(self, response: Any, listener: str) -> None:
         self._upstream.learn_metadata(response)
         for row in response.brokers:

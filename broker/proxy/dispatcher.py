@@ -238,9 +238,11 @@ class ProxyDispatcher(Interception):
         self._addresses.rewrite(plan.key, response, connection.listener_name)
         return version, response
 
-    def presented(self, node: Endpoint, listener: str) -> tuple[str, int] | None:
-        """Return the address of a node for clients of a listener, None if it is not known to be at that address."""
-        return self._addresses.presented(node.node_id, node.host, node.port, listener)
+    def presented(self, node: Endpoint, listener: str) -> tuple[str, int]:
+        """Return the address of a node for clients of a listener; from then on, it is listened on there. Raises
+        CloseConnection for one node too many.
+        """
+        return self._addresses.present(node.node_id, node.host, node.port, listener)
 
     async def respond(
         self, context: RequestContext, response: Any, payload: Buffer | None, plan: Plan | None

@@ -2,8 +2,8 @@
 
 They are the last field of a Produce response (version 10 and up) and of a Fetch response (16 and up), a tagged one of
 tag 0 (KIP-951). So a response with them ends with ``01 00``, the field's size as an unsigned varint, and so many
-bytes. Bytes that look so by chance are told apart by their structure, and a response that is whole in memory is
-decoded before anything is changed.
+bytes. Records may end so, too: a small response is decoded before anything is changed, and through a large one
+`FetchWalk` goes to the field.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.proxy.fetch_walk import FetchWalk
+from oncelog.wire.errors import DecodeError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.wire.primitives import Buffer
-
-TAIL_BYTES = 8 * 1024
-"""Bytes at the end of a response in which its node endpoints are looked for: those of about 150 nodes."""
+SEARCHED_BYTES_MAX = 8 * 1024
+"""Bytes of the largest response in which node endpoints are searched for; a larger one is walked through."""
+ENDPOINTS_TAG = 0
 _MARK = b"\x01\x00"
 FILLER_TAG = 0x7F
 """A tag that no response has."""
@@ -37,20 +39,18 @@ class Endpoint(NamedTuple):
     end: int
 
 
-def find_endpoints(tail: bytes) -> tuple[int, list[Endpoint]] | None:
-    """Return where the field begins (its mark) and its rows, None if there is none. ``tail`` is the end of a
-    response.
-    """
-    size = len(tail)
-    at = tail.find(_MARK)
+def find_endpoints(response: bytes) -> list[Endpoint]:
+    """Return the rows at the end of a response; none if it ends with something else."""
+    size = len(response)
+    at = response.find(_MARK)
     while at >= 0:
-        value, position = _uvarint(tail, at + 2)
+        value, position = _uvarint(response, at + 2)
         if position and position + value == size:
-            rows = _rows(tail, position)
+            rows = _rows(response, position)
             if rows:
-                return at, rows
-        at = tail.find(_MARK, at + 1)
-    return None
+                return rows
+        at = response.find(_MARK, at + 1)
+    return []
 
 
 def _uvarint(data: bytes, position: int) -> tuple[int, int]:
@@ -93,57 +93,64 @@ def _rows(data: bytes, position: int) -> list[Endpoint]:
     return rows if position == size else []
 
 
-def has_endpoints(view: Buffer) -> bool:
-    """Whether a response ends with node endpoints, as far as its last bytes tell.
+def has_endpoints(response: memoryview, *, is_fetch: bool) -> bool:
+    """Whether a response, with its size, seems to end with node endpoints. Raises DecodeError for a large one that is
+    malformed.
 
     The last row ends with its port (an int32 below 65536), its rack and ``00``. Most responses without endpoints end
     with ``00 00 00``; a row does only if it has no rack and the port's last byte is 0, and then the bytes before that
-    are 0, 0 and another one than 0. So few responses are searched.
+    are 0, 0 and another one than 0. So few responses are looked at.
     """
-    end = bytes(view[-6:])
+    end = bytes(response[-6:])
     if end[3:] == b"\0\0\0" and (end[2] == 0 or end[0] or end[1]):
         return False
-    return find_endpoints(bytes(view[-TAIL_BYTES:])) is not None
+    size = len(response)
+    if size <= SEARCHED_BYTES_MAX:
+        return bool(find_endpoints(bytes(response)))
+    if not is_fetch:
+        return True
+    at, _ = FetchWalk(size).advance(response, 0)
+    return response[at] != 0
 
 
-def rewrite_tail(tail: memoryview, address_of: Callable[[Endpoint], tuple[str, int] | None]) -> None:
-    """Rewrite the node endpoints at the end of ``tail``, if there are any, in place: the response's size has left.
-    Nothing changes if ``address_of`` knows one of them not.
+def rewrite_fields(fields: memoryview, address_of: Callable[[Endpoint], tuple[str, int]]) -> None:
+    """Rewrite the node endpoints in a response's own tagged ``fields``, if there are any, in place: the response's size
+    has left. ``address_of`` gives a node's address for the client. Raises DecodeError for malformed fields.
 
-    A shorter field is filled up with an unknown tagged field, which clients skip. If there is no room, the endpoints
-    become such a field, and clients ask for the metadata.
+    A shorter field is filled up with an unknown tagged field, which clients skip. If there is no room, or beside other
+    fields, the endpoints become such a field, and clients ask for the metadata.
     """
-    data = bytes(tail)
-    found = find_endpoints(data)
-    if found is None:
+    data = bytes(fields)
+    if data[0] == 0 or data[1] != ENDPOINTS_TAG:
         return
-    at, rows = found
+    size, position = _uvarint(data, 2)
+    rows = _rows(data[: position + size], position) if position else []
+    if not rows:
+        raise DecodeError("malformed node endpoints")
     content = bytearray(_pack_uvarint(len(rows) + 1))
     for row in rows:
-        address = address_of(row)
-        if address is None:
-            return
-        host, port = address
+        host, port = address_of(row)
         encoded = host.encode()
         rack_at = row.host_at + _string_size(data, row.host_at) + 4
         content += data[row.host_at - 4 : row.host_at]
         content += _pack_uvarint(len(encoded) + 1) + encoded + struct.pack(">i", port)
         content += data[rack_at : row.end]
     field = b"\x00" + _pack_uvarint(len(content)) + content
-    room = len(data) - at - 1 - len(field)
-    if room == 0:
-        tail[at:] = b"\x01" + field
-    elif room >= 2:
-        size = room - 2
-        if size >= 0x80:  # its own size takes two bytes
-            size -= 1
-        filler = bytes((FILLER_TAG,)) + _pack_uvarint(size) + bytes(size)
-        if len(filler) == room:
-            tail[at:] = b"\x02" + field + filler
-        else:
-            tail[at + 1] = FILLER_TAG
-    else:
-        tail[at + 1] = FILLER_TAG
+    room = len(data) - 1 - len(field)
+    filler = b"" if room == 0 else _filler(room)
+    if data[0] == 1 and len(filler) == room:
+        fields[:] = (b"\x02" if filler else b"\x01") + field + filler
+    else:  # tags ascend
+        after = data[position + size] if data[0] > 1 and position + size < len(data) else FILLER_TAG + 1
+        fields[1] = min(FILLER_TAG, after - 1) or FILLER_TAG
+
+
+def _filler(room: int) -> bytes:
+    """Return an unknown tagged field of so many bytes, or of others if there is none of so many."""
+    size = max(room - 2, 0)
+    if size >= 0x80:  # its own size takes two bytes
+        size -= 1
+    return bytes((FILLER_TAG,)) + _pack_uvarint(size) + bytes(size)
 
 
 def _string_size(data: bytes, position: int) -> int:

@@ -15,12 +15,14 @@ import trio
 from oncelog.broker.logs import get_logger
 from oncelog.broker.net.connection import FAIR_BYTES
 from oncelog.broker.proxy.apis import ENDPOINTS, READ
-from oncelog.broker.proxy.endpoints import TAIL_BYTES, has_endpoints, rewrite_tail
+from oncelog.broker.proxy.endpoints import has_endpoints, rewrite_fields
+from oncelog.broker.proxy.fetch_walk import FetchWalk
 from oncelog.broker.proxy.owed import Awaited, Made, Shown
 from oncelog.broker.request import CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.errors import DecodeError
+from oncelog.wire.header import FETCH_KEY
 
 if TYPE_CHECKING:
     from oncelog.broker.net.server import Server
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
     from oncelog.wire.primitives import Buffer
 
 WHOLE_BYTES_MAX = 64 * 1024
-"""Responses with perhaps node endpoints at their end are waited for up to this size; a larger one passes as it
-comes."""
+"""Responses with perhaps node endpoints at their end are waited for up to this size; a larger Fetch response passes as
+it comes, but for its end."""
 READ_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of the largest response that is decoded."""
 FIRST_BYTES = 64 * 1024
@@ -54,8 +56,8 @@ class UpstreamLink:
         "_passing",
         "_scope",
         "_server",
-        "_tail",
         "_task",
+        "_walk",
         "blocked_since",
         "is_writing",
         "transport",
@@ -78,9 +80,9 @@ class UpstreamLink:
         self._dispatcher = dispatcher
         self._server = server
         self._passing = 0
-        """Bytes that are left of a response of which the beginning has passed, without its tail."""
-        self._tail = False
-        """Whether those are followed by a tail with perhaps node endpoints."""
+        """Bytes that pass next: the rest of a response of which the beginning has passed, or of records in it."""
+        self._walk: FetchWalk | None = None
+        """Follows a large Fetch response, up to its node endpoints."""
         self._is_stopped = False
         """Whether the frame after those that have passed is looked at."""
         self._scope = trio.CancelScope()
@@ -181,8 +183,8 @@ class UpstreamLink:
                     run = memoryview(bytes(run[max(sent, 0) :]))
                     view = memoryview(bytearray(view))  # others use the buffer while this task waits
                     await self._send(run)
-                self.is_writing = self._passing > 0 or self._tail
-            if owed and owed[0].plan is None and not (self._passing or self._tail):
+            self.is_writing = self._passing > 0 or self._walk is not None
+            if owed and owed[0].plan is None and not self._passing and self._walk is None:
                 view = memoryview(bytearray(view))
                 await self._send_made()
                 continue
@@ -225,13 +227,11 @@ class UpstreamLink:
             return end
         self._passing = 0
         owed = self._connection.owed
-        while end - position >= 8:
-            if self._tail:
-                if end - position < TAIL_BYTES:
-                    break
-                self._tail = False
-                self._rewrite_tail(view[position : position + TAIL_BYTES])
-                position += TAIL_BYTES
+        while self._walk is not None or end - position >= 8:
+            if self._walk is not None:
+                position = self._follow(self._walk, view, position)
+                if self._walk is not None:
+                    return position
                 continue
             size, correlation_id = _head_at(view, position)
             plan = owed[0].plan if owed else None
@@ -246,15 +246,20 @@ class UpstreamLink:
                 break
             stop = position + 4 + size
             if plan.response == ENDPOINTS:
+                is_fetch = plan.key == FETCH_KEY
                 if stop <= end:
-                    if has_endpoints(view[position + 8 : stop]):
+                    if has_endpoints(view[position:stop], is_fetch=is_fetch):
                         self._is_stopped = True
                         break
                 elif size <= WHOLE_BYTES_MAX:
                     break
+                elif not is_fetch:
+                    self._is_stopped = True
+                    break
                 else:
-                    self._tail = True
-                    stop -= TAIL_BYTES
+                    self._walk = FetchWalk(4 + size)
+                    owed.popleft()
+                    continue
             owed.popleft()
             if stop > end:
                 self._passing = stop - end
@@ -273,13 +278,20 @@ class UpstreamLink:
             "which is not the next"
         )
 
-    def _rewrite_tail(self, tail: memoryview) -> None:
-        """Rewrite the node endpoints at the end of a response that has passed already, in place.
+    def _follow(self, walk: FetchWalk, view: memoryview, position: int) -> int:
+        """Return the position of the first byte that does not pass, and set how many pass that are still to come.
 
-        What looks so, but has a node that is not known to be there, may be records that somebody has made to look so.
+        The response's own tagged fields wait until they are whole. Node endpoints in them are rewritten in place: the
+        response's size has left. Nodes that are new have ports then, before anybody is told of these.
         """
-        connection = self._connection
-        rewrite_tail(tail, lambda node: self._dispatcher.presented(node, connection.listener_name))
+        position, self._passing = walk.advance(view, position)
+        stop = position + walk.left
+        if walk.is_at_end and stop <= len(view):
+            listener = self._connection.listener_name
+            rewrite_fields(view[position:stop], lambda node: self._dispatcher.presented(node, listener))
+            self._walk = None
+            return stop
+        return position
 
     async def _look(self, view: memoryview) -> memoryview:
         """Handle the response at the beginning of ``view``, after the rest of it has come; return a copy of what
@@ -341,6 +353,9 @@ class UpstreamLink:
             to.context.handled_s = real_time.monotonic() - to.began
             to.context.api_version = version
             await dispatcher.respond(to.context, response, payload, plan)
+        elif plan.response == ENDPOINTS and not response.node_endpoints:  # it seemed to have some
+            connection.writer.out += len(payload).to_bytes(4, "big")
+            connection.writer.out += payload
         else:
             writer = connection.writer
             plan.api.encode_response(version, entry.correlation_id, response, writer.out, writer.ranges)

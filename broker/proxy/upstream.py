@@ -80,10 +80,6 @@ class Upstream:
             "start the proxy anew"
         )
 
-    def is_node(self, node_id: int, host: str, port: int) -> bool:
-        """Whether a node is known, and is there."""
-        return self.nodes.get(node_id) == (host, port)
-
     def learn_node(self, node_id: int, host: str, port: int) -> None:
         """Upstream has said where a node is. Raises CloseConnection for one too many."""
         told = UpstreamNode(host, port)
