@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import random
 import re
 import secrets
 import shutil
@@ -31,10 +32,15 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest
 POM = pathlib.Path(__file__).with_name("pom.xml")
 JAVA_VERSION_MIN = 17
 RESOLVE_TIMEOUT_S = 600
-START_TIMEOUT_S = 60
-TOOL_TIMEOUT_S = 120
+START_TIMEOUT_S = 120
+TOOL_TIMEOUT_S = 300
 ARCHIVE_TIMEOUT_S = 120
 START_ATTEMPTS = 3
+PORTS = range(12_000, 32_000)
+"""Linux gives none of them to who asks for any port, or connects."""
+WORKERS_MAX = 16
+
+_given: set[int] = set()
 
 # A tool spends most of its time on the JVM's start, which the optimising compiler and parallel collector delay.
 TOOL_JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512M")
@@ -252,12 +258,18 @@ def run_tool(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that were free a moment ago; another process may take them before they are bound."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports of 127.0.0.1 on which nobody listens. They stay free: each worker of pytest has ports of its own."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = PORTS[worker % WORKERS_MAX :: WORKERS_MAX]
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(own)
+        with contextlib.suppress(OSError), socket.socket() as one:
+            if port not in _given:
+                one.bind(("127.0.0.1", port))
+                found.append(port)
+                _given.add(port)
+    return found
 
 
 def new_uuid() -> str:

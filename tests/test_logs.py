@@ -16,7 +16,7 @@ from oncelog.broker.seams.stderr import StderrSink
 from tests.harness.clocks import FixedClock
 from tests.harness.log_lines import NOW_MS, Lines
 
-STALLED_S = 30
+STALLED_S = 60
 """Seconds after which a write that must not block is considered stuck."""
 
 

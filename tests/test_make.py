@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 MAKEFILE = pathlib.Path(__file__).parents[1] / "Makefile"
 STAMP = ".venv/.serving"
-MAKE_TIMEOUT_S = 120
+MAKE_TIMEOUT_S = 600
 
 PYTHON_3_10 = """#!/bin/sh
 case "$*" in

@@ -22,10 +22,10 @@ import sys
 from confluent_kafka import Consumer, Producer
 producer = Producer({"bootstrap.servers": sys.argv[1]})
 producer.produce("greetings", b"hello")
-assert producer.flush(20) == 0
+assert producer.flush(60) == 0
 consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "g", "auto.offset.reset": "earliest"})
 consumer.subscribe(["greetings"])
-print(consumer.poll(20).value())
+print(consumer.poll(60).value())
 consumer.close()
 """
 

@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from compat_tests.real_kafka import free_ports
 from oncelog.broker.seams.transport import (
     WOULD_BLOCK,
     Connect,
@@ -73,7 +74,7 @@ async def refused(listener: ListenerConfig, open_transport: Connect) -> None:
 def test_opening_a_connection(kind: str, check: Callable[[ListenerConfig, Connect], Awaitable[None]]) -> None:
     async def main() -> None:
         if kind == "tcp":
-            listener = SocketListener.bind("127.0.0.1", 0, 10)
+            listener = SocketListener.bind("127.0.0.1", free_ports(1)[0], 10)
             try:
                 await check(listener, connect)
             finally:
@@ -111,7 +112,7 @@ def test_the_first_address_that_accepts() -> None:
 
     async def main() -> None:
         trio.socket.set_custom_hostname_resolver(Names())
-        listener = SocketListener.bind("127.0.0.1", 0, 10)
+        listener = SocketListener.bind("127.0.0.1", free_ports(1)[0], 10)
         transport = await connect("host.with.two.addresses", listener.address[1])
         assert transport.peer == f"127.0.0.1:{listener.address[1]}"
         transport.close()

@@ -11,12 +11,13 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat_tests.real_kafka import free_ports
 from tests.control_http.test_serve_control import ask
 from tests.harness.process import Serve, serve
 
 __all__ = ["serve"]  # a fixture
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 POINTS = ("before append", "after decision", "after marker", "before response", "after response")
 
 
@@ -48,8 +49,9 @@ def test_the_process_kills_itself_and_the_client_goes_on(serve: Serve, tmp_path:
     rules = tmp_path / "rules.json"
     rules.write_text(json.dumps({"rules": [{"crash_at": point, "transactional_id": "app"}]}))
     where = ("--data-dir", str(tmp_path / "data"))
-    process = serve(*where, "--port", "0", "--faults", str(rules))
-    address = process.wait_ready()["address"]
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    process = serve(*where, "--listen", address, "--faults", str(rules))
+    process.wait_ready()
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic("orders", 1)])["orders"].result(PATIENCE_S)
     backoff = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}

@@ -45,10 +45,10 @@ def test_a_filter_and_a_trace(serve: Serve, tmp_path: pathlib.Path) -> None:
     producer = Producer({"bootstrap.servers": servers})
     producer.produce("orders", b"coffee")
     producer.produce("others", b"tea")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["orders"])
-    message = consumer.poll(10)
+    message = consumer.poll(60)
     assert message is not None
     assert message.headers() == [("seen", b"a filter")]
     consumer.close()

@@ -65,7 +65,7 @@ def proxy(tmp_path: pathlib.Path) -> Iterator[Callable[..., Process]]:
 def produce(servers: str) -> None:
     producer = Producer({"bootstrap.servers": servers, "retry.backoff.ms": 20, "client.id": "app"})
     producer.produce("orders", b"coffee")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def test_rules_and_a_filter(

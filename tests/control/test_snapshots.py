@@ -37,16 +37,16 @@ def fill(kafka: oncelog.Broker) -> Producer:
     plain = Producer({**address, "enable.idempotence": True})
     for number in range(5):
         plain.produce("orders", f"v{number}", key="k", partition=number % 2, headers={"h": b"x"})
-    assert plain.flush(10) == 0
+    assert plain.flush(60) == 0
     limits = {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
     transactional = Producer({**address, **limits, "transactional.id": "app"})
-    transactional.init_transactions(10)
+    transactional.init_transactions(60)
     for value in ("committed", "open"):
         transactional.begin_transaction()
         transactional.produce("orders", value, partition=0)
-        assert transactional.flush(10) == 0
+        assert transactional.flush(60) == 0
         if value == "committed":
-            transactional.commit_transaction(10)
+            transactional.commit_transaction(60)
     consumer = Consumer({**address, "group.id": GROUP})
     consumer.commit(offsets=[TopicPartition("orders", 0, 2)], asynchronous=False)
     consumer.close()
@@ -111,15 +111,15 @@ def test_another_broker_has_everything(end: str, from_disk: bool, to_disk: bool,
             changed = Producer({"bootstrap.servers": kafka.bootstrap_servers})
             kafka.start()
             changed.produce("orders", b"later", partition=0)
-            assert changed.flush(10) == 0
+            assert changed.flush(60) == 0
         del producer
     with oncelog.Broker(from_snapshot=seed, data_dir=tmp_path / "second" if to_disk else None) as kafka:
         assert state(kafka) == before
         again = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "app"})
-        again.init_transactions(10)  # ends the open transaction
+        again.init_transactions(60)  # ends the open transaction
         again.begin_transaction()
         again.produce("orders", b"next", partition=1)
-        again.commit_transaction(10)
+        again.commit_transaction(60)
         assert [
             one.value for one in kafka.topic("orders").records(isolation="read_committed", partition=1)
         ] == [
@@ -135,13 +135,13 @@ def test_ids_are_not_given_again() -> None:
     with oncelog.Broker(topics=["orders"]) as kafka:
         idempotent = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
         idempotent.produce("orders", b"v")
-        assert idempotent.flush(10) == 0
+        assert idempotent.flush(60) == 0
         (before,) = kafka.producers
         seed = kafka.snapshot_bytes()
     with oncelog.Broker(from_snapshot=seed) as kafka:
         idempotent = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
         idempotent.produce("orders", b"v")
-        assert idempotent.flush(10) == 0
+        assert idempotent.flush(60) == 0
         assert len({before.producer_id, *(one.producer_id for one in kafka.producers)}) == 2
 
 
@@ -168,7 +168,7 @@ def test_the_configuration_comes_along_and_can_be_overridden() -> None:
         assert kafka.topics == ["more", "orders"]
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         resource = ConfigResource(ResourceType.TOPIC, "orders")
-        found = admin.describe_configs([resource])[resource].result(10)
+        found = admin.describe_configs([resource])[resource].result(60)
         assert (found["retention.ms"].value, found["max.message.bytes"].value) == ("-1", "6000")
         second = kafka.snapshot_bytes()
     kept = snapshots.decode(second, "it").manifest.config
@@ -221,10 +221,10 @@ def test_it_is_one_instant_of_a_broker_that_goes_on() -> None:
             )
             number += 1
             if number % 50 == 0:
-                producer.flush(10)
+                producer.flush(60)
             if len(acknowledged) > 500:
                 enough.set()
-        producer.flush(10)
+        producer.flush(60)
 
     with oncelog.Broker({"orders": {"config": {"segment.bytes": str(1 << 20)}}}) as kafka:
         thread = threading.Thread(target=produce, args=(kafka.bootstrap_servers,))

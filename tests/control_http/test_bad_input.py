@@ -16,7 +16,7 @@ from oncelog.broker.control_http.routes import ROUTES, Route
 from tests.control_http.asking import ask, controlled
 
 REQUESTS = 1500
-PATIENCE_S = 30
+PATIENCE_S = 60
 LEFT_OUT = {"stop", "kill", "lose_power", "reset", "snapshot"}
 """They take no arguments, end the broker, or write a file."""
 

@@ -18,7 +18,7 @@ from tests.harness.process import Process, Serve, serve
 __all__ = ["serve"]  # a fixture
 
 LOCAL = ("--port", "0", "--control", "127.0.0.1:0")
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def ask(address: str, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:

@@ -32,7 +32,7 @@ def broker(request: pytest.FixtureRequest) -> Start:
 
 def topics_of(bootstrap_servers: str) -> dict[str, int]:
     """The topics and their numbers of partitions, as a stock client sees them."""
-    metadata = AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=10)
+    metadata = AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=60)
     return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
 
@@ -83,7 +83,7 @@ def test_reset_leaves_nothing_but_the_address_and_the_cluster_id(
     with broker(topics={"orders": 3}, data_dir=tmp_path / "data" if on_disk else None) as kafka:
         address, cluster_id = kafka.bootstrap_servers, kafka.cluster_id
         admin = AdminClient({"bootstrap.servers": address})
-        admin.create_topics([NewTopic("more", 1)])["more"].result(10)
+        admin.create_topics([NewTopic("more", 1)])["more"].result(60)
         kafka.reset()
         assert (kafka.bootstrap_servers, kafka.cluster_id) == (address, cluster_id)
         assert topics_of(address) == {"orders": 3}
@@ -101,6 +101,7 @@ def test_data_on_a_disk_stays_after_the_end(tmp_path: Path) -> None:
 def test_nothing_is_left_behind(broker: Start) -> None:
     with broker():
         pass
+    gc.collect()  # what other tests left
     before = state_of_the_process()
     with broker() as kafka:
         assert threading.active_count() > 1
@@ -114,6 +115,7 @@ def test_nothing_is_left_behind(broker: Start) -> None:
 def test_a_forgotten_broker_ends(broker: Start) -> None:
     with broker():
         pass
+    gc.collect()  # what other tests left
     before = state_of_the_process()
     kafka = broker()
     kafka.start()
@@ -231,6 +233,7 @@ def test_two_with_one_data_directory(tmp_path: Path) -> None:
 
 
 def test_a_killed_broker_leaves_its_disk_to_others(tmp_path: Path) -> None:
+    gc.collect()  # what other tests left
     before = len(os.listdir("/proc/self/fd"))
     with oncelog.Broker(topics=["orders"], data_dir=tmp_path / "data") as kafka:
         kafka.kill()

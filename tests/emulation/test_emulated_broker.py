@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of how it reads its resources
     from kafka import KafkaConsumer, KafkaProducer
 
-WAIT_S = 20
+WAIT_S = 60
 SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}
 
 

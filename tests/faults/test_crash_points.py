@@ -25,7 +25,7 @@ from oncelog.wire.stored.transactions import TransactionLogValue
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "exactly-once.md"
 GROUP = "billing"
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 @pytest.fixture

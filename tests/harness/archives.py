@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
-INSTALL_TIMEOUT_S = 180  # it may download
+INSTALL_TIMEOUT_S = 600  # it may download
 UV = pathlib.Path(sys.executable).with_name("uv")
 
 

@@ -16,7 +16,9 @@ ERRORS_SHOWN = 4_000
 _compiled: dict[pathlib.Path, pathlib.Path] = {}
 
 
-def ask_oracle(source: pathlib.Path, *arguments: str, given: bytes = b"", timeout_s: float = 120) -> bytes:
+def ask_oracle(
+    source: pathlib.Path, *arguments: str, given: bytes = b"", timeout_s: float = TOOL_TIMEOUT_S
+) -> bytes:
     """What the program writes to its standard output, having read ``given``. It must end with exit code 0.
 
     Where Java, its compiler or Kafka's jars are missing, the test is skipped (or fails, see `require`).

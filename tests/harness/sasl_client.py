@@ -19,7 +19,7 @@ from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHands
 from oncelog.wire.schema import Message, Request
 
 ResponseT = TypeVar("ResponseT", bound=Message, covariant=True)
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 TOPIC = "topic"
 RECORDS = 3_000
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from compat_tests.frames import Connection
+from compat_tests.real_kafka import free_ports
 from oncelog.broker.options import UsageError
 from oncelog.broker.proxy.options import parse_proxy_arguments
 from oncelog.broker.proxy.settings import ProxySettings, proxy_settings
@@ -61,8 +62,8 @@ def refusal(serve: Serve, *arguments: str) -> tuple[int, str]:
 
 
 def test_it_does_not_start(serve: Serve) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_ports(1)[0]
+    with socket.create_server(("127.0.0.1", port)):
         broker = serve("--listen", "127.0.0.1:0", "--memory").wait_ready()["address"]
         code, error = refusal(serve, "--upstream", broker, "--listen", f"127.0.0.1:{port}")
         assert (code, f"cannot listen on 127.0.0.1:{port}" in error) == (1, True)

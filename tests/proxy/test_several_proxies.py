@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 import sys
 from pathlib import Path
@@ -92,8 +93,11 @@ def test_two_proxies_keep_to_themselves_and_leave_nothing(tmp_path: Path) -> Non
         async with trio.open_nursery() as nursery:
             await nursery.start(served.run)
             await use(served, Proxied(), Proxied())  # the modules that are imported now count as there
+            await trio.testing.wait_all_tasks_blocked(0.02)
+            gc.collect()  # what other tests left
             before = state_of_the_process()
             await use(served, Proxied(), Proxied())
+            await trio.testing.wait_all_tasks_blocked(0.02)
             assert state_of_the_process() == before
             nursery.cancel_scope.cancel()
 

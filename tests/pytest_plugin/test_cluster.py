@@ -149,7 +149,7 @@ def test_it_sees_what_the_broker_itself_sees(elsewhere: oncelog.Broker) -> None:
     assert cluster.produce_many("orders", [b"two", (b"k", b"three")])
     assert written in elsewhere.topic("orders").records()
     producer = Producer({**servers, "transactional.id": "app"})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     for value, end in (
         (b"aborted", producer.abort_transaction),
         (b"committed", producer.commit_transaction),
@@ -157,15 +157,16 @@ def test_it_sees_what_the_broker_itself_sees(elsewhere: oncelog.Broker) -> None:
     ):
         producer.begin_transaction()
         producer.produce("orders", value, partition=0)
-        producer.flush(10)
+        producer.flush(60)
         if end is not None:
-            end(10)
+            end(60)
     for protocol in ("classic", "consumer"):
         settings = {"group.id": protocol, "group.protocol": protocol, "auto.offset.reset": "earliest"}
         consumer = Consumer({**servers, **settings})
         consumer.subscribe(["orders"])
-        assert consumer.poll(10) is not None
+        assert consumer.poll(60) is not None
         consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+        elsewhere.group(protocol).wait_for(state="Stable", members=1)
         for isolation in ISOLATION_LEVELS:
             ours = elsewhere.group(protocol, isolation=isolation).info
             theirs = cluster.group(protocol, isolation=isolation).info
@@ -191,7 +192,7 @@ def test_it_sees_what_the_broker_itself_sees(elsewhere: oncelog.Broker) -> None:
         cluster.topic("order").records()
     with pytest.raises(oncelog.WaitTimeoutError, match="has not got 100 records"):
         cluster.topic("orders").wait_for_records(100, timeout=0)
-    producer.abort_transaction(10)
+    producer.abort_transaction(60)
     del producer, end  # its threads end
     cluster.close()
     assert elsewhere.topics == []

@@ -309,9 +309,9 @@ def test_a_failed_test_shows_what_clients_sent(pytester: pytest.Pytester) -> Non
 
         def test_it(kafka):
             admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "client.id": "shop"})
-            admin.create_topics([NewTopic("orders", 1)])["orders"].result(10)
+            admin.create_topics([NewTopic("orders", 1)])["orders"].result(60)
             for _ in range(30):
-                admin.create_topics([NewTopic("orders", 1)])["orders"].exception(10)
+                admin.create_topics([NewTopic("orders", 1)])["orders"].exception(60)
             assert 0
     """
     result = run_with_clients(pytester, tests, failed=1)
@@ -335,7 +335,7 @@ def test_faults_of_markers_and_files(pytester: pytest.Pytester) -> None:
 
         @pytest.mark.kafka(faults=[{"on": "Metadata", "first": 1, "delay_ms": 1}, {"on": "Fetch", "close": True}])
         def test_of_the_marker(kafka):
-            AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=10)
+            AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=60)
             assert 0
 
         @pytest.mark.kafka(faults="faults.toml")
@@ -423,7 +423,7 @@ PROXIED = """
         assert kafka_proxy.cluster_id == kafka.cluster_id
         producer = Producer({"bootstrap.servers": kafka_proxy.bootstrap_servers, "retry.backoff.ms": 20})
         producer.produce("orders", b"coffee")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         kafka_proxy.faults.assert_all_fired()
         assert [one.value for one in kafka.topic("orders").records()] == [b"coffee"]
         assert not FAILS
@@ -511,7 +511,7 @@ def test_a_report_has_the_end_of_a_traceback(pytester: pytest.Pytester) -> None:
         def test_it(kafka_proxy):
             producer = Producer({"bootstrap.servers": kafka_proxy.bootstrap_servers, "retries": 0})
             producer.produce("orders", b"coffee")
-            producer.flush(10)
+            producer.flush(60)
             assert False
     """
     result = run_with_clients(pytester, tests, failed=1)

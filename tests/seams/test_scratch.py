@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import signal
@@ -32,6 +33,7 @@ def test_it_is_its_user_s_alone_and_goes_with_all_that_is_in_it(tmp_path: pathli
 
 def test_one_that_cannot_be_made_leaves_nothing(tmp_path: pathlib.Path) -> None:
     filled(tmp_path / NAME)
+    gc.collect()  # what other tests left
     open_before = os.listdir("/dev/fd")
     with pytest.raises(OSError, match="not empty"):
         ScratchDirectory(f"{tmp_path}/{NAME}")

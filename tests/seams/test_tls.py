@@ -14,7 +14,7 @@ from oncelog.broker.seams.tls import SEND_BYTES, TlsTransport, load_certificate,
 from oncelog.broker.seams.transport import WOULD_BLOCK, SocketListener, SocketTransport
 from tests.security.certificates import Authority
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 AUTHORITY = Authority()
 SERVER = AUTHORITY.identity("server")
 FORGED_RECORD = bytes.fromhex("17 0303 0040") + bytes(64)

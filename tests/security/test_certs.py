@@ -42,7 +42,7 @@ def test_a_broker_and_a_client_take_them(tmp_path: Path) -> None:
             "ssl.certificate.location": str(tmp_path / "client.pem"),
             "ssl.key.location": str(tmp_path / "client.pem"),
         }
-        assert AdminClient(client).list_topics(timeout=20).brokers
+        assert AdminClient(client).list_topics(timeout=60).brokers
         for line in made.stdout.splitlines():
             if "location=" in line and "-c " not in line:
                 assert os.path.exists(line.split("=")[1]), line

@@ -22,7 +22,7 @@ def test_confluent_kafka(mechanism: str, tls: bool, process: bool) -> None:
     with oncelog.Broker(topics=["t"], users=USERS, tls=tls, process=process) as kafka:
         producer = Producer(kafka.client_config(user="app", mechanism=mechanism))
         producer.produce("t", b"value")
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         assert [record.value for record in kafka.topic("t").records()] == [b"value"]
 
 
@@ -32,7 +32,7 @@ def test_kafka_python() -> None:
 
     with oncelog.Broker(topics=["t"], users=USERS, tls=True) as kafka:
         producer = KafkaProducer(**kafka.client_config("kafka-python", user="app"))
-        producer.send("t", b"value").get(20)
+        producer.send("t", b"value").get(60)
         producer.close()
 
 
@@ -46,10 +46,13 @@ def test_aiokafka() -> None:
     asyncio.run(main())
 
 
-def ends(settings: dict[str, Any]) -> bool:
-    """Whether a client with these settings gets no answer."""
+def is_refused(kafka: oncelog.Broker, settings: dict[str, Any]) -> bool:
+    """Whether the handshake of a client with these settings fails, and it gets no answer."""
+    before = next(reversed(kafka.failed_logins()), None)
+    admin = AdminClient(settings)
+    kafka.wait_for_failed_login(step="TLS", after=before, timeout=60)
     try:
-        AdminClient(settings).list_topics(timeout=2)
+        admin.list_topics(timeout=0.5)
     except KafkaException:
         return True
     return False
@@ -58,10 +61,13 @@ def ends(settings: dict[str, Any]) -> bool:
 def test_certificates() -> None:
     config = {"ssl.client.auth": "required"}
     with oncelog.Broker(tls=True, config=config) as kafka:
-        assert not ends(kafka.client_config(certificate="app"))
-        assert ends(kafka.client_config())
-        assert ends(kafka.client_config(certificate=kafka.certificate("app", expired=True)))
-        assert ends(kafka.client_config(certificate=kafka.certificate("app", of_a_stranger=True)))
+        assert AdminClient(kafka.client_config(certificate="app")).list_topics(timeout=60).brokers
+        assert kafka.failed_logins() == []
+        assert is_refused(kafka, kafka.client_config())
+        assert is_refused(kafka, kafka.client_config(certificate=kafka.certificate("app", expired=True)))
+        assert is_refused(
+            kafka, kafka.client_config(certificate=kafka.certificate("app", of_a_stranger=True))
+        )
 
 
 def test_acls() -> None:
@@ -78,12 +84,12 @@ def test_acls() -> None:
 
         for topic in ("mine-1", "theirs"):
             producer.produce(topic, b"value", on_delivery=note)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         assert failed == {"mine-1": 0, "theirs": KafkaError.TOPIC_AUTHORIZATION_FAILED}
         kafka.produce("theirs", b"the test may")
         kafka.reset()
         producer.produce("mine-1", b"value", on_delivery=note)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         assert failed["mine-1"] == 0
 
 

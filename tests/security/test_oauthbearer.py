@@ -338,11 +338,11 @@ def test_keys_in_a_file_are_read_again_when_it_changes(tmp_path: Path) -> None:
 
 def test_an_unknown_key_is_fetched() -> None:
     with serve_keys(key_set(ISSUER)) as served, oncelog.Broker(config=signed(served.url)) as kafka:
-        assert served.read.acquire(timeout=20)
+        assert served.read.acquire(timeout=60)
         assert logs_in(kafka, ISSUER.token(claims_now(kafka)))
         served.content = key_set(ISSUER, OTHER)
         while not logs_in(kafka, OTHER.token(claims_now(kafka))):
-            assert served.read.acquire(timeout=20)
+            assert served.read.acquire(timeout=60)
 
 
 def test_keys_by_https_from_a_server_of_an_authority_of_ones_own(tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_keys_are_fetched_from_time_to_time() -> None:
         config = signed(served.url, **{"sasl.oauthbearer.jwks.endpoint.refresh.ms": "10"})
         with oncelog.Broker(config=config):
             for _ in range(3):
-                assert served.read.acquire(timeout=20)
+                assert served.read.acquire(timeout=60)
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_a_session_ends_with_its_token() -> None:
     with oncelog.Broker(config=CONFIG) as kafka:
         said: list[str] = []
         producer = Producer(client(kafka, lambda: (unsecured(claims_now(kafka)), 4e9), said))
-        producer.list_topics(timeout=20)
+        producer.list_topics(timeout=60)
         kafka.clock.advance(seconds=61)
         while not said:
             producer.poll(0.05)

@@ -45,7 +45,7 @@ class SecuredBroker:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
         for future in admin.incremental_alter_configs([resource]).values():
-            future.result(20)
+            future.result(60)
 
     def shown(self) -> int:
         """The serial number of the certificate that it shows."""

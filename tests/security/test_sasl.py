@@ -100,23 +100,23 @@ def test_scram(kafka: oncelog.Broker, name: str) -> None:
     for result in admin.alter_user_scram_credentials(
         [UserScramCredentialUpsertion(user, info, b"secret")]
     ).values():
-        result.result(10)
+        result.result(60)
     futures = admin.describe_user_scram_credentials([user])
     assert isinstance(futures, dict)
-    described = futures[user].result(10)
+    described = futures[user].result(60)
     assert [(one.mechanism, one.iterations) for one in described.scram_credential_infos] == [
         (mechanism, 4096)
     ]
     everybody = admin.describe_user_scram_credentials()
     assert not isinstance(everybody, dict)
-    assert list(everybody.result(10)) == [user]
+    assert list(everybody.result(60)) == [user]
     settings = client(kafka, name, user, "secret")
-    assert "t" in AdminClient(settings).list_topics(timeout=20).topics
+    assert "t" in AdminClient(settings).list_topics(timeout=60).topics
     kafka.kill()
     kafka.start()
-    assert "t" in AdminClient(settings).list_topics(timeout=20).topics
+    assert "t" in AdminClient(settings).list_topics(timeout=60).topics
     for result in admin.alter_user_scram_credentials([UserScramCredentialDeletion(user, mechanism)]).values():
-        result.result(20)
+        result.result(60)
     said: list[str] = []
     producer = Producer({**settings, "error_cb": lambda error: said.append(str(error))})
     while not said:

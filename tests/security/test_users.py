@@ -42,7 +42,7 @@ def is_refused(kafka: oncelog.Broker, mechanism: str, password: str) -> bool:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_user_logs_in(mechanism: str) -> None:
     with oncelog.Broker(topics=["t"], users={"app": PASSWORD}) as kafka:
-        assert "t" in AdminClient(client(kafka, mechanism)).list_topics(timeout=20).topics
+        assert "t" in AdminClient(client(kafka, mechanism)).list_topics(timeout=60).topics
         assert is_refused(kafka, mechanism, "wrong")
 
 
@@ -51,7 +51,7 @@ def test_another_password_holds_from_the_next_start(mechanism: str, tmp_path: Pa
     with oncelog.Broker(topics=["t"], users={"app": "before"}, data_dir=tmp_path):
         pass
     with oncelog.Broker(users={"app": PASSWORD}, data_dir=tmp_path) as kafka:
-        assert "t" in AdminClient(client(kafka, mechanism)).list_topics(timeout=20).topics
+        assert "t" in AdminClient(client(kafka, mechanism)).list_topics(timeout=60).topics
         assert is_refused(kafka, mechanism, "before")
 
 
@@ -65,11 +65,11 @@ def test_a_password_is_seen_nowhere(tmp_path: Path) -> None:
     )
     with kafka:
         admin = AdminClient(client(kafka, "PLAIN"))
-        assert "t" in admin.list_topics(timeout=20).topics
+        assert "t" in admin.list_topics(timeout=60).topics
         assert is_refused(kafka, "PLAIN", "other-" + PASSWORD)
         assert is_refused(kafka, "SCRAM-SHA-256", "other-" + PASSWORD)
         [configs] = [
-            future.result(20)
+            future.result(60)
             for future in admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
         ]
         seen = [repr(kafka), str(vars(kafka)), *(str(config) for config in configs.values())]
@@ -118,4 +118,4 @@ def test_the_command_takes_users(serve: Serve) -> None:
         "sasl.username": "app",
         "sasl.password": PASSWORD,
     }
-    assert len(AdminClient(settings).list_topics(timeout=20).brokers) == 1
+    assert len(AdminClient(settings).list_topics(timeout=60).brokers) == 1
