@@ -33,6 +33,8 @@ WITHOUT_VARIABLE = {"help", "settings", "version", "words"}
 # Kubernetes sets variables for a service named oncelog: ONCELOG_SERVICE_HOST, ONCELOG_PORT_9092_TCP_ADDR and so on.
 KUBERNETES_PREFIXES = (VARIABLE_PREFIX + "SERVICE_", VARIABLE_PREFIX + "PORT_")
 
+SECURE_PROTOCOLS = {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}
+
 # The key of Kafka's that each option sets.
 KEY_OF_OPTION = {
     "port": "listeners",
@@ -70,13 +72,19 @@ def configuration(
     path = options.config or environment.get(variable_of("config"))
     from_environment = sources.from_environment(environment)
     problems = _unknown_variables(options, environment)
+    given = [
+        *(sources.from_file(_read(path, problems), path, problems) if path else ()),
+        *from_environment.settings,
+        *_own_settings(variables, scratch, variable_of, problems, protocol),
+        *sources.from_options(options.settings, problems),
+        *_own_settings(flags, scratch, flag_of, problems, protocol),
+    ]
+    bare = {flag_of(one): flags[one] for one in ("port", "listen")}
+    bare |= {variable_of(one): variables[one] for one in ("port", "listen")}
+    _check_listeners(given, bare, protocol, problems)
     config = sources.build_config(
         [sources.Setting("log.dir", _default_data_dir(environment), "the default"), *implied],
-        sources.from_file(_read(path, problems), path, problems) if path else (),
-        from_environment.settings,
-        _own_settings(variables, scratch, variable_of, problems, protocol),
-        sources.from_options(options.settings, problems),
-        _own_settings(flags, scratch, flag_of, problems, protocol),
+        given,
         problems=problems,
     )
     try:
@@ -156,6 +164,28 @@ def _value_of_option(option: str, text: str, origin: str, scratch: str, protocol
         directory = scratch if option == "ephemeral" else MEMORY_DATA_DIR
         return directory if BOOLEANS[text.lower()] else None
     return os.path.abspath(text) if option == "data_dir" else listener_text(option, text, origin, protocol)
+
+
+def _check_listeners(
+    given: list[Setting], bare: Mapping[str, str | None], protocol: str, problems: list[str]
+) -> None:
+    """Add an error to ``problems`` if a port or an address alone takes the place of listeners with TLS or log-ins.
+
+    bare: by origin, what the options and variables for an address are set to. protocol: what it would speak.
+    """
+    found = [setting for setting in given if setting.name == "listeners"]
+    if not found or "://" in (bare.get(found[-1].origin) or "://"):
+        return
+    named = {setting.name: setting.text for setting in given}.get("listener.security.protocol.map", "")
+    protocols = dict(item.strip().upper().split(":", 1) for item in named.split(",") if ":" in item)
+    for setting in found[:-1]:
+        names = [one.strip().partition("://")[0].upper() for one in setting.text.split(",")]
+        if any(protocols.get(name, name) in SECURE_PROTOCOLS - {protocol} for name in names):
+            problems.append(
+                f"{found[-1].origin} would open {found[-1].text} in place of {setting.text} [from {setting.origin}]: "
+                "if you want that, name the protocol: --listen PROTOCOL://HOST:PORT"
+            )
+            return
 
 
 def _text(flag: object) -> str | None:

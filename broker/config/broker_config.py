@@ -160,6 +160,9 @@ class BrokerConfig(
             close = get_close_matches(name, BrokerConfig.KEYS, 1, 0.8)
             meant = f"; did you mean {close[0]}?" if close else ""
             raise ConfigError(f"Unknown configuration {name} (value {shown}){meant}")
+        elif (intended := misspelt(name)) is not None:
+            shown = "[hidden]" if is_secret(name) or is_secret(intended) else text
+            raise ConfigError(f"Unknown configuration {name} (value {shown}); did you mean {intended}?")
         elif (limit := name.rpartition(".max.connection")[2]) in ("s", ".creation.rate"):
             BrokerConfig.KEYS[f"max.connection{limit}"].parse(text)  # of one listener
 
@@ -212,3 +215,27 @@ def is_known(name: str) -> bool:
     from oncelog.broker.config.definitions_known import is_known_without_effect
 
     return is_known_without_effect(name)
+
+
+def misspelt(name: str) -> str | None:
+    """Return the key of a listener that ``name`` seems to mean, None if it is one, or like none.
+
+    Plug-ins have keys that Kafka does not know, so those that are like none are let through, as in Kafka.
+    """
+    from oncelog.broker.config.definitions_known import MECHANISM_KEYS, listener_base
+
+    base = listener_base(name)
+    if base is None or is_known(base) or base in MECHANISM_KEYS:
+        return None
+    from difflib import get_close_matches
+
+    own = base.partition(".")[2]
+    before = name.removesuffix(base)
+    if is_known(own):
+        return None
+    known = [key for key in BrokerConfig.KEYS if key.startswith(("ssl.", "sasl."))] + list(MECHANISM_KEYS)
+    for prefix, key in (("", base), (base.removesuffix(own), own)):
+        close = get_close_matches(key, known, 1, 0.85)
+        if close:
+            return before + prefix + close[0]
+    return None

@@ -76,10 +76,11 @@ def _authorizer(config: BrokerConfig) -> Iterator[Contradiction]:
             f"use {STANDARD_AUTHORIZER}, or leave it empty",
         )
     for user in _super_users(config.texts.get("super.users", "")):
-        if ":" not in user:
+        if ":" not in user or ",User:" in user.replace(" ", ""):
+            name = user.rpartition(":")[2]
             yield (
                 ("super.users",),
-                f"Invalid value {user} for configuration super.users: Expected TYPE:NAME, such as User:{user}; "
+                f"Invalid value {user} for configuration super.users: Expected TYPE:NAME, such as User:{name}; "
                 "several are separated by semicolons",
             )
 

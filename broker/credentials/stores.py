@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PEM = "PEM"
 TYPES = (PEM, "PKCS12", "JKS")
 
+_PEM_KEY = "-----BEGIN ([A-Z ]*PRIVATE KEY)-----"
 _KEY = re.compile(r"-----BEGIN ((?:ENCRYPTED )?PRIVATE KEY)-----[^-]+-----END \1-----")
 
 
@@ -66,6 +67,7 @@ def load_key_store(values: Mapping[str, str | None], read_file: Callable[[str], 
             raise StoreError("ssl.keystore.password is not for PEM: use ssl.key.password")
         text = data.decode("latin-1")
         return _pem_key_store(path, text, text, key_password)
+    _check_not_pem("ssl.keystore.type", kind, path, data)
     if password is None:
         raise StoreError(f"{path} needs ssl.keystore.password")
     if data.startswith(jks.MAGIC):
@@ -99,6 +101,7 @@ def load_trust_store(
     data = _read(path, read_file)
     if kind == PEM:
         return _certificates(path, data.decode("latin-1"))
+    _check_not_pem("ssl.truststore.type", kind, path, data)
     from cryptography.hazmat.primitives.serialization import pkcs12
     from cryptography.x509 import load_der_x509_certificate
 
@@ -116,6 +119,11 @@ def load_trust_store(
 def _check_type(key: str, kind: str) -> None:
     if kind not in TYPES:
         raise StoreError(f"{key}={kind}: expected one of {', '.join(TYPES)}")
+
+
+def _check_not_pem(key: str, kind: str, path: str, data: bytes) -> None:
+    if b"-----BEGIN " in data:
+        raise StoreError(f"{path} is PEM, not {kind}: set {key}=PEM")
 
 
 def _read(path: str, read_file: Callable[[str], bytes]) -> bytes:
@@ -139,7 +147,9 @@ def _pem_key_store(where: str, key_text: str, chain_text: str, password: str | N
 
     keys = list(_KEY.finditer(key_text))
     if len(keys) != 1:
-        raise StoreError(f"expected one PRIVATE KEY (PKCS #8) in {where}, but found {len(keys)}")
+        others = sorted({name for name in re.findall(_PEM_KEY, key_text) if not keys})
+        hint = f"; openssl pkcs8 -topk8 -nocrypt makes one of the {others[0]} there" if others else ""
+        raise StoreError(f"expected one PRIVATE KEY (PKCS #8) in {where}, but found {len(keys)}{hint}")
     is_encrypted = keys[0][1].startswith("ENCRYPTED")
     if is_encrypted and password is None:
         raise StoreError(f"the private key in {where} is encrypted: set ssl.key.password")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from oncelog.broker.credentials.ciphers import TLS_1_2, TLS_1_3
@@ -50,7 +51,7 @@ def set_versions(context: ssl.SSLContext, values: Mapping[str, str | None]) -> N
     if suites:
         unknown = [suite for suite in suites if suite not in TLS_1_2 and suite not in TLS_1_3]
         if unknown:
-            raise StoreError(f"ssl.cipher.suites: {unknown[0]} is unknown")
+            raise StoreError(f"ssl.cipher.suites: {unknown[0]} is unknown, or none that OpenSSL sets")
         new, old = [s for s in suites if s in TLS_1_3], [s for s in suites if s in TLS_1_2]
         if new and "TLSv1.3" in versions and len(set(new)) < len(TLS_1_3):
             raise StoreError(
@@ -60,11 +61,18 @@ def set_versions(context: ssl.SSLContext, values: Mapping[str, str | None]) -> N
         versions -= set() if new else {"TLSv1.3"}
         versions -= set() if old else {"TLSv1.2"}
         if old:
-            try:
-                context.set_ciphers(":".join(TLS_1_2[suite] for suite in old))
-            except ssl.SSLError:
-                raise StoreError(f"ssl.cipher.suites: OpenSSL here has none of {', '.join(old)}") from None
+            _set_suites(context, old)
     if not versions:
         raise StoreError("ssl.cipher.suites: none is for a protocol of ssl.enabled.protocols")
     context.minimum_version = min(PROTOCOLS[version] for version in versions)
     context.maximum_version = max(PROTOCOLS[version] for version in versions)
+
+
+def _set_suites(context: ssl.SSLContext, suites: list[str]) -> None:
+    """Allow these suites of TLS 1.2 only. OpenSSL would leave out silently what it does not have."""
+    with suppress(ssl.SSLError):
+        context.set_ciphers(":".join(TLS_1_2[suite] for suite in suites))
+    there = {cipher["name"] for cipher in context.get_ciphers()}
+    missing = [suite for suite in suites if TLS_1_2[suite] not in there]
+    if missing:
+        raise StoreError(f"ssl.cipher.suites: OpenSSL here does not have {', '.join(missing)}")

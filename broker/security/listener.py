@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.definitions_security import PER_LISTENER_KEYS
 from oncelog.broker.credentials.stores import StoreError
 from oncelog.broker.logs import get_logger
 from oncelog.broker.request import AuthenticationFailed, CloseConnection
@@ -21,6 +22,7 @@ from oncelog.broker.security.sasl.listener import SaslListener
 from oncelog.broker.security.sasl.login import SaslLogin
 from oncelog.broker.security.settings import ListenerSettings
 from oncelog.broker.security.tls.context import ListenerTls, incompatibility, listener_tls
+from oncelog.broker.security.tls.failures import handshake_failure
 from oncelog.broker.security.tls.principal import NoMatchingRule
 
 if TYPE_CHECKING:
@@ -33,6 +35,12 @@ log = get_logger(__name__)
 
 HANDSHAKE_SECONDS = 10
 """Real seconds in which a peer must finish its TLS handshake."""
+CHANGEABLE_KEYS = PER_LISTENER_KEYS | {
+    "max.connection.creation.rate",
+    "max.connections",
+    "num.network.threads",
+}
+"""The keys of a listener that requests may change while it is open."""
 
 
 class ListenerSecurity:
@@ -59,11 +67,23 @@ class ListenerSecurity:
         except ConfigError as error:
             log.error("the certificates of the dynamic configuration cannot be used", error=str(error))
         if self._sasl is not None:
-            self._sasl.services = services
+            self._sasl.attach(services)
 
     def validate(self, config: BrokerConfig) -> None:
-        """See `Reconfigurable`."""
+        """See `Reconfigurable`. Of the listener's own keys only those of its certificates may change (as in Kafka's
+        ``DynamicListenerConfig``).
+        """
+        if self._fixed(config) != self._fixed(self._services.config.current):
+            raise ConfigError(
+                f"Configs cannot be updated dynamically for existing listener ListenerName({self._name.upper()}), "
+                "restart broker or create a new listener for update"
+            )
         self._reloaded(config)
+
+    def _fixed(self, config: BrokerConfig) -> dict[str, str]:
+        """Return the listener's own keys that hold from its start to its end."""
+        own = ListenerSettings(self._name, config).own
+        return {key: text for key, text in own.items() if key not in CHANGEABLE_KEYS}
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Use other certificates for connections from now on. See `Reconfigurable`."""
@@ -142,8 +162,7 @@ class ListenerSecurity:
             try:
                 certificate = await transport.handshake()
             except ssl.SSLError as error:
-                why = error.reason or error.strerror or "it failed"
-                raise self._failure(connection, f"TLS handshake: {why.lower().replace('_', ' ')}") from None
+                raise self._failure(connection, handshake_failure(error)) from None
         if scope.cancelled_caught:
             reason = f"no TLS handshake in {HANDSHAKE_SECONDS} s"
             self._tell(connection, reason)

@@ -27,13 +27,14 @@ class ListenerSettings:
         self.name = name
         self._config = config
         prefix = f"listener.name.{name.lower()}."
-        self._own = {
+        self.own = {
             key[len(prefix) :]: text for key, text in config.texts.items() if key.lower().startswith(prefix)
         }
+        """The listener's own, without the prefix."""
 
     def text(self, key: str) -> str | None:
         """Return the value of a key as Kafka writes it, None for a null."""
-        return self._own[key] if key in self._own else self._config.text(key)
+        return self.own[key] if key in self.own else self._config.text(key)
 
     def items(self, key: str) -> list[str]:
         """Return the items of a list."""
@@ -41,7 +42,7 @@ class ListenerSettings:
 
     def mechanism_text(self, mechanism: str, key: str) -> str | None:
         """Return the value of a key for one SASL mechanism (``MECHANISM.KEY``), None if it is not set."""
-        return self._own.get(
+        return self.own.get(
             f"{mechanism.lower()}.{key}", self._config.texts.get(f"{mechanism.lower()}.{key}")
         )
 

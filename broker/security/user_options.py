@@ -35,6 +35,8 @@ def parse_users(texts: Iterable[str], origin: str) -> Users:
         name, colon, password = text.partition(":")
         if not colon:
             raise ConfigError(f"{origin}: expected NAME:PASSWORD")
+        if name in passwords:
+            raise ConfigError(f"{origin}: the user {name} is there twice")
         passwords[name] = password
     try:
         return Users(passwords)

@@ -12,6 +12,7 @@ import pytest
 
 from oncelog.broker import cli
 from oncelog.broker.command_config import KEY_OF_OPTION, configuration
+from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.options import parse_arguments
 from tests.harness.process import serve
 
@@ -246,6 +247,24 @@ def test_precedence_of_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: pathli
     assert row(*file, ONCELOG_EPHEMERAL="1", **ours)[2] == "/scratch"
     assert row(*file, *flag, ONCELOG_EPHEMERAL="1")[2] == "/flag"
     assert row(*file, ONCELOG_EPHEMERAL="0")[2] == "/file"
+
+
+@pytest.mark.parametrize(
+    ("listeners", "more"),
+    [
+        ("SASL_SSL://127.0.0.1:1,PLAINTEXT://127.0.0.1:2", ()),
+        ("OWN://127.0.0.1:1", ("-c", "listener.security.protocol.map=OWN:SSL,PLAINTEXT:PLAINTEXT")),
+    ],
+)
+def test_a_port_does_not_open_what_the_file_secures(
+    monkeypatch: pytest.MonkeyPatch, listeners: str, more: tuple[str, ...]
+) -> None:
+    key = ("-c", f"listeners={listeners}", *more)
+    for arguments, origin in ((("--port", "5"), "--port"), (("--listen", "5"), "--listen")):
+        with pytest.raises(ConfigError, match=f"{origin} would open PLAINTEXT://127.0.0.1:5 in place of"):
+            chosen(monkeypatch, *key, *arguments)
+    found = chosen(monkeypatch, *key, "--listen", "PLAINTEXT://127.0.0.1:5")
+    assert found["listen"] == "PLAINTEXT://127.0.0.1:5"
 
 
 def test_the_default_data_directory(monkeypatch: pytest.MonkeyPatch) -> None:

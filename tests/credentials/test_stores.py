@@ -163,6 +163,24 @@ def test_what_is_wrong_is_named(values: dict[str, str | None], said: str) -> Non
     assert said in str(raised.value)
 
 
+def test_the_wrong_format_is_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "server.pem"
+    key = serialization.load_pem_private_key(SERVER.key, None).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    path.write_bytes(key + SERVER.chain)
+    with pytest.raises(StoreError, match=r"server.pem is PEM, not JKS: set ssl\.keystore\.type=PEM"):
+        load_key_store({"ssl.keystore.location": str(path)}, read_file)
+    with pytest.raises(StoreError, match=r"is PEM, not PKCS12: set ssl\.truststore\.type=PEM"):
+        load_trust_store({"ssl.truststore.type": "PKCS12", "ssl.truststore.location": str(path)}, read_file)
+    with pytest.raises(
+        StoreError, match="openssl pkcs8 -topk8 -nocrypt makes one of the EC PRIVATE KEY there"
+    ):
+        load_key_store({"ssl.keystore.type": "PEM", "ssl.keystore.location": str(path)}, read_file)
+
+
 def test_a_damaged_java_key_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "store"
     for content in (b"\xfe\xed\xfe\xed", b"\xfe\xed\xfe\xed\0\0\0\2\0\0\0\1", b"", b"0\x82"):

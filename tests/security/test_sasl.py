@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialDeletion,
@@ -83,12 +86,60 @@ def test_who_has_the_wrong_password_does_not_get_in(
             {"listener.name.sasl_plaintext.plain.sasl.jaas.config": 'Plain required user_a="x"'},
             "listener.name.sasl_plaintext.plain.sasl.jaas.config: JAAS config entry not terminated by semi-colon",
         ),
+        (
+            {"listener.name.sasl_plaintext.plain.sasl.jaas.confg": 'Plain required user_a="x";'},
+            "jaas.confg (value [hidden]); did you mean listener.name.sasl_plaintext.plain.sasl.jaas.config?",
+        ),
+        (
+            {"listener.name.sasl_plaintext.ssl.client.autn": "required"},
+            "(value required); did you mean listener.name.sasl_plaintext.ssl.client.auth?",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_named(changed: dict[str, str], said: str) -> None:
     with pytest.raises(oncelog.OncelogError) as raised:
         oncelog.Broker(config={**CONFIG, **changed}).start()
     assert said in str(raised.value)
+
+
+JAAS = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+
+
+@pytest.mark.parametrize("key", ["sasl.jaas.config", "listener.name.sasl_plaintext.sasl.jaas.config"])
+def test_a_jaas_text_that_names_no_mechanism_is_refused(key: str) -> None:
+    config = {name: text for name, text in CONFIG.items() if name != JAAS}
+    with pytest.raises(oncelog.OncelogError) as raised:
+        oncelog.Broker(config={**config, key: CONFIG[JAAS]}).start()
+    assert f"write it as {JAAS}" in str(raised.value)
+    assert "admin-secret" not in str(raised.value)
+
+
+def test_a_listener_that_lets_nobody_in_is_told() -> None:
+    said = f"listener SASL_PLAINTEXT: PLAIN lets nobody in: there is no --user, and no user_NAME=… in {JAAS}"
+    config = {name: text for name, text in CONFIG.items() if name != JAAS}
+    with oncelog.Broker(config=config) as kafka:
+        assert any(said in line for line in kafka.log_lines)
+    with oncelog.Broker(config=CONFIG) as kafka:
+        assert not any("lets nobody in" in line for line in kafka.log_lines)
+
+
+def test_the_keys_of_an_open_listener_stay(kafka: oncelog.Broker) -> None:
+    """Kafka 4.3.1 refuses to change them, too: the change would have no effect."""
+    admin = AdminClient(client(kafka, "PLAIN", "admin", "admin-secret"))
+    new = CONFIG[JAAS].replace("app", "new")
+    entry = ConfigEntry(JAAS, new, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        with pytest.raises(KafkaException) as raised:
+            future.result(20)
+        assert "for existing listener ListenerName(SASL_PLAINTEXT), restart" in str(raised.value)
+        assert "secret" not in str(raised.value)
+
+
+def test_a_client_that_does_not_log_in_is_told_of(kafka: oncelog.Broker) -> None:
+    with pytest.raises(KafkaException):
+        AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=1)
+    assert "API key 3 before the log-in (this listener wants one" in kafka.wait_for_failed_login().reason
 
 
 @pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])

@@ -128,7 +128,43 @@ def test_client_certificates(client_auth: str, shown: str | None, is_let_in: boo
         else:
             with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
                 shake_hands(kafka, trusting(files, shown))
-            assert any("TLS handshake: " in line for line in kafka.log_lines)
+            said = {
+                None: "peer did not return a certificate (ssl.client.auth=required wants one of the client)",
+                "stranger": "(ssl.truststore.*: its authority is not among them)",
+                "expired": "the client's certificate is refused: certificate has expired",
+            }[shown]
+            assert said in kafka.wait_for_failed_login(step="TLS").reason
+
+
+def test_why_a_client_could_not_shake_hands_is_told(kafka: oncelog.Broker, files: Path) -> None:
+    host, port = kafka.bootstrap_servers.split(":")
+    old = trusting(files)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    old.set_ciphers("ECDHE-RSA-AES256-GCM-SHA384")
+    for context, said in (
+        (
+            ssl.create_default_context(),
+            "the client says: unknown ca (it refuses the broker's certificate, or its ",
+        ),
+        (old, "no shared cipher (no suite of ssl.cipher.suites suits both the client and the broker's key)"),
+    ):
+        with pytest.raises(ssl.SSLError):
+            shake_hands(kafka, context)
+        assert kafka.wait_for_failed_login(step="TLS").reason.startswith(f"TLS handshake: {said}")
+        kafka.reset()
+    for content, said in (
+        (
+            bytes.fromhex("0000000a00120000000000070000"),
+            "wrong version number (the client does not speak TLS; ",
+        ),
+        (b"GET / HTTP/1.1\r\n\r\n", "http request (this listener speaks Kafka's protocol over TLS)"),
+        (b"", "unexpected eof while reading (the client closed the connection: "),
+    ):
+        with socket.create_connection((host, int(port)), timeout=20) as plain:
+            plain.sendall(content)
+            plain.shutdown(socket.SHUT_WR)
+            assert kafka.wait_for_failed_login(step="TLS").reason.startswith(f"TLS handshake: {said}")
+        kafka.reset()
 
 
 def test_keys_of_one_listener(files: Path) -> None:
@@ -169,6 +205,14 @@ def test_garbage_and_silence_harm_nobody(kafka: oncelog.Broker, files: Path) -> 
         ({"ssl.keystore.key": STRANGER.key.decode()}, "does not fit the private key"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols: TLSv1.1 is not served"),
         ({"ssl.cipher.suites": "TLS_NO_SUCH"}, "ssl.cipher.suites: TLS_NO_SUCH is unknown"),
+        (
+            {"ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_RSA_WITH_AES_256_CBC_SHA384"},
+            "OpenSSL here does not have TLS_RSA_WITH_AES_256_CBC_SHA384",
+        ),
+        (
+            {"ssl.cipher.suites": "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256"},
+            "no Diffie-Hellman parameters for TLS_DHE_RSA_WITH_AES_128_GCM_SHA256",
+        ),
         ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "Python cannot choose among the suites of TLS 1.3"),
         ({"ssl.principal.mapping.rules": "nonsense"}, "Invalid rule: nonsense"),
     ],

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 import oncelog
+from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.control.options import checked_options
 from oncelog.broker.security.user_options import parse_users
 from tests.harness.process import Serve, serve
@@ -107,6 +108,11 @@ def test_options_do_not_show_passwords() -> None:
 
 def test_a_password_may_hold_a_colon() -> None:
     assert dict(parse_users(["a:b:c", "d:e"], "--user")) == {"a": "b:c", "d": "e"}
+
+
+def test_a_user_twice_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--user: the user a is there twice"):
+        parse_users(["a:b", "c:d", "a:e"], "--user")
 
 
 def test_the_command_takes_users(serve: Serve) -> None:

@@ -135,7 +135,10 @@ class SaslServerAuthenticator:
     def _handshake(self, frame: memoryview) -> Step:
         api_key, version, correlation_id = _prefix_at(frame, 0)
         if api_key not in (API_VERSIONS_KEY, SASL_HANDSHAKE):
-            return Step(failed=f"API key {api_key} before the log-in (SASL)")
+            return Step(
+                failed=f"API key {api_key} before the log-in (this listener wants one by SASL; perhaps the client's "
+                "security.protocol is PLAINTEXT or SSL)"
+            )
         if api_key == API_VERSIONS_KEY:
             if self.state is State.INITIAL_REQUEST:
                 self.state = State.HANDSHAKE_OR_VERSIONS_REQUEST

@@ -8,6 +8,7 @@ from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.credentials import jaas
 from oncelog.broker.credentials.jaas import OAUTHBEARER, PLAIN
 from oncelog.broker.credentials.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
+from oncelog.broker.logs import get_logger
 from oncelog.broker.seams.entropy import unguessable
 from oncelog.broker.security.sasl.authenticator import SaslServerAuthenticator
 from oncelog.broker.security.sasl.oauth_settings import OAuthSettings
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from oncelog.broker.security.sasl.mechanism import SaslServer
     from oncelog.broker.security.services import LoginServices
     from oncelog.broker.security.settings import ListenerSettings
+
+log = get_logger(__name__)
 
 SERVED_MECHANISMS = tuple(jaas.LOGIN_MODULES)
 NONCE_BYTES = 20
@@ -35,6 +38,7 @@ class SaslListener:
         self.receive_bytes_max = settings.mechanism_int("", "sasl.server.max.receive.size")
         self.services: LoginServices
         self._check_mechanisms()
+        self._check_jaas_keys()
         self._passwords = {
             name.removeprefix("user_"): password
             for name, password in self._jaas_options(PLAIN).items()
@@ -43,6 +47,15 @@ class SaslListener:
         self._oauth: OAuthSettings | None = None
         if OAUTHBEARER in self.mechanisms:
             self._oauth = OAuthSettings(settings, self._jaas_options(OAUTHBEARER), self._now_ms)
+
+    def attach(self, services: LoginServices) -> None:
+        """Use what the node has for log-ins from now on."""
+        self.services = services
+        if PLAIN in self.mechanisms and not self._passwords and not services.users:
+            log.warning(
+                f"listener {self._settings.name}: PLAIN lets nobody in: there is no --user, and no user_NAME=… in "
+                + self._jaas_key(PLAIN)
+            )
 
     def new_authenticator(self) -> SaslServerAuthenticator:
         """Return the state machine for a connection."""
@@ -83,6 +96,20 @@ class SaslListener:
                     f"{OAUTHBEARER} only"
                 )
 
+    def _check_jaas_keys(self) -> None:
+        """Raise ConfigError for a JAAS text that has no effect, because its key names no mechanism (as in Kafka)."""
+        settings = self._settings
+        if settings.text("sasl.jaas.config") is None:
+            return
+        if not any(settings.mechanism_text(mechanism, "sasl.jaas.config") for mechanism in self.mechanisms):
+            raise ConfigError(
+                f"listener {settings.name}: sasl.jaas.config is without listener or mechanism: "
+                f"write it as {self._jaas_key(self.mechanisms[0])}"
+            )
+
+    def _jaas_key(self, mechanism: str) -> str:
+        return f"listener.name.{self._settings.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+
     def _jaas_options(self, mechanism: str) -> dict[str, str]:
         """Return the options in the JAAS text of a mechanism, none without such a text. Raises ConfigError."""
         text = self._settings.mechanism_text(mechanism, "sasl.jaas.config")
@@ -91,9 +118,7 @@ class SaslListener:
         try:
             return jaas.options_of(mechanism, text)
         except jaas.JaasError as error:
-            listener = self._settings.name.lower()
-            key = f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"
-            raise ConfigError(f"{key}: {error}") from None
+            raise ConfigError(f"{self._jaas_key(mechanism)}: {error}") from None
 
     # -- mechanisms
 

@@ -48,6 +48,7 @@ def listener_tls(values: Mapping[str, str | None], read_file: Callable[[str], by
     except (OSError, ValueError) as error:
         raise StoreError(f"the key store cannot be used: {error}") from None
     set_versions(context, values)
+    _check_suites(values)
     client_auth = values.get("ssl.client.auth") or "none"
     context.verify_mode = CLIENT_AUTH[client_auth]
     if context.verify_mode != ssl.CERT_NONE:
@@ -57,6 +58,17 @@ def listener_tls(values: Mapping[str, str | None], read_file: Callable[[str], by
     except ValueError as error:
         raise StoreError(f"ssl.principal.mapping.rules: {error}") from None
     return ListenerTls(context, mapper, store.certificate)
+
+
+def _check_suites(values: Mapping[str, str | None]) -> None:
+    """Raise StoreError for suites that no client could agree on: Python's ssl gives a server no parameters for them."""
+    named = [suite.strip() for suite in (values.get("ssl.cipher.suites") or "").split(",")]
+    unusable = [suite for suite in named if suite.startswith("TLS_DHE_")]
+    if unusable:
+        raise StoreError(
+            f"ssl.cipher.suites: a server in Python has no Diffie-Hellman parameters for {', '.join(unusable)}; "
+            "TLS_ECDHE_… needs none"
+        )
 
 
 def incompatibility(
