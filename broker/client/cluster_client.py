@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.client.connection import (
-    CONNECT_TIMEOUT_S,
-    REQUEST_TIMEOUT_S,
-    SOFTWARE_NAME,
-    ClientConnection,
-    open_connection,
-)
+from oncelog.broker.client.connection import REQUEST_TIMEOUT_S, SOFTWARE_NAME, ClientConnection
 from oncelog.broker.client.errors import error_codes, to_error_code
 from oncelog.broker.client.metadata import METADATA_MAX_AGE_S, Address, ClusterMetadata, leader_of
+from oncelog.broker.client.opening import CONNECT_TIMEOUT_S, open_connection
 from oncelog.broker.client.routes import (
     AnyBroker,
     BrokerWithId,

@@ -18,7 +18,7 @@ from oncelog.broker.client.errors import AuthenticationError, to_error_code
 from oncelog.broker.client.security.log_in import HANDSHAKE_VERSION
 from oncelog.broker.client.security.tls import tls_failure
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.seams.transport import WOULD_BLOCK, Connect, Transport
+from oncelog.broker.seams.transport import WOULD_BLOCK, Transport
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.framing import FrameReader, decode_response, encode_request
 from oncelog.wire.header import read_response_header
@@ -32,15 +32,12 @@ if TYPE_CHECKING:
 
 SOFTWARE_NAME = "oncelog"
 """The software name that ApiVersions sends, beside this package's version (KIP-511)."""
-CONNECT_TIMEOUT_S = 10.0
-"""Kafka's ``socket.connection.setup.timeout.ms``. Here it limits connecting and the first ApiVersions together."""
 REQUEST_TIMEOUT_S = 30.0
 """Kafka's ``request.timeout.ms``."""
 RESPONSE_BYTES_MAX = 1024 * 1024 * 1024
 """The largest response in bytes. Memory is allocated as bytes arrive."""
 RECEIVE_BYTES = 64 * 1024
 CLOSED_BY_BROKER = "the broker closed the connection"
-PERHAPS_TLS = "(perhaps it wants TLS: security.protocol)"
 CORRELATION_ID_MAX = 2**31 - 1
 
 
@@ -341,9 +338,8 @@ class ClientConnection:
     # -- the end
 
     def _lost(self, error: Exception) -> KafkaError:
-        if isinstance(
-            error, ssl.SSLError
-        ):  # TLS 1.3: the broker looks at the client's certificate after the handshake
+        if isinstance(error, ssl.SSLError):
+            # With TLS 1.3 the broker looks at the client's certificate only after the handshake.
             return self._fail_with(tls_failure(self._transport.peer, error))
         return self.fail(ErrorCode.NETWORK_EXCEPTION, str(error) or type(error).__name__)
 
@@ -370,47 +366,6 @@ class ClientConnection:
     def _check_open(self) -> None:
         if self._failure is not None:
             raise self._again()
-
-
-async def open_connection(
-    connect: Connect,
-    host: str,
-    port: int,
-    client_id: str | None = SOFTWARE_NAME,
-    *,
-    timeout_s: float = CONNECT_TIMEOUT_S,
-    security: ClientSecurity | None = None,
-) -> ClientConnection:
-    """Connect to a broker, shake hands (TLS), negotiate versions and log in (SASL). Returns the connection.
-
-    Raises KafkaError: NETWORK_EXCEPTION if connecting fails, REQUEST_TIMED_OUT after ``timeout_s``;
-    AuthenticationError, with a message of one line.
-    """
-    connection = None
-    is_open = False
-    with real_time.move_on_after(timeout_s):
-        try:
-            transport = await connect(host, port)
-            if security is not None:
-                transport = await security.secured(transport, host)
-            connection = ClientConnection(transport, client_id, security=security)
-            await connection.negotiate()
-            if security is not None:
-                await connection.log_in()
-            is_open = True
-            return connection
-        except OSError as error:
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{host}:{port}: {error}") from error
-        except KafkaError as error:
-            wants_tls = security is None or not security.protocol.endswith("SSL")
-            if error.code is ErrorCode.NETWORK_EXCEPTION and connection is not None and wants_tls:
-                text = f"{error.message} {PERHAPS_TLS}"
-                raise KafkaError(error.code, text) from error
-            raise
-        finally:
-            if connection is not None and not is_open:
-                connection.close()
-    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{host}:{port}: not connected within {timeout_s:g} s")
 
 
 def next_correlation_id(previous: int) -> int:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.client.connection import CONNECT_TIMEOUT_S, PERHAPS_TLS, ClientConnection, open_connection
+from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.errors import AuthenticationError
+from oncelog.broker.client.opening import CONNECT_TIMEOUT_S, PERHAPS_TLS, open_connection
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.listeners import address_text
 from oncelog.broker.line_limiter import LineLimiter

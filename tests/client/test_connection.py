@@ -8,12 +8,8 @@ import trio
 import trio.testing
 
 from oncelog import __version__
-from oncelog.broker.client.connection import (
-    ClientConnection,
-    has_response,
-    next_correlation_id,
-    open_connection,
-)
+from oncelog.broker.client.connection import ClientConnection, has_response, next_correlation_id
+from oncelog.broker.client.opening import open_connection
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.framing import encode_frame
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from compat_tests.batches import batch
-from oncelog.broker.client.connection import ClientConnection, open_connection
+from oncelog.broker.client.connection import ClientConnection
+from oncelog.broker.client.opening import open_connection
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.request import RequestContext
 from oncelog.wire.errors import ErrorCode

@@ -6,8 +6,9 @@ import pytest
 import trio
 
 from oncelog.broker.client.cluster_client import ClusterClient
-from oncelog.broker.client.connection import ClientConnection, open_connection
+from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.errors import AuthenticationError, error_codes
+from oncelog.broker.client.opening import open_connection
 from oncelog.broker.client.routes import LeaderOf, Retry
 from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.proxy.upstream import UpstreamError

@@ -6,7 +6,8 @@ import pytest
 import trio
 
 from compat_tests.batches import batch, record
-from oncelog.broker.client.connection import ClientConnection, open_connection
+from oncelog.broker.client.connection import ClientConnection
+from oncelog.broker.client.opening import open_connection
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, QuotaAlteration
 from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

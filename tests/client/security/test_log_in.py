@@ -8,8 +8,9 @@ import pytest
 import trio
 
 from oncelog.broker.client.cluster_client import ClusterClient
-from oncelog.broker.client.connection import ClientConnection, open_connection
+from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.errors import AuthenticationError
+from oncelog.broker.client.opening import open_connection
 from oncelog.broker.client.routes import Retry
 from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.security.sasl.authenticator import LoginExchange

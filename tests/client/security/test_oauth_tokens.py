@@ -13,8 +13,8 @@ import pytest
 import trio
 
 import oncelog
-from oncelog.broker.client.connection import open_connection
 from oncelog.broker.client.errors import AuthenticationError
+from oncelog.broker.client.opening import open_connection
 from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.client.security.oauth_tokens import tokens_of
 from oncelog.broker.seams.transport import connect

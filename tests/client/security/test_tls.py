@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 import oncelog
-from oncelog.broker.client.connection import open_connection
 from oncelog.broker.client.errors import AuthenticationError
+from oncelog.broker.client.opening import open_connection
 from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.seams.transport import connect
 from oncelog.wire.errors import KafkaError
