@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from oncelog.broker.log.data_directory import partition_of
-from oncelog.broker.log.segment import LOG_SUFFIX
+from oncelog.broker.log.file_names import LOG_SUFFIX
 from oncelog.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, read_header
 from oncelog.wire.compression import NONE, compress

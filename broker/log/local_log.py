@@ -11,8 +11,9 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from oncelog.broker.log.batches import batch_size
+from oncelog.broker.log.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from oncelog.broker.log.results import FileRange, LogRead
-from oncelog.broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment, open_segment
+from oncelog.broker.log.segment import Segment, open_segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

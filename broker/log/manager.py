@@ -24,6 +24,7 @@ from oncelog.broker.log.data_directory import (
 )
 from oncelog.broker.log.deletions import Deletions
 from oncelog.broker.log.environment import LogEnvironment, shortage_of
+from oncelog.broker.log.file_names import LOG_SUFFIX
 from oncelog.broker.log.flusher import Flusher
 from oncelog.broker.log.opening import create_partition, open_partition
 from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
@@ -262,7 +263,7 @@ class LogManager:
         directory = f"{self.data_dir}/{topic}-{partition}"
         if not self.files.is_dir(directory):
             return 0
-        names = (name for name in self.files.listdir(directory) if name.endswith(".log"))
+        names = (name for name in self.files.listdir(directory) if name.endswith(LOG_SUFFIX))
         return sum(self.files.size(f"{directory}/{name}") for name in names)
 
     def delete(self, topic: str, partition: int) -> None:

@@ -1,10 +1,18 @@
-"""A segment: one ``.log`` file with its indexes. Source: Kafka's ``LogSegment``, ``LogFileUtils``."""
+"""A segment: one ``.log`` file with its indexes. Source: Kafka's ``LogSegment``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from oncelog.broker.log.batches import find_offset, iterate_headers
+from oncelog.broker.log.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_name,
+)
 from oncelog.broker.log.indexes import (
     INDEX_TAIL_BYTES,
     RELATIVE_OFFSET_MAX,
@@ -22,29 +30,9 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.files import Buffer, File, FileSystem
     from oncelog.wire.batch import BatchHeader
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TXN_INDEX_SUFFIX = ".txnindex"
-DELETED_SUFFIX = ".deleted"
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-
 NO_TIMESTAMP = -1
 UNKNOWN = -2
 """A timestamp that has not been read from the file yet."""
-
-
-def offset_name(offset: int) -> str:
-    """An offset as file names have it: 20 digits."""
-    return f"{offset:020d}"
-
-
-def offset_of_name(name: str) -> int | None:
-    """The offset at the beginning of a file's name; None if there is none."""
-    digits = name.partition(".")[0]
-    return int(digits) if digits.isascii() and digits.isdigit() else None
 
 
 class Segment:

@@ -7,8 +7,9 @@ import struct
 
 import pytest
 
+from oncelog.broker.log.file_names import CLEANED_SUFFIX
 from oncelog.broker.log.partition_log import PartitionLog
-from oncelog.broker.log.segment import CLEANED_SUFFIX, Segment
+from oncelog.broker.log.segment import Segment
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.harness.partition_log import (
     START_MS,

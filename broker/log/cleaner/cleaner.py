@@ -21,7 +21,8 @@ from oncelog.broker.log.cleaner.offset_map import OffsetMap, key_hash
 from oncelog.broker.log.cleaner.segment_reader import SegmentReader
 from oncelog.broker.log.cleaner.transactions import CleanedTransactions
 from oncelog.broker.log.environment import shortage_of
-from oncelog.broker.log.segment import CLEANED_SUFFIX, Segment
+from oncelog.broker.log.file_names import CLEANED_SUFFIX
+from oncelog.broker.log.segment import Segment
 from oncelog.broker.logs import get_logger
 from oncelog.broker.slices import Slices
 from oncelog.wire.errors import DecodeError

@@ -12,6 +12,7 @@ from bisect import insort
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.log.file_names import offset_name
 from oncelog.wire.crc import crc32c
 from oncelog.wire.errors import DecodeError
 
@@ -82,7 +83,7 @@ class ProducerSnapshots:
         """The offset of the one inside a segment, None if there is none."""
 
     def path(self, offset: int) -> str:
-        return f"{self.directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
+        return f"{self.directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
 
     @property
     def last(self) -> int:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.log.batches import iterate_headers
-from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
-from oncelog.broker.log.producers.snapshots import SNAPSHOT_SUFFIX
-from oncelog.broker.log.segment import (
+from oncelog.broker.log.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -21,6 +19,8 @@ from oncelog.broker.log.segment import (
     offset_name,
     offset_of_name,
 )
+from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
+from oncelog.broker.log.producers.snapshots import SNAPSHOT_SUFFIX
 from oncelog.broker.logs import get_logger
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.log.batches import BatchReader
+from oncelog.broker.log.file_names import DELETED_SUFFIX
 from oncelog.broker.log.indexes import RELATIVE_OFFSET_MAX
 from oncelog.broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from oncelog.broker.log.loaded_log import LoadedLog
@@ -27,7 +28,7 @@ from oncelog.broker.log.producers.state import ProducerStateManager
 from oncelog.broker.log.read_ahead import ColdRange, ReadAhead
 from oncelog.broker.log.recovery.indexes import keep_indexes_below
 from oncelog.broker.log.recovery.partition_directory import PartitionDirectory
-from oncelog.broker.log.segment import DELETED_SUFFIX, Segment, open_segment
+from oncelog.broker.log.segment import Segment, open_segment
 from oncelog.broker.logs import get_logger
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import ZERO_UUID

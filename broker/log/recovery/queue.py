@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.log.environment import shortage_of
+from oncelog.broker.log.file_names import LOG_SUFFIX
 from oncelog.broker.logs import get_logger
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.slices import SLICE_S, in_slices
@@ -141,7 +142,7 @@ class RecoveryQueue:
         self._pending = {key: self._pending[key] for key in newest_first}
 
     def _last_write_ms(self, directory: str) -> int:
-        logs = [name for name in self._files.listdir(directory) if name.endswith(".log")]
+        logs = [name for name in self._files.listdir(directory) if name.endswith(LOG_SUFFIX)]
         return self._files.modified_ms(f"{directory}/{logs[-1]}") if logs else 0
 
     async def _read_ahead(self, recovery: PartitionRecovery | None) -> None:
