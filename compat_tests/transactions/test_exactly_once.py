@@ -151,7 +151,9 @@ def test_exactly_once(
                     broker.kill()
                     broker.start()
                 else:
-                    programs.pop().kill()
+                    killed = programs.pop()
+                    killed.kill()
+                    killed_output.append(killed.output())
                     programs.append(start())
             count = inputs.close()
             reader.wait_for(count)
