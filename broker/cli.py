@@ -149,7 +149,9 @@ def _proxy(words: list[str], environment: Mapping[str, str]) -> int:
             for warning in warnings:
                 get_logger(__name__).warning(warning)
         _find_filters(options, environment)
-        control = proxy_control_settings(options, environment, _read_or_refuse)
+        control = proxy_control_settings(
+            options, environment, [row.bind.listener for row in settings.listeners], _read_or_refuse
+        )
     except (ConfigError, UsageError) as error:
         return _print_error(error, EXIT_USAGE)
     with logging_to(output):

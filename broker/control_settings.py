@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from oncelog.broker.config.listeners import listener_names
 from oncelog.broker.interceptor_settings import InterceptorSettings, interceptor_settings
 from oncelog.broker.options import UsageError, checked_token, control_address, origin_of, variable_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.faults.rule import Rule
@@ -62,7 +64,7 @@ def control_settings(
     settings = ControlSettings(
         *_control(chosen, environment, read),
         in_memory=is_in_memory(config),
-        rules=_rules(options, environment, read),
+        rules=_rules(options, environment, read, listener_names(config)),
         from_snapshot=chosen("from_snapshot")[0],
         version=_version(*chosen("as_version")),
         interceptors=interceptor_settings(options, environment),
@@ -71,9 +73,14 @@ def control_settings(
 
 
 def proxy_control_settings(
-    options: argparse.Namespace, environment: Mapping[str, str], read: Callable[[str, str], str]
+    options: argparse.Namespace,
+    environment: Mapping[str, str],
+    listeners: Sequence[str],
+    read: Callable[[str, str], str],
 ) -> ControlSettings | None:
-    """As `control_settings`, for a proxy. Raises UsageError, also for rules that a proxy cannot keep."""
+    """As `control_settings`, for a proxy with listeners of these names. Raises UsageError, also for rules that a proxy
+    cannot keep.
+    """
     from oncelog.broker.faults.rule import REFUSED_BY_PROXY
 
     def chosen(option: str) -> tuple[str | None, str]:
@@ -82,7 +89,7 @@ def proxy_control_settings(
 
     settings = ControlSettings(
         *_control(chosen, environment, read),
-        rules=_rules(options, environment, read, REFUSED_BY_PROXY),
+        rules=_rules(options, environment, read, listeners, REFUSED_BY_PROXY),
         interceptors=interceptor_settings(options, environment),
     )
     return settings if settings != ControlSettings() else None
@@ -115,19 +122,22 @@ def _rules(
     options: argparse.Namespace,
     environment: Mapping[str, str],
     read: Callable[[str, str], str],
-    refused: Mapping[str, str] | None = None,
+    listeners: Sequence[str],
+    refused: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Rule, ...]:
-    """Return the rules in the files of ``--faults``. ``refused``: see `load_rules`. Raises UsageError."""
+    """Return the rules in the files of ``--faults``, for a `RuleTarget`. Raises UsageError."""
     in_variable = environment.get(variable_of("faults"), "")
     paths = options.faults or [path for path in in_variable.split(PATH_SEPARATOR) if path]
     if not paths:
         return ()
     from oncelog.broker.faults.files import RuleFileError, load_rules
+    from oncelog.broker.faults.rule import RuleTarget
 
+    target = RuleTarget(refused, listeners)
     found: list[Rule] = []
     for path in paths:
         try:
-            found += load_rules(read(path, "the rules"), path, refused)
+            found += load_rules(read(path, "the rules"), path, target)
         except RuleFileError as error:
             raise UsageError(str(error)) from None
     return tuple(found)

@@ -110,6 +110,6 @@ def test_a_share_group(cluster: Cluster, name: str) -> None:
         [member] = found.members
         assert (member.client_id, member.subscription) == ("c", (name,))
         assert member.assignment == {name: [0, 1]}
-        assert found.partitions[name][0] == oncelog.SharePartitionInfo(0, lag=5 - len(messages))
+        assert found.partitions[name][0] == oncelog.SharePartitionInfo(0, None, 5 - len(messages))
         assert name in cluster.share_groups
         assert name not in cluster.groups

@@ -85,6 +85,13 @@ def resolve_listeners(
     ], warnings
 
 
+def listener_names(config: BrokerConfig) -> list[str]:
+    """Return the names of the listeners for clients. Raises ConfigError for malformed endpoints."""
+    controllers = {name.upper() for name in config.controller_listener_names}
+    bound = _endpoints(config, "listeners", config.listeners)
+    return [endpoint.listener for endpoint in bound if endpoint.listener not in controllers]
+
+
 def parse_endpoint(text: str) -> ListenerEndpoint:
     """Parse ``NAME://HOST:PORT``, with an IPv6 host in brackets; the name becomes upper case. Raises ValueError."""
     name, slashes, address = text.partition("://")

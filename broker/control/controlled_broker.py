@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.config.listeners import address_text
+from oncelog.broker.config.listeners import address_text, listener_names
 from oncelog.broker.control.acl_options import create_acls
 from oncelog.broker.control.disks import new_disk, remove_content
 from oncelog.broker.control.errors import (
@@ -194,8 +194,10 @@ class ControlledBroker:
         """The rules for what goes wrong between clients and handlers."""
         if self._faults is None:
             from oncelog.broker.faults.fault_rules import FaultRules
+            from oncelog.broker.faults.rule import RuleTarget
 
-            self._faults = FaultRules(random.Random(self.seed))
+            target = RuleTarget(listeners=listener_names(self.config))
+            self._faults = FaultRules(random.Random(self.seed), target)
             self._faults.on_change.append(self._watch_crash_points)
             if self.is_running:
                 self._faults.attach(self.node)

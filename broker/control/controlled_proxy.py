@@ -22,7 +22,7 @@ from oncelog.broker.control.kept_ports import KeptPorts
 from oncelog.broker.control.log_lines import LogLines
 from oncelog.broker.control.operations import MODULES
 from oncelog.broker.faults.fault_rules import FaultRules
-from oncelog.broker.faults.rule import REFUSED_BY_PROXY
+from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget
 from oncelog.broker.faults.seen_sessions import SeenSessions
 from oncelog.broker.faults.words import RuleError
 from oncelog.broker.filters.loading import install_filters
@@ -134,7 +134,8 @@ class ControlledProxy:
         """The log lines of all its runs."""
         self.turns = trio.Lock()
         """Held by who starts or stops the proxy: several may ask at the same time."""
-        self.faults = FaultRules(random.Random(seed), REFUSED_BY_PROXY)
+        names = [row.bind.listener for row in settings.listeners]
+        self.faults = FaultRules(random.Random(seed), RuleTarget(REFUSED_BY_PROXY, names))
         """The rules for what goes wrong between clients and the cluster."""
         self.clock = SystemClock()
         self._log_output = log_output

@@ -32,6 +32,8 @@ class ProxyOptions:
     upstream_config: Mapping[str, str] = field(default_factory=dict, repr=False)
     """There may be passwords in it, and in the next."""
     upstream_users: Mapping[str, Mapping[str, str]] | None = field(default=None, repr=False)
+    upstream_config_origin: str = "upstream_config"
+    """Its file, if it has one."""
     pass_logins: bool = False
     filters: tuple[Interceptor, ...] = ()
 
@@ -48,7 +50,13 @@ class ProxyOptions:
             list(self.upstream),
             {listeners[0].bind.listener: port + 1} if port else {},
             self.own.users,
-            UpstreamLogIns(self.upstream_config, self.upstream_users, are_passed=self.pass_logins),
+            UpstreamLogIns(
+                self.upstream_config,
+                self.upstream_users,
+                are_passed=self.pass_logins,
+                origin=self.upstream_config_origin,
+                users_origin="upstream_users",
+            ),
         )
 
     def controlled(self) -> Controlled:
@@ -103,6 +111,7 @@ def checked_proxy_options(
             if isinstance(upstream_config, str)
             else config_texts(upstream_config or {}),
             upstream_users,
+            upstream_config if isinstance(upstream_config, str) else "upstream_config",
             pass_logins,
             tuple(_filter(one) for one in filters),
         )

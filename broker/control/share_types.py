@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.types import Assignment, Offsets, Shown
 
 if TYPE_CHECKING:
@@ -54,18 +55,29 @@ class SharePartitionInfo(Shown):
 
     start_offset: int | None
     """All before it is done. None: nobody has read it yet, and ``share.auto.offset.reset`` decides."""
-    in_flight: tuple[RecordsInFlight, ...] = ()
-    """What was delivered from there on, by offset. What is behind it has not been delivered."""
+    in_flight: tuple[RecordsInFlight, ...] | None = ()
+    """What was delivered from there on, by offset. What is behind it has not been delivered. None of a cluster, which
+    does not tell it."""
     lag: int | None = None
     """How many offsets of the log, from the start offset on, are neither acknowledged nor archived; None without a
     start offset."""
 
     @property
     def acquired(self) -> int:
-        """How many records members have now."""
+        """How many records members have now. Raises UnsupportedError of a cluster."""
         return sum(
-            one.last_offset - one.first_offset + 1 for one in self.in_flight if one.state == "acquired"
+            one.last_offset - one.first_offset + 1 for one in known_in_flight(self) if one.state == "acquired"
         )
+
+
+def known_in_flight(partition: SharePartitionInfo) -> tuple[RecordsInFlight, ...]:
+    """Return the records in flight. Raises UnsupportedError where they are not known."""
+    if partition.in_flight is None:
+        raise UnsupportedError(
+            "a Kafka cluster, also one behind a proxy, does not tell which records of a share group are in flight: "
+            "only a broker of oncelog does; start_offset and lag are known"
+        )
+    return partition.in_flight
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,9 +95,9 @@ class ShareGroupInfo(Shown):
 
     @property
     def in_flight(self) -> dict[str, dict[int, tuple[RecordsInFlight, ...]]]:
-        """The records in flight by topic and partition, where there are any."""
+        """The records in flight by topic and partition, where there are any. Raises UnsupportedError of a cluster."""
         found = {
-            topic: {number: one.in_flight for number, one in partitions.items() if one.in_flight}
+            topic: {number: rows for number, one in partitions.items() if (rows := known_in_flight(one))}
             for topic, partitions in self.partitions.items()
         }
         return {topic: partitions for topic, partitions in found.items() if partitions}
@@ -103,7 +115,7 @@ class ShareGroupInfo(Shown):
 
     @property
     def acquired(self) -> int:
-        """How many records members have now."""
+        """How many records members have now. Raises UnsupportedError of a cluster."""
         return sum(one.acquired for partitions in self.partitions.values() for one in partitions.values())
 
     @property

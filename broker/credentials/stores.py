@@ -139,7 +139,7 @@ def _certificates(where: str, text: str) -> list[Certificate]:
     try:
         return load_pem_x509_certificates(text.encode("latin-1", "replace"))
     except ValueError as error:
-        raise StoreError(f"no certificates in {where}: {error}") from None
+        raise StoreError(f"no certificates in {where}: {str(error).partition('. See')[0]}") from None
 
 
 def _pem_key_store(where: str, key_text: str, chain_text: str, password: str | None) -> KeyStore:

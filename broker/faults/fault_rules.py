@@ -16,7 +16,7 @@ from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.exchange import Exchange, is_without_response
 from oncelog.broker.faults.fetched import add_session, add_share_session
-from oncelog.broker.faults.rule import ONLY_FOR, check_possible, parse_rule
+from oncelog.broker.faults.rule import ANY_TARGET, ONLY_FOR, check_possible, parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.refusal.rows import PARTITION, TOPIC, Located, Row, locate
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.dispatch.policies import KnownTopics, RequestPath
     from oncelog.broker.faults.fetched import RememberedFetches, RememberedShareFetches
-    from oncelog.broker.faults.rule import Rule
+    from oncelog.broker.faults.rule import Rule, RuleTarget
     from oncelog.broker.faults.state import RuleState
     from oncelog.broker.request import RequestContext
     from oncelog.wire.schema import Uuid
@@ -70,12 +70,11 @@ class Target(Protocol):
 
 
 class FaultRules(Interceptor):
-    """``rng`` draws the seeds of rules that say none. ``refused``: actions that no target can do, with the reason."""
+    """``rng`` draws the seeds of rules that say none. ``kind`` is what every target can do and has."""
 
-    def __init__(self, rng: random.Random, refused: Mapping[str, str] | None = None) -> None:
+    def __init__(self, rng: random.Random, kind: RuleTarget = ANY_TARGET) -> None:
         self._rng = rng
-        self.refused = refused or {}
-        """Actions that cannot be done, with the reason."""
+        self.kind = kind
         self._rules: list[ActiveRule] = []
         self._next_id = 1
         self._target: Target | None = None
@@ -124,7 +123,7 @@ class FaultRules(Interceptor):
         that none of its topics has, unless the rule says ``topic_exists: false``.
         """
         rule = data if isinstance(data, tuple) else parse_rule(data)
-        check_possible(rule, self.refused)
+        check_possible(rule, self.kind)
         if topics_must_exist:
             self.check_topics(rule)
         if len(self._rules) >= RULES_MAX:

@@ -10,13 +10,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.faults.rule import check_possible, parse_rule
+from oncelog.broker.faults.rule import ANY_TARGET, check_possible, parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from oncelog.broker.faults.rule import Rule
+    from oncelog.broker.faults.rule import Rule, RuleTarget
 
 RULES = "rules"
 FILE_WORDS = (RULES, "$schema")
@@ -30,10 +30,8 @@ class RuleFileError(ValueError):
     """A file of rules that makes no sense; the message names the file and, as far as it is known, the line."""
 
 
-def load_rules(text: str, name: str, refused: Mapping[str, str] | None = None) -> list[Rule]:
-    """Return the rules in the text of a file, whose suffix says its format. ``refused`` are actions that cannot be
-    done, with the reason. Raises RuleFileError.
-    """
+def load_rules(text: str, name: str, target: RuleTarget = ANY_TARGET) -> list[Rule]:
+    """Return the rules in the text of a file, whose suffix says its format, for ``target``. Raises RuleFileError."""
     suffix = name.rpartition(".")[2].lower()
     if suffix not in _FORMATS:
         raise RuleFileError(f"{name}: a file of rules ends in .json, .toml, .yaml or .yml")
@@ -47,7 +45,7 @@ def load_rules(text: str, name: str, refused: Mapping[str, str] | None = None) -
     for index, rule in enumerate(data[RULES]):
         try:
             rules.append(parse_rule(rule))
-            check_possible(rules[-1], refused or {})
+            check_possible(rules[-1], target)
         except RuleError as error:
             lines = lines_of()
             first, words = lines[index] if index < len(lines) else (0, {})
@@ -159,6 +157,10 @@ def _yaml(text: str, name: str) -> tuple[Any, Callable[[], Lines]]:
     Loader.add_implicit_resolver(boolean, re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
     try:
         return yaml.load(text, Loader), lambda: _yaml_lines(yaml.compose(text, Loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        raise RuleFileError(f"{name}{where}: {error.problem}") from error
     except yaml.YAMLError as error:
         raise RuleFileError(f"{name}: {error}") from error
 

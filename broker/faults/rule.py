@@ -9,6 +9,7 @@ files.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE, event_of
@@ -16,7 +17,7 @@ from oncelog.broker.faults.words import WORDS, RuleError, suggestion
 from oncelog.broker.refusal.rows import FACTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 class Rule(NamedTuple):
@@ -64,6 +65,7 @@ def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+LISTENER = "listener"
 ROW_FILTERS = FACTS
 COUNTS = tuple(name for name, word in WORDS.items() if word.kind == "count")
 ACTIONS = tuple(name for name, word in WORDS.items() if word.kind == "action")
@@ -74,6 +76,18 @@ RECORD_ACTIONS = ("truncate", "damage_crc")
 API_OF_RESPONSE = "end_txn"
 """The API whose response a crash point means if the rule does not say ``on``."""
 _RESPONSES = tuple(point for point in CRASH_POINTS if event_of(point) == RESPONSE)
+
+
+class RuleTarget(NamedTuple):
+    """What rules are for, as far as it is known before it runs."""
+
+    refused: Mapping[str, str] = MappingProxyType({})
+    """Actions that it cannot do, with the reason."""
+    listeners: Sequence[str] | None = None
+    """The names of its listeners; None if they are not known."""
+
+
+ANY_TARGET = RuleTarget()
 REFUSED_BY_PROXY = {
     "crash_at": "a proxy cannot let the brokers behind it die: kill the proxy, or a node of the cluster"
 }
@@ -125,10 +139,13 @@ def parse_rule(data: Any) -> Rule:
     return rule
 
 
-def check_possible(rule: Rule, refused: Mapping[str, str]) -> None:
-    """Raises RuleError for an action that is ``refused``, with the reason."""
-    if rule.action in refused:
-        raise RuleError(f"{rule.action}: {refused[rule.action]}", rule.action)
+def check_possible(rule: Rule, target: RuleTarget) -> None:
+    """Raises RuleError for an action that the target cannot do, and for a listener that it does not have."""
+    if rule.action in target.refused:
+        raise RuleError(f"{rule.action}: {target.refused[rule.action]}", rule.action)
+    for name in rule.filters.get(LISTENER, ()):
+        if target.listeners is not None and name not in target.listeners:
+            raise RuleError(f"listener {name!r} does not exist{suggestion(name, target.listeners)}", LISTENER)
 
 
 def _one_of(names: Iterable[str], values: Mapping[str, Any]) -> str | None:

@@ -109,6 +109,8 @@ def _log_ins(options: argparse.Namespace, environment: Mapping[str, str]) -> Ups
         read_client_properties(config) if config else {},
         read_upstream_users(users) if users else None,
         are_passed=are_passed,
+        origin=config or "",
+        users_origin=users or "",
     )
 
 

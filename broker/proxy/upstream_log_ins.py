@@ -17,7 +17,7 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.tls import read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from oncelog.broker.client.security.log_in import LogIn
 
@@ -34,7 +34,8 @@ class UpstreamLogIns:
     """``values``: the settings for everybody, and for the proxy itself. ``by_user``: what differs, by user's name.
 
     With ``are_passed`` clients log in to upstream themselves, through the proxy; ``values`` then say no more than
-    whether that is done over TLS. Raises ConfigError, which quotes no password.
+    whether that is done over TLS. ``origin`` and ``users_origin`` are where both stand, such as their files. Raises
+    ConfigError, which quotes no password.
     """
 
     def __init__(
@@ -43,6 +44,8 @@ class UpstreamLogIns:
         by_user: Mapping[str, Mapping[str, str]] | None = None,
         *,
         are_passed: bool = False,
+        origin: str = "",
+        users_origin: str = "--upstream-users",
     ) -> None:
         self.are_passed = are_passed
         if are_passed:
@@ -51,14 +54,17 @@ class UpstreamLogIns:
             values = {key: text for key, text in values.items() if not key.startswith("sasl.")}
             protocol = values.get("security.protocol", "").strip().upper()
             values["security.protocol"] = "SSL" if protocol.endswith("SSL") else "PLAINTEXT"
-        self._by_user = {name: _security_of(name, values, more) for name, more in (by_user or {}).items()}
+        self._by_user = {
+            name: _security(f"{users_origin}, [{name}]", _merged, values, more)
+            for name, more in (by_user or {}).items()
+        }
         self._has_users = by_user is not None
         has_log_in = "sasl.jaas.config" in values
         needs_log_in = (values.get("security.protocol") or "").strip().upper().startswith("SASL")
         self.own: ClientSecurity | None = None
         """The proxy's own; None if it has none, because all log-ins are users'."""
         if has_log_in or not needs_log_in or not self._has_users:
-            self.own = ClientSecurity(values)
+            self.own = _security(origin, dict, values)
         self.without_log_in = self.own
         """For who may ask no more than what needs no log-in."""
         if needs_log_in:
@@ -117,6 +123,8 @@ def read_upstream_users(path: str) -> dict[str, dict[str, str]]:
         if not isinstance(table, dict):
             raise ConfigError(f"{path}: expected a table for each user, such as [{name}]")
         found[name] = dict(_flat(path, name, table))
+    if not found:
+        raise ConfigError(f"{path}: it has no user: expected a table for each, such as [app]")
     return found
 
 
@@ -135,15 +143,23 @@ def _flat(path: str, user: str, table: Mapping[str, Any], prefix: str = "") -> l
     return found
 
 
-def _security_of(user: str, values: Mapping[str, str], more: Mapping[str, str]) -> ClientSecurity:
+def _security(origin: str, make: Callable[..., dict[str, str]], *values: Mapping[str, str]) -> ClientSecurity:
+    """Return how to connect with what is made of the values. Raises ConfigError, which begins with ``origin``."""
     try:
-        return ClientSecurity(_merged(user, values, more))
+        return ClientSecurity(make(*values))
     except ConfigError as error:
-        raise ConfigError(*(f"--upstream-users, [{user}]: {problem}" for problem in error.problems)) from None
+        begin = f"{origin}: " if origin else ""
+        raise ConfigError(*(f"{begin}{problem}" for problem in error.problems)) from None
 
 
-def _merged(user: str, values: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+def _merged(values: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
     """Return the settings for a user. Raises ConfigError."""
+    unknown = [key for key in more if "." not in key and key not in _OWN_KEYS]
+    if unknown:
+        raise ConfigError(
+            f"unknown key {unknown[0]!r}: expected {', '.join(_OWN_KEYS)} or Kafka's keys for clients, such as "
+            "sasl.mechanism"
+        )
     merged = {**values, **{key: text for key, text in more.items() if key not in _OWN_KEYS}}
     given = [key for key in _OWN_KEYS if key in more]
     if given:

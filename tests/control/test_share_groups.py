@@ -30,7 +30,7 @@ def kafka() -> Iterator[oncelog.Broker]:
 
 
 @contextmanager
-def consuming(kafka: oncelog.Broker, client_id: str = "one") -> Iterator[Any]:
+def consuming(kafka: oncelog.Broker | oncelog.Proxy, client_id: str = "one") -> Iterator[Any]:
     settings = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "group.id": GROUP,
@@ -170,3 +170,21 @@ def test_groups_and_share_groups_are_apart(kafka: oncelog.Broker) -> None:
             _ = kafka.group(GROUP).info
         with pytest.raises(oncelog.NotFoundError):
             _ = kafka.share_group("billing").info
+
+
+def test_of_a_cluster_it_is_not_known_what_is_in_flight(kafka: oncelog.Broker) -> None:
+    kafka.produce("work", b"1")
+    with oncelog.Proxy(kafka.bootstrap_servers) as proxy, consuming(proxy) as consumer:
+        [message] = poll(consumer)
+        group = proxy.share_group(GROUP)
+        unknown = "a Kafka cluster, also one behind a proxy, does not tell which records of a share group are in flight"
+        for ask in (lambda: group.in_flight, lambda: group.info.acquired, lambda: group.info.in_flight):
+            with pytest.raises(oncelog.UnsupportedError, match=unknown):
+                ask()
+        with pytest.raises(oncelog.UnsupportedError, match="does not tell which records"):
+            group.wait_for(acquired=1)
+        assert group.partitions["work"][0].in_flight is None
+        assert group.members[0].client_id == "one"
+        consumer.acknowledge(message, AcknowledgeType.ACCEPT)
+        consumer.commit_sync(PATIENCE_S)
+        assert group.wait_for(lag=0).partitions["work"][0].in_flight is None

@@ -143,6 +143,14 @@ def test_a_held_request(kafka: oncelog.Proxy) -> None:
             "partition 9 does not exist",
         ),
         (
+            lambda faults: faults.on("Fetch", listener="EXTERNAL").close(),
+            r"listener 'EXTERNAL' does not exist \(there are PLAINTEXT\)",
+        ),
+        (
+            lambda faults: faults.refuse_connections(listener="plaintext"),
+            "listener 'plaintext' does not exist: did you mean PLAINTEXT",
+        ),
+        (
             lambda faults: faults.add({"on": "Fetch", "cloze": True}),
             "unknown word 'cloze': did you mean close",
         ),

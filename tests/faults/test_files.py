@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from oncelog.broker.faults.files import RuleFileError, load_rules
-from oncelog.broker.faults.rule import parse_rule
+from oncelog.broker.faults.rule import RuleTarget, parse_rule
 from oncelog.broker.faults.schema import rule_schema, rules_schema
 from oncelog.broker.faults.words import WORDS, RuleError
 from tests.faults.test_rules import WRONG
@@ -105,7 +105,11 @@ JSON_START = '{"$schema": "x [", "rules": [\n {"on": "Fetch", "hold": true},\n {
         ("r.toml", "rules = \n", "r.toml: Invalid value (at line 1, column 9)"),
         ("r.yaml", AS_YAML.replace("EndTxn", "EndTx"), "r.yaml, line 2, rule 1: unknown API 'EndTx'"),
         ("r.yaml", AS_YAML.replace("seed", "sead"), "r.yaml, line 10, rule 3: unknown word 'sead'"),
-        ("r.yaml", "rules: [", "r.yaml: while parsing a flow node"),
+        (
+            "r.yaml",
+            "rules: [",
+            "r.yaml, line 1, column 9: expected the node content, but found '<stream end>'",
+        ),
         ("r.yaml", "", 'r.yaml: the rules are a list under "rules"'),
         ("r.txt", "", "r.txt: a file of rules ends in .json, .toml, .yaml or .yml"),
     ],
@@ -114,6 +118,20 @@ def test_a_mistake_is_named_with_file_line_and_word(name: str, text: str, messag
     with pytest.raises(RuleFileError) as caught:
         load_rules(text, name)
     assert str(caught.value).startswith(message)
+
+
+def test_a_listener_that_the_target_does_not_have_is_named_with_its_line() -> None:
+    rule = '{"rules": [{"on": "Fetch",\n"listener": ["INTERNAL", "plaintext"],\n"hold": true}]}'
+    [loaded] = load_rules(rule, "r.json")
+    assert loaded.filters["listener"] == ("INTERNAL", "plaintext")
+    target = RuleTarget(listeners=["INTERNAL", "PLAINTEXT"])
+    with pytest.raises(RuleFileError) as caught:
+        load_rules(rule, "r.json", target)
+    told = "r.json, line 2, rule 1: listener 'plaintext' does not exist: did you mean PLAINTEXT?"
+    assert str(caught.value) == told
+    refuse = '[[rules]]\nrefuse_connections = true\nlistener = "EXTERNAL-EAST"'
+    with pytest.raises(RuleFileError, match=r"line 3, .*does not exist \(there are SASL, PLAINTEXT\)"):
+        load_rules(refuse, "r.toml", RuleTarget(listeners=["SASL", "PLAINTEXT"]))
 
 
 def test_without_pyyaml_its_absence_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """`oncelog proxy` as a process: it passes requests on, stops, and prints one line if it cannot start."""
 
+import pathlib
 import signal
 import socket
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ import pytest
 
 from compat_tests.frames import Connection
 from compat_tests.real_kafka import free_ports
+from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.options import UsageError
 from oncelog.broker.proxy.options import parse_proxy_arguments
 from oncelog.broker.proxy.settings import ProxySettings, proxy_settings
@@ -97,6 +99,35 @@ def test_it_does_not_start(serve: Serve) -> None:
 def test_wrong_options(arguments: Sequence[str], why: str) -> None:
     with pytest.raises(UsageError, match=why.replace("?", r"\?")):
         settings(*arguments, "-c", "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:SSL")
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "why"),
+    [
+        ("--upstream-config", "security.protocol=SASL", "security.protocol=SASL: expected one of PLAINTEXT"),
+        (
+            "--upstream-config",
+            "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=x",
+            "sasl.jaas.config: expected MODULE",
+        ),
+        ("--upstream-config", "sasl.mechanim=PLAIN", "sasl.mechanim: no such key of Kafka's clients"),
+        (
+            "--upstream-config",
+            "security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=/no/ca",
+            "cannot read /no/ca: No such file",
+        ),
+        ("--upstream-users", "[app]\nusername = 'x'", "[app]: it needs both of username and password"),
+        ("--upstream-users", "[app]\nuser = 'x'", "[app]: unknown key 'user': expected username, password"),
+        ("--upstream-users", "", "it has no user: expected a table for each, such as [app]"),
+        ("--upstream-users", "app = 1", "expected a table for each user, such as [app]"),
+    ],
+)
+def test_a_mistake_in_a_file_names_the_file(tmp_path: pathlib.Path, option: str, text: str, why: str) -> None:
+    path = tmp_path / "given"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        settings("--upstream", "a:1", option, str(path))
+    assert str(caught.value).startswith((f"{path}: {why}", f"{path}, {why}"))
 
 
 def test_settings() -> None:

@@ -50,6 +50,7 @@ async def share_group(client: ClusterClient, *, group_id: str) -> ShareGroupInfo
         topic.topic_name: {
             row.partition_index: SharePartitionInfo(
                 row.start_offset if row.start_offset >= 0 else None,
+                in_flight=None,
                 lag=row.lag if row.lag >= 0 else None,
             )
             for row in sorted(topic.partitions, key=lambda one: one.partition_index)

@@ -48,7 +48,7 @@ class AsyncShareGroup:
     @property
     async def in_flight(self) -> dict[str, dict[int, tuple[RecordsInFlight, ...]]]:
         """The records in flight by topic and partition, with state, delivery count, member and lock, where there are
-        any.
+        any. Raises UnsupportedError of a cluster, also through a proxy: it does not tell them.
         """
         return (await self.info).in_flight
 
