@@ -1,5 +1,5 @@
-"""`ProxyConnection`: the connection of a client, and the requests on their way upstream. `oncelog.broker.proxy.link`
-has the way back.
+"""`ProxyConnection`: the connection of a client, and the requests that pass from it upstream as bytes.
+`oncelog.broker.proxy.request_handler` has those that do not pass so, `oncelog.broker.proxy.link` the way back.
 
 A client's connection has one upstream connection, opened with the first request that needs it. Two tasks serve them,
 one for each direction. Requests that nobody has to see are forwarded from the buffer that all connections share:
@@ -18,28 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from oncelog.broker.client.errors import AuthenticationError
-from oncelog.broker.client.security.log_in import HANDSHAKE_VERSION
 from oncelog.broker.net.connection import FAIR_BYTES, OTHER_FRAME_BYTES_MAX
 from oncelog.broker.net.peer import Peer
 from oncelog.broker.proxy.acks import HEAD_BYTES, acks_of
 from oncelog.broker.proxy.link import UpstreamLink
-from oncelog.broker.proxy.owed import Awaited, Made, Owed, Shown
-from oncelog.broker.request import NO_RESPONSE, CloseConnection, ConnectionLost, Pending
+from oncelog.broker.proxy.owed import Awaited, Owed
+from oncelog.broker.proxy.request_handler import SASL_HANDSHAKE_KEY, RequestHandler
+from oncelog.broker.proxy.splicing import HEAD_READ_BYTES, SPLICE_BYTES_MIN
+from oncelog.broker.request import CloseConnection, ConnectionLost, Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
-from oncelog.wire.framing import encode_request
 from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from oncelog.broker.client.security.log_in import LogInRequest
     from oncelog.broker.net.server import BoundListener, Server
-    from oncelog.broker.proxy.apis import Plan
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
     from oncelog.broker.proxy.upstream_log_ins import Renewal
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.seams.pipes import Pipes
     from oncelog.broker.seams.transport import Transport
     from oncelog.wire.primitives import Buffer
 
@@ -50,20 +47,15 @@ OWED_MAX = 1024
 """Responses that a client may be owed before no more of its requests are read."""
 FIRST_BYTES = 64 * 1024
 """Bytes that are allocated for a frame that has not arrived whole; more as it comes."""
-SASL_HANDSHAKE_KEY = 17
 LOG_IN_KEYS = frozenset({SASL_HANDSHAKE_KEY, 36})
 """SaslHandshake, SaslAuthenticate."""
 
-OWN_CORRELATION_ID = 2**31 - 1
-"""Of requests of the proxy's own. It needs not differ from the client's: responses come in order."""
-
 _head_at = struct.Struct(">iii").unpack_from
-_ids_at = struct.Struct(">ii").unpack_from
 _int16_at = struct.Struct(">h").unpack_from
 
 
 class ProxyConnection(Peer):
-    """The state of one client and its upstream connection."""
+    """The state of one client and its upstream connection. Large frames go through ``pipes``, if there are any."""
 
     __slots__ = (
         "_dispatcher",
@@ -72,17 +64,20 @@ class ProxyConnection(Peer):
         "_link",
         "_open",
         "_passing",
+        "_pipes",
         "_quiet",
         "_room",
         "node_id",
         "owed",
         "renewal",
+        "requests",
     )
 
     def __init__(
         self,
         dispatcher: ProxyDispatcher,
         open_upstream: OpenUpstream,
+        pipes: Pipes | None,
         server: Server[ProxyConnection],
         transport: Transport,
         listener: BoundListener,
@@ -93,8 +88,11 @@ class ProxyConnection(Peer):
         self.owed: deque[Owed] = deque()
         self.renewal: Renewal | None = None
         """The session at upstream, if it ends and is renewed here."""
+        self.requests = RequestHandler(self, dispatcher)
+        """Handles the requests that do not pass as bytes."""
         self._dispatcher = dispatcher
         self._open = open_upstream
+        self._pipes = pipes
         self._link: UpstreamLink | None = None
         self._passing = 0
         """Bytes that are left of a request of which the beginning was forwarded."""
@@ -138,7 +136,7 @@ class ProxyConnection(Peer):
 
     def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
         """See `Peer.dispatch_now`."""
-        return Pending(self._handle(frame))
+        return Pending(self.requests.handle(frame))
 
     def idle_since(self) -> float | None:
         """See `Peer.idle_since`."""
@@ -190,15 +188,18 @@ class ProxyConnection(Peer):
         transport = self.transport
         shared = self._server.receive_buffer
         rest: Buffer = b""
+        limit = len(shared)
         is_empty = False  # whether the last read has probably taken all there was
         since_yield = 0
         while True:
             have = len(rest)
-            if have == len(shared):
-                raise CloseConnection("the header of a request is too long")
+            if have >= limit:
+                if limit == len(shared):
+                    raise CloseConnection("the header of a request is too long")
+                limit = len(shared)
             if have:  # the other connections use the buffer, too
                 shared[:have] = rest
-            count = WOULD_BLOCK if is_empty else transport.receive_into(shared[have:])
+            count = WOULD_BLOCK if is_empty else transport.receive_into(shared[have:limit])
             if count == WOULD_BLOCK:
                 is_empty = False
                 since_yield = 0
@@ -208,8 +209,13 @@ class ProxyConnection(Peer):
             if count == 0:
                 return
             end = have + count
-            is_empty = end < len(shared)
+            is_empty = end < limit
             rest = await self._take(shared[:end])
+            limit = len(shared)
+            link = self._link
+            if self._passing >= SPLICE_BYTES_MIN and link is not None and link.requests is not None:
+                self._passing = await link.requests.move(self._passing)
+                limit, is_empty = HEAD_READ_BYTES, False
             since_yield += count
             if since_yield >= FAIR_BYTES:
                 since_yield = 0
@@ -225,7 +231,7 @@ class ProxyConnection(Peer):
                 and self._link is not None
             ):
                 view = memoryview(bytes(view))  # others use the buffer while this task waits
-                await self._renew(self._link, self.renewal)
+                await self.requests.renew(self._link, self.renewal)
             position = self._pass(view)
             if position:
                 run, view = view[:position], view[position:]
@@ -237,12 +243,12 @@ class ProxyConnection(Peer):
                         await link.send(run)
                 else:
                     run, view = self._owned(run, view)
-                    await (await self._connected()).send(run)
+                    await (await self.connected()).send(run)
             if self._is_stopped:
                 view = await self._look(view)
             elif len(view) >= HEAD_BYTES and len(self.owed) >= OWED_MAX:
                 _, view = self._owned(b"", view)
-                await self._wait_room()
+                await self.wait_room()
             else:
                 return bytes(view)
 
@@ -335,7 +341,7 @@ class ProxyConnection(Peer):
         """Handle a frame, or let the log-in handle it."""
         gate = self.gate
         if gate is None:
-            await self._handle(frame)
+            await self.requests.handle(frame)
             return
         if self.owed and len(frame) >= 2 and _int16_at(frame)[0] in LOG_IN_KEYS:
             await self.wait_drained()
@@ -344,100 +350,9 @@ class ProxyConnection(Peer):
             await pending.wait()
         await self.flush()
 
-    async def _handle(self, frame: memoryview) -> None:
-        """Handle a request of which the bytes are this connection's own: forward or answer it."""
-        key_and_version, correlation_id = _ids_at(frame, 0)
-        plan = self._dispatcher.plan(key_and_version)
-        if (
-            self.must_log_in_since is not None
-        ):  # there is no upstream connection before it is known whose it is
-            self.writer.out += self._dispatcher.versions_before_log_in(plan, correlation_id)
-            await self.writer.flush()
-            return
-        if plan.is_refused or (plan.api is None and plan.reads_request):
-            await self._respond(Made(self._dispatcher.refuse_version(plan, correlation_id)))
-            return
-        if len(self.owed) >= OWED_MAX:
-            await self._wait_room()
-        if plan.reads_request:
-            await self._handle_shown(self._dispatcher.decode(self, frame, plan), plan)
-            return
-        data = memoryview(b"".join((len(frame).to_bytes(4, "big"), frame)))
-        link = await self._connected()
-        if plan.key != PRODUCE_KEY or acks_of(data, 0, plan.is_flexible) != 0:
-            self.owed.append(Owed(correlation_id, plan))
-        await link.send(data)
-
-    async def _handle_shown(self, context: RequestContext, plan: Plan) -> None:
-        """Show a request to the interceptors; forward it, or send their response."""
-        dispatcher = self._dispatcher
-        is_owed = False  # from then on, whoever takes it out of `owed` says that the request is done
-        try:
-            response = await dispatcher.ask(context)
-            if response is not None:
-                response = dispatcher.if_wanted(context, response)
-                if response is None:
-                    dispatcher.done(context, None, None)
-                    return
-            else:
-                link = await self._connected()
-                data = dispatcher.encode_request(context)
-                if dispatcher.wants_response(context):
-                    is_owed = True
-                    self.owed.append(
-                        Owed(context.correlation_id, plan, Shown(context, real_time.monotonic()))
-                    )
-                    await link.send(data)
-                    return
-                await link.send(data)
-                dispatcher.done(context, None, None)
-                return
-        except BaseException as failure:
-            if not is_owed:
-                dispatcher.done(context, None, failure)
-            raise
-        await self._respond(Made(b"", context, response))
-
-    async def exchange(self, context: RequestContext) -> Any:
-        """Forward ``context.request`` and return its response, which does not leave;
-        `NO_RESPONSE` if it gets none. Raises CloseConnection, ConnectionLost.
-        """
-        began = real_time.monotonic()
-        link = await self._connected()
-        if link.is_own_task():
-            raise RuntimeError("a response cannot wait for another one: call handle in on_request")
-        data = self._dispatcher.encode_request(context)
-        if not self._dispatcher.wants_response(context):
-            await link.send(data)
-            return NO_RESPONSE
-        plan = self._dispatcher.plan_of(context)
-        awaited = Awaited()
-        self.owed.append(Owed(context.correlation_id, plan, awaited))
-        await link.send(data)
-        try:
-            return await awaited.wait()
-        finally:
-            context.handled_s = real_time.monotonic() - began
-
-    async def _respond(self, made: Made) -> None:
-        """Send a response that was made here, in its turn."""
-        if not self.is_quiet:
-            self.owed.append(Owed(0, None, made))
-            return
-        await self.send_made(made)
-
-    async def send_made(self, made: Made) -> None:
-        """Send a response whose turn it is."""
-        if made.context is None:
-            self.writer.out += made.data
-        else:
-            await self._dispatcher.respond(made.context, made.response, None, None)
-        if self.writer.out:
-            await self.writer.flush()
-
     # -- upstream
 
-    async def _connected(self) -> UpstreamLink:
+    async def connected(self) -> UpstreamLink:
         """Return the upstream connection, which the first call opens. Raises CloseConnection, ConnectionLost."""
         link = self._link
         if link is None:
@@ -446,32 +361,12 @@ class ProxyConnection(Peer):
             except BaseException:
                 self.note_lost()
                 raise
-            link = self._link = UpstreamLink(self, self._dispatcher, self._server, transport)
+            link = self._link = UpstreamLink(self, self._dispatcher, self._server, transport, self._pipes)
             self._server.nursery.start_soon(link.run)
         self._check_link()
         return link
 
-    async def _renew(self, link: UpstreamLink, renewal: Renewal) -> None:
-        """Renew the session at upstream. Raises CloseConnection if upstream refuses that."""
-        try:
-            log_in = await renewal.begin()
-            request: LogInRequest | None = log_in.begin()
-            while request is not None:
-                request = log_in.following(await self._ask_as_proxy(link, request, renewal))
-        except AuthenticationError as error:
-            raise CloseConnection(f"the session at upstream cannot be renewed: {error.message}") from None
-        renewal.renewed(log_in)
-
-    async def _ask_as_proxy(self, link: UpstreamLink, request: LogInRequest, renewal: Renewal) -> Any:
-        """Send a request of the proxy's own between those of the client. Returns the response, when it has come."""
-        key = request.API_KEY
-        version = HANDSHAKE_VERSION if key == SASL_HANDSHAKE_KEY else renewal.authenticate_version
-        awaited = Awaited()
-        self.owed.append(Owed(OWN_CORRELATION_ID, self._dispatcher.plan(key << 16 | version), awaited))
-        await link.send(encode_request(request, version, OWN_CORRELATION_ID, self.client_id))
-        return await awaited.wait()
-
-    async def _wait_room(self) -> None:
+    async def wait_room(self) -> None:
         """Wait until less is owed."""
         while len(self.owed) >= OWED_MAX:
             self._check_link()

@@ -195,7 +195,7 @@ class ProxyDispatcher(Interception):
         Only for `Interceptor.on_request`. Raises CloseConnection, ConnectionLost.
         """
         connection: Any = context.connection
-        return await connection.exchange(context)
+        return await connection.requests.exchange(context)
 
     def encode_request(self, context: RequestContext, *, is_changed: bool = True) -> Buffer:
         """Return the bytes to forward, with their size. Raises ValueError for what the version cannot hold.

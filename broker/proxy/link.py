@@ -18,6 +18,7 @@ from oncelog.broker.proxy.apis import ENDPOINTS, READ
 from oncelog.broker.proxy.endpoints import has_endpoints, rewrite_fields
 from oncelog.broker.proxy.fetch_walk import FetchWalk
 from oncelog.broker.proxy.owed import Awaited, Made, Shown
+from oncelog.broker.proxy.splicing import HEAD_READ_BYTES, SPLICE_BYTES_MIN, Splice
 from oncelog.broker.request import CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.connection import ProxyConnection
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
     from oncelog.broker.proxy.owed import Owed
+    from oncelog.broker.seams.pipes import Pipes
     from oncelog.broker.seams.transport import Transport
     from oncelog.wire.primitives import Buffer
 
@@ -46,7 +48,7 @@ log = get_logger(__name__)
 
 
 class UpstreamLink:
-    """Owns ``transport``; `run` is a task of its own."""
+    """Owns ``transport``; `run` is a task of its own. Large frames go through ``pipes``, where that can be."""
 
     __slots__ = (
         "_client",
@@ -54,12 +56,14 @@ class UpstreamLink:
         "_dispatcher",
         "_is_stopped",
         "_passing",
+        "_responses",
         "_scope",
         "_server",
         "_task",
         "_walk",
         "blocked_since",
         "is_writing",
+        "requests",
         "transport",
     )
 
@@ -69,6 +73,7 @@ class UpstreamLink:
         dispatcher: ProxyDispatcher,
         server: Server[ProxyConnection],
         transport: Transport,
+        pipes: Pipes | None,
     ) -> None:
         self.transport = transport
         self.blocked_since: float | None = None
@@ -85,6 +90,13 @@ class UpstreamLink:
         """Follows a large Fetch response, up to its node endpoints."""
         self._is_stopped = False
         """Whether the frame after those that have passed is looked at."""
+        self.requests: Splice | None = None
+        """Moves the rest of a large request."""
+        self._responses: Splice | None = None
+        """Moves the rest of a large response."""
+        if pipes is not None and pipes.can_join(self._client, transport):
+            self.requests = Splice(pipes, self._client, transport, connection, self)
+            self._responses = Splice(pipes, transport, self._client, connection, connection.writer)
         self._scope = trio.CancelScope()
         self._task: trio.lowlevel.Task | None = None
 
@@ -147,13 +159,16 @@ class UpstreamLink:
         shared = self._server.receive_buffer
         connection = self._connection
         rest: Buffer = b""
+        limit = len(shared)
         is_empty = False  # whether the last read has probably taken all there was
         since_yield = 0
         while True:
             have = len(rest)
             if have:  # the other connections use the buffer, too
                 shared[:have] = rest
-            count = WOULD_BLOCK if is_empty else transport.receive_into(shared[have:])
+            if have >= limit:
+                limit = len(shared)
+            count = WOULD_BLOCK if is_empty else transport.receive_into(shared[have:limit])
             if count == WOULD_BLOCK:
                 is_empty = False
                 since_yield = 0
@@ -163,8 +178,13 @@ class UpstreamLink:
             if count == 0:
                 return
             end = have + count
-            is_empty = end < len(shared)
+            is_empty = end < limit
             rest = await self._take(shared[:end])
+            limit = len(shared)
+            if self._passing >= SPLICE_BYTES_MIN and self._responses is not None:
+                self._passing = await self._responses.move(self._passing)
+                rest = await self._take(shared[:0])  # one that was made here may come next
+                limit, is_empty = HEAD_READ_BYTES, False
             connection.note_progress()
             since_yield += count
             if since_yield >= FAIR_BYTES:
@@ -199,7 +219,7 @@ class UpstreamLink:
         while owed and owed[0].plan is None:
             made = owed.popleft().to
             assert isinstance(made, Made), "nothing else is made here"
-            await self._connection.send_made(made)
+            await self._connection.requests.send_made(made)
         self.is_writing = False
 
     async def _send(self, view: memoryview) -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.upstream import UpstreamTopic
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
+    from oncelog.broker.seams.pipes import Pipes
     from oncelog.broker.seams.transport import Connect, Transport
     from oncelog.broker.security.failed_login import FailedLogin
     from oncelog.broker.security.sasl.authenticator import LoginExchange
@@ -75,9 +76,11 @@ class Proxy:
         users: Users | None = None,
         acls: Sequence[AclBinding] = (),
         log_ins: UpstreamLogIns | None = None,
+        pipes: Pipes | None = None,
         on_loaded: Callable[[Proxy], None] = lambda proxy: None,
     ) -> None:
         """``users`` may log in here, ``acls`` are in force; ``log_ins`` say as whom to connect to upstream.
+        Large frames go through ``pipes``, where it can be, and otherwise through memory.
         ``on_loaded`` is called once in `run`, before the proxy listens: it may install something in the dispatcher.
         """
         self.config = DynamicBrokerConfig(config)
@@ -100,6 +103,7 @@ class Proxy:
         self.server: Server[ProxyConnection]
         self._connect = connect
         self._bind_node = bind_node
+        self._pipes = pipes
         self._first_node_ports = first_node_ports
         self._on_loaded = on_loaded
         self._next_bootstrap = 0
@@ -118,12 +122,16 @@ class Proxy:
         Raises UpstreamError if the cluster cannot be used, ListenError for a node's port that cannot be.
         """
         self._load(listeners)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.access.remove_expired_tokens)
-            await nursery.start(self.server.run)
-            await self.look_upstream()
-            self._is_starting = False
-            task_status.started()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.access.remove_expired_tokens)
+                await nursery.start(self.server.run)
+                await self.look_upstream()
+                self._is_starting = False
+                task_status.started()
+        finally:
+            if self._pipes is not None:
+                self._pipes.close()
 
     def _load(self, listeners: list[BoundListener]) -> None:
         first = self._first_node_ports
@@ -151,7 +159,7 @@ class Proxy:
             ConnectionRates(
                 self.config, limits, self.access.metadata.image, self.access.services.host_names.address
             ),
-            partial(ProxyConnection, self.dispatcher, self._open_for),
+            partial(ProxyConnection, self.dispatcher, self._open_for, self._pipes),
         )
         self._on_loaded(self)
 

@@ -14,6 +14,7 @@ from oncelog.broker.net.listen import ListenError, open_listener
 from oncelog.broker.proxy.proxy import Proxy
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem
+from oncelog.broker.seams.pipes import SocketPipes
 from oncelog.broker.seams.transport import SocketListener, connect
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def new_proxy(
         users=settings.users,
         acls=settings.acls,
         log_ins=settings.log_ins,
+        pipes=SocketPipes(),
         on_loaded=on_loaded,
     )
 

@@ -46,6 +46,8 @@ class Platform(NamedTuple):
     """Whether a second socket, which listens, may be bound to the port of one that does not."""
     user_timeout_option: int | None
     """TCP's, for how long (ms) a peer may leave what was sent to it untaken."""
+    pipe_size_command: int | None
+    """fcntl's, that sets the size of a pipe; None where no bytes go from a socket to another through pipes (splice)."""
 
 
 def platform_of(name: str, constant: Callable[[str], int | None]) -> Platform:
@@ -66,6 +68,7 @@ def platform_of(name: str, constant: Callable[[str], int | None]) -> Platform:
         polls_terminals=not macos,
         keeps_bound_ports=not macos,
         user_timeout_option=constant("TCP_USER_TIMEOUT"),
+        pipe_size_command=constant("F_SETPIPE_SZ"),
     )
 
 

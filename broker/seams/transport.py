@@ -111,6 +111,10 @@ class SocketTransport:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
 
+    def fileno(self) -> int:
+        """The socket's descriptor; -1 once it is closed."""
+        return self._sock.fileno()
+
     def detach(self) -> socket.socket:
         """Give the socket away; this transport is of no use any more."""
         return self._sock

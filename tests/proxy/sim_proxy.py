@@ -24,6 +24,7 @@ from tests.harness.clocks import VirtualWall
 from tests.harness.sim_broker import EPOCH_MS
 from tests.harness.sim_client import SimClient
 from tests.harness.sim_network import MemoryListener, MemoryTransport
+from tests.proxy.memory_pipes import MemoryPipes
 
 HOST = "proxysimu"
 """As long as the simulated broker's, so that responses through the proxy differ in nothing else."""
@@ -44,6 +45,7 @@ class SimProxy:
         users: Mapping[str, str] | None = None,
         acls: tuple[str, ...] = (),
         log_ins: UpstreamLogIns | None = None,
+        pipes: MemoryPipes | None = None,
     ) -> None:
         """A listener whose name begins with SASL asks for a log-in: by ``users``, or as ``config`` says."""
         self.pipe_bytes_max = pipe_bytes_max
@@ -61,6 +63,7 @@ class SimProxy:
             users=Users(users or {}),
             acls=parse_acls(acls, "acls"),
             log_ins=log_ins,
+            pipes=pipes,
         )
         self.proxy.fail_on_bugs = True
         self._manager: Any = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
+from compat_tests.batches import batch, record
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.errors import AuthenticationError, error_codes
@@ -19,8 +20,10 @@ from oncelog.wire.messages.describe_user_scram_credentials import DescribeUserSc
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.client.security.test_log_in import CONFIG, SCRAMS, SESSION_S, password, principals, sasl_broker
+from tests.harness.requests import produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
+from tests.proxy.memory_pipes import MemoryPipes
 from tests.proxy.sim_proxy import HOST, PORT, SimProxy
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -125,6 +128,29 @@ def test_clients_log_in_at_the_proxy_before_an_open_cluster(mechanism: str) -> N
             assert len(broker.server_connections()) == 1
 
     simulated(main)()
+
+
+@simulated
+async def test_requests_after_a_log_in_pass_as_bytes() -> None:
+    pipes = MemoryPipes()
+    async with (
+        SimBroker() as broker,
+        SimProxy(
+            broker.open_transport,
+            BOOTSTRAP,
+            MECHANISMS,
+            listeners=("SASL_PLAINTEXT",),
+            users={"app": "app-secret"},
+            pipes=pipes,
+        ) as proxy,
+    ):
+        connection = await connected(proxy, password("PLAIN"))
+        created = await connection.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
+        request = produce_request("t", batch([record(None, bytes(400_000))]))
+        request.topic_data[0].topic_id = created.topics[0].topic_id
+        response = await connection.call(request)
+        assert response.responses[0].partition_responses[0].error_code == 0
+        assert pipes.taken > 0
 
 
 @simulated

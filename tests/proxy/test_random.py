@@ -21,6 +21,7 @@ from tests.harness.requests import create_topic, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient
 from tests.harness.simulation import simulated
+from tests.proxy.memory_pipes import MemoryPipes
 from tests.proxy.requests import LARGE_BYTES, TOPIC, random_requests
 from tests.proxy.sim_proxy import HOST, PORT, SimProxy
 
@@ -86,7 +87,16 @@ async def prepare(broker: SimBroker, size: int = LARGE_BYTES) -> None:
     client.transport.close()
 
 
-async def compare(seed: int, pipe_bytes: int, piece: int, count: int, kind: str, *, large: bool) -> None:
+async def compare(
+    seed: int,
+    pipe_bytes: int,
+    piece: int,
+    count: int,
+    kind: str,
+    *,
+    large: bool,
+    pipes: MemoryPipes | None = None,
+) -> None:
     rng = random.Random(seed)
     frames = random_requests(rng, count, large=large)
     async with SimBroker(seed) as broker:
@@ -94,7 +104,7 @@ async def compare(seed: int, pipe_bytes: int, piece: int, count: int, kind: str,
         direct = await converse(broker.connect(), frames, 10**6, rng)
     async with (
         SimBroker(seed, pipe_bytes_max=pipe_bytes) as broker,
-        SimProxy(broker.open_transport, BROKER, pipe_bytes_max=pipe_bytes) as proxy,
+        SimProxy(broker.open_transport, BROKER, pipe_bytes_max=pipe_bytes, pipes=pipes) as proxy,
     ):
         await prepare(broker, LARGE_BYTES if large else 10)
         holds = Holds(proxy, rng, only_reads=kind == "reads")
@@ -123,6 +133,25 @@ async def test_as_direct(seed: int, kind: str) -> None:
     await compare(
         seed, rng.choice((5_000, 100_000, 300_000)), rng.choice((100_000, 10**6)), 60, kind, large=True
     )
+
+
+@pytest.mark.parametrize("pipes_max", [1, 8])
+@pytest.mark.parametrize("seed", range(3))
+@simulated
+async def test_as_direct_through_pipes(seed: int, pipes_max: int) -> None:
+    rng = random.Random(seed)
+    pipes = MemoryPipes(rng.choice((1_000, 100_000)), pipes_max)
+    await compare(
+        seed,
+        rng.choice((5_000, 100_000, 300_000)),
+        rng.choice((100_000, 10**6)),
+        60,
+        "passes",
+        large=True,
+        pipes=pipes,
+    )
+    assert pipes.taken > 0
+    assert pipes.in_use == []
 
 
 @pytest.mark.parametrize("kind", ["passes", "reads", "changes"])
@@ -155,15 +184,16 @@ async def until_lost(client: SimClient, frames: list[tuple[bytes, bool]]) -> int
 
 
 @pytest.mark.parametrize("victim", ["client", "upstream", "broker"])
-@pytest.mark.parametrize("kind", ["passes", "changes"])
+@pytest.mark.parametrize("kind", ["passes", "changes", "pipes"])
 @pytest.mark.parametrize("seed", range(8))
 @simulated
 async def test_death_of_either_side(seed: int, kind: str, victim: str) -> None:
     rng = random.Random(seed)
     frames = random_requests(rng, 40)
+    pipes = MemoryPipes() if kind == "pipes" else None
     async with (
         SimBroker(seed, pipe_bytes_max=20_000) as broker,
-        SimProxy(broker.open_transport, BROKER, pipe_bytes_max=20_000) as proxy,
+        SimProxy(broker.open_transport, BROKER, pipe_bytes_max=20_000, pipes=pipes) as proxy,
     ):
         await prepare(broker)
         holds = Holds(proxy, rng)
@@ -186,6 +216,7 @@ async def test_death_of_either_side(seed: int, kind: str, victim: str) -> None:
         await trio.sleep(5)
         assert proxy.connections == []
         assert proxy.proxy.server.frame_budget.used == 0
+        assert pipes is None or pipes.in_use == []
         assert holds.seen == holds.done
         if victim != "broker":
             assert broker.server_connections() == []

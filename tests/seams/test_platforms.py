@@ -39,12 +39,14 @@ def test_the_facts_of_macos() -> None:
     assert (start, length, process, kind, whence) == (0, 0, 0, 3, os.SEEK_SET)
     assert (MACOS.lock_command, MACOS.full_sync_command) == (90, 51)
     assert (MACOS.send_more_flag, MACOS.has_fdatasync, MACOS.polls_terminals) == (0, False, False)
+    assert MACOS.pipe_size_command is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's facts")
 def test_the_facts_of_linux() -> None:
     assert (HERE.lock_command, HERE.full_sync_command, HERE.open_files_max) == (fcntl.F_OFD_SETLK, None, None)
     assert HERE.send_more_flag == socket.MSG_MORE
+    assert HERE.pipe_size_command == fcntl.F_SETPIPE_SZ
     assert struct.unpack_from("=hh4xqq", HERE.lock_request) == (fcntl.F_WRLCK, os.SEEK_SET, 0, 0)
 
 

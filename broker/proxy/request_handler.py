@@ -1,0 +1,156 @@
+"""`RequestHandler`: the requests of a client that do not pass as they come: interceptors see them, the proxy answers
+them, or their bytes had to be kept until it was known what becomes of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.client.errors import AuthenticationError
+from oncelog.broker.client.security.log_in import HANDSHAKE_VERSION
+from oncelog.broker.proxy.acks import acks_of
+from oncelog.broker.proxy.owed import Awaited, Made, Owed, Shown
+from oncelog.broker.request import NO_RESPONSE, CloseConnection
+from oncelog.broker.seams.clock import real_time
+from oncelog.wire.framing import encode_request
+from oncelog.wire.header import PRODUCE_KEY
+
+if TYPE_CHECKING:
+    from oncelog.broker.client.security.log_in import LogInRequest
+    from oncelog.broker.proxy.apis import Plan
+    from oncelog.broker.proxy.connection import ProxyConnection
+    from oncelog.broker.proxy.dispatcher import ProxyDispatcher
+    from oncelog.broker.proxy.link import UpstreamLink
+    from oncelog.broker.proxy.upstream_log_ins import Renewal
+    from oncelog.broker.request import RequestContext
+
+SASL_HANDSHAKE_KEY = 17
+OWN_CORRELATION_ID = 2**31 - 1
+"""Of requests of the proxy's own. It needs not differ from the client's: responses come in order."""
+
+_ids_at = struct.Struct(">ii").unpack_from
+
+
+class RequestHandler:
+    """Handles requests of one client, one at a time."""
+
+    __slots__ = ("_connection", "_dispatcher")
+
+    def __init__(self, connection: ProxyConnection, dispatcher: ProxyDispatcher) -> None:
+        self._connection = connection
+        self._dispatcher = dispatcher
+
+    async def handle(self, frame: memoryview) -> None:
+        """Handle a request of which the bytes are this connection's own: forward or answer it."""
+        connection = self._connection
+        key_and_version, correlation_id = _ids_at(frame, 0)
+        plan = self._dispatcher.plan(key_and_version)
+        if connection.must_log_in_since is not None:
+            # There is no upstream connection before it is known whose it is.
+            connection.writer.out += self._dispatcher.versions_before_log_in(plan, correlation_id)
+            await connection.writer.flush()
+            return
+        if plan.is_refused or (plan.api is None and plan.reads_request):
+            await self._respond(Made(self._dispatcher.refuse_version(plan, correlation_id)))
+            return
+        await connection.wait_room()
+        if plan.reads_request:
+            await self._handle_shown(self._dispatcher.decode(connection, frame, plan), plan)
+            return
+        data = memoryview(b"".join((len(frame).to_bytes(4, "big"), frame)))
+        link = await connection.connected()
+        if plan.key != PRODUCE_KEY or acks_of(data, 0, plan.is_flexible) != 0:
+            connection.owed.append(Owed(correlation_id, plan))
+        await link.send(data)
+
+    async def _handle_shown(self, context: RequestContext, plan: Plan) -> None:
+        """Show a request to the interceptors; forward it, or send their response."""
+        connection, dispatcher = self._connection, self._dispatcher
+        is_owed = False  # from then on, whoever takes it out of `owed` says that the request is done
+        try:
+            response = await dispatcher.ask(context)
+            if response is not None:
+                response = dispatcher.if_wanted(context, response)
+                if response is None:
+                    dispatcher.done(context, None, None)
+                    return
+            else:
+                link = await connection.connected()
+                data = dispatcher.encode_request(context)
+                if dispatcher.wants_response(context):
+                    is_owed = True
+                    connection.owed.append(
+                        Owed(context.correlation_id, plan, Shown(context, real_time.monotonic()))
+                    )
+                    await link.send(data)
+                    return
+                await link.send(data)
+                dispatcher.done(context, None, None)
+                return
+        except BaseException as failure:
+            if not is_owed:
+                dispatcher.done(context, None, failure)
+            raise
+        await self._respond(Made(b"", context, response))
+
+    async def exchange(self, context: RequestContext) -> Any:
+        """Forward ``context.request`` and return its response, which does not leave;
+        `NO_RESPONSE` if it gets none. Raises CloseConnection, ConnectionLost.
+        """
+        connection = self._connection
+        began = real_time.monotonic()
+        link = await connection.connected()
+        if link.is_own_task():
+            raise RuntimeError("a response cannot wait for another one: call handle in on_request")
+        data = self._dispatcher.encode_request(context)
+        if not self._dispatcher.wants_response(context):
+            await link.send(data)
+            return NO_RESPONSE
+        plan = self._dispatcher.plan_of(context)
+        awaited = Awaited()
+        connection.owed.append(Owed(context.correlation_id, plan, awaited))
+        await link.send(data)
+        try:
+            return await awaited.wait()
+        finally:
+            context.handled_s = real_time.monotonic() - began
+
+    async def _respond(self, made: Made) -> None:
+        """Send a response that was made here, in its turn."""
+        connection = self._connection
+        if not connection.is_quiet:
+            connection.owed.append(Owed(0, None, made))
+            return
+        await self.send_made(made)
+
+    async def send_made(self, made: Made) -> None:
+        """Send a response whose turn it is."""
+        connection = self._connection
+        if made.context is None:
+            connection.writer.out += made.data
+        else:
+            await self._dispatcher.respond(made.context, made.response, None, None)
+        if connection.writer.out:
+            await connection.writer.flush()
+
+    async def renew(self, link: UpstreamLink, renewal: Renewal) -> None:
+        """Renew the session at upstream. Raises CloseConnection if upstream refuses that."""
+        try:
+            log_in = await renewal.begin()
+            request: LogInRequest | None = log_in.begin()
+            while request is not None:
+                request = log_in.following(await self._ask_as_proxy(link, request, renewal))
+        except AuthenticationError as error:
+            raise CloseConnection(f"the session at upstream cannot be renewed: {error.message}") from None
+        renewal.renewed(log_in)
+
+    async def _ask_as_proxy(self, link: UpstreamLink, request: LogInRequest, renewal: Renewal) -> Any:
+        """Send a request of the proxy's own between those of the client. Returns the response, when it has come."""
+        connection = self._connection
+        key = request.API_KEY
+        version = HANDSHAKE_VERSION if key == SASL_HANDSHAKE_KEY else renewal.authenticate_version
+        awaited = Awaited()
+        connection.owed.append(Owed(OWN_CORRELATION_ID, self._dispatcher.plan(key << 16 | version), awaited))
+        await link.send(encode_request(request, version, OWN_CORRELATION_ID, connection.client_id))
+        return await awaited.wait()
