@@ -92,3 +92,19 @@ async def controlled(**options: Any) -> AsyncIterator[tuple[ControlledBroker, AS
         await broker.start()
         yield broker, control_app(partial(call_operation, broker), version="0")
         nursery.cancel_scope.cancel()
+
+
+def answered(result: Any, target: str = "/groups/g", **more: Any) -> tuple[Any, list[Mapping[str, Any]]]:
+    """The response to a request for a group, where the operation returns or raises ``result``; and its arguments."""
+    calls: list[Mapping[str, Any]] = []
+
+    async def call(operation: str, arguments: Mapping[str, Any]) -> Any:
+        calls.append({"operation": operation, **arguments})
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    async def main() -> Any:
+        return await ask(control_app(call, version="0"), "GET", target, **more)
+
+    return trio.run(main), calls

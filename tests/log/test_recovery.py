@@ -6,8 +6,6 @@ import struct
 
 import pytest
 
-from oncelog.broker.log.partition_log import PartitionLog
-from oncelog.broker.log.segment import Segment
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.crc import crc32c
 from tests.harness.partition_log import (
@@ -21,27 +19,13 @@ from tests.harness.partition_log import (
     read_all,
     stamped,
 )
-
-FIRST = "00000000000000000000"
-
-
-def fill(log: PartitionLog, count: int = 12, size: int = 80) -> list[bytes]:
-    rows = []
-    for _ in range(count):
-        sent = batch((bytes(size),), timestamp=START_MS + log.log_end_offset)
-        rows.append(stamped(sent, log.log_end_offset, log.latest_epoch))
-        log.append(sent, leader_epoch=log.latest_epoch)
-    return rows
+from tests.log.filled_logs import FIRST, fill, indexes_of
 
 
 def overwrite(harness: PartitionLogHarness, name: str, data: bytes, at: int) -> None:
     file = harness.disk.open(harness.path(name))
     file.pwrite(data, at)
     file.close()
-
-
-def indexes_of(segment: Segment) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    return list(segment.offset_index.all()), list(segment.time_index.all())
 
 
 # After a crash.
@@ -328,74 +312,6 @@ def test_a_swap_file_takes_the_place_of_what_it_covers() -> None:
     recovered = harness.recover(12)
     assert read_all(recovered) == kept + b"".join(rows[third:])
     assert [segment.base_offset for segment in recovered.segments][:2] == [0, third]
-
-
-# After a clean stop.
-
-
-def test_opening_reads_next_to_nothing() -> None:
-    harness = PartitionLogHarness(internal_segment_bytes=5_000, index_interval_bytes=1_000)
-    log = harness.create()
-    fill(log, 200)
-    flush(log)
-    log.close()
-    harness.disk.counts.clear()
-    assert harness.open().log_end_offset == 200
-    reads = {path: count for (operation, path), count in harness.disk.counts.items() if operation == "read"}
-    logs = [path for path in reads if path.endswith(".log")]
-    assert len(logs) == 1
-    assert sum(reads.values()) < 8
-
-
-def test_a_missing_index_is_made_again() -> None:
-    harness = PartitionLogHarness(internal_segment_bytes=1_000, index_interval_bytes=100)
-    log = harness.create()
-    rows = fill(log, 30)
-    log.close()
-    expected = [indexes_of(segment) for segment in harness.open().segments]
-    for name in harness.disk.listdir(DIRECTORY):
-        if name.endswith((".index", ".timeindex")):
-            harness.disk.remove(harness.path(name))
-            log = harness.open()
-            assert [indexes_of(segment) for segment in log.segments] == expected
-            assert read_all(log) == b"".join(rows)
-            log.close()
-
-
-def test_a_torn_end_after_a_clean_stop_is_cut_after_all() -> None:
-    harness = PartitionLogHarness()
-    log = harness.create()
-    rows = fill(log)
-    log.close()
-    harness.disk.open(harness.path(f"{FIRST}.log")).append(b"xyz")
-    assert read_all(harness.open()) == b"".join(rows)
-
-
-def test_close_writes_nothing_where_nothing_changed() -> None:
-    harness = PartitionLogHarness()
-    log = harness.create()
-    fill(log)
-    log.close()
-    log = harness.open()
-    steps = harness.disk.steps
-    log.close()
-    assert harness.disk.steps == steps
-
-
-def test_a_clean_stop_survives_a_loss_of_power() -> None:
-    for seed in range(40):
-        harness = PartitionLogHarness(seed=seed, internal_segment_bytes=1_000, index_interval_bytes=100)
-        log = harness.create()
-        rows = fill(log, 30)
-        log.append(batch(producer=(7, 0, 0)), leader_epoch=3)
-        log.close()
-        harness.disk.crash("power")
-        log = harness.open()
-        assert read_all(log).startswith(b"".join(rows))
-        assert log.epochs.entries() == [(0, 0), (3, 30)]
-        assert log.append(batch(producer=(7, 0, 0)), leader_epoch=3).base_offset == 30
-        assert log.topic_id == TOPIC_ID
-        assert log.max_timestamp() == (START_MS + 29, 29, 0)
 
 
 def test_batches_of_a_real_cleaner_can_be_recovered() -> None:
