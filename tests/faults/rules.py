@@ -7,9 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from compat_tests.batches import batch
 from oncelog.broker.faults.fault_rules import FaultRules
 from oncelog.broker.faults.state import RuleState
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_client import SimClient
+
+REFUSED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class Ruled:
@@ -38,3 +45,26 @@ async def ruled() -> AsyncIterator[Ruled]:
     async with SimBroker() as broker:
         yield Ruled(broker)
         assert broker.files.held == 0, "a file of a response was not released"
+
+
+async def list_groups(client: SimClient) -> int:
+    """Send a ListGroups request and return its error code."""
+    response = await client.call(ListGroupsRequest(), 2, ListGroupsResponse)
+    return int(response.error_code)
+
+
+def two_topics(*rows: tuple[str, int]) -> ProduceRequest:
+    """Return a Produce with a batch for each topic and partition."""
+    topics = [
+        TopicProduceData(name, partition_data=[PartitionProduceData(index, batch())]) for name, index in rows
+    ]
+    return ProduceRequest(None, 1, 30_000, topics)
+
+
+def codes(response: Any) -> list[tuple[str, int, int]]:
+    """Return topic, partition and error code of each row of a Produce response."""
+    return [
+        (topic.name, row.index, row.error_code)
+        for topic in response.responses
+        for row in topic.partition_responses
+    ]
