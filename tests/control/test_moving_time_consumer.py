@@ -6,7 +6,7 @@ import trio
 
 from oncelog.broker.control.clock import expire_session
 from oncelog.wire.errors import ErrorCode
-from tests.control.test_moving_time import advance, move_of
+from tests.control.time_moves import advance, move_of
 from tests.handlers.test_consumer_group_heartbeat import SimConsumer, described
 from tests.harness.classic_consumers import assignment, subscription
 from tests.harness.classic_members import SimMember, coordinated
