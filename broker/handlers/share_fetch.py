@@ -15,7 +15,7 @@ from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.request import Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.share.delayed import DelayedShareFetch
-from oncelog.broker.share.fetch import ShareFetch, error_row, release_rows
+from oncelog.broker.share.fetch import ACQUIRE_MODES, ShareFetch, error_row, release_rows
 from oncelog.broker.share.partition import NOTHING
 from oncelog.broker.share.responses import RENEW_VERSION, Acknowledging, by_topic, is_member_id, leader_of
 from oncelog.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
@@ -47,6 +47,8 @@ def handle(
     if not is_member_id(request.member_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     assert request.member_id is not None
+    if request.share_acquire_mode not in ACQUIRE_MODES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown acquire mode {request.share_acquire_mode}.")
     if request.is_renew_ack:
         _check_renewal(request)
     try:
@@ -175,7 +177,7 @@ class _Responding:
                 wanted.append((key, name))
             else:
                 rows[key] = error_row(key[1], KafkaError(code))
-        max_bytes = min(self._request.max_bytes, services.config.current.fetch_max_bytes)
+        max_bytes = max(0, min(self._request.max_bytes, services.config.current.fetch_max_bytes))
         usage = self._context.usage
         if usage is not None:
             max_bytes = min(max_bytes, usage.quotas.fetch_bytes_max(usage))

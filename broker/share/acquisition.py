@@ -112,8 +112,11 @@ class Acquisition:
         floor = fetch_offset
         if index >= 0 and window.batches[index].last >= fetch_offset:
             floor = window.firsts[index]
-        if window.archive(fetch_offset, base - 1, window.slice(floor, base - 1), AVAILABLE):
+        batches = window.slice(floor, base - 1)
+        if window.archive(fetch_offset, base - 1, batches, AVAILABLE):
             window.has_free = True
+            for batch in batches:
+                batch.join()
 
     def _acquire_among(self, known: list[InFlightBatch], base: int, last: int, room: int) -> None:
         """Acquire the available ones of batches in the window, and what lies behind them."""
@@ -258,6 +261,9 @@ class Acquisition:
     def _add(self, first: int, last: int, room: int) -> None:
         """Put a new batch into the window; with a limit of records its end may stay available."""
         window = self._window
+        if last < first:  # a batch size below 1
+            self.acquired.append(Acquired(first, last, 1))
+            return
         batch = InFlightBatch(Run(first, last, ACQUIRED, 1, self._member_id, self._deadline))
         end = last
         if self._by_record and last - first + 1 > room:
@@ -285,18 +291,27 @@ def without_aborted(window: Window, acquired: list[Acquired], aborted: Sequence[
     """Archive what was just acquired of aborted transactions, and return the other acquired records. ``aborted``: their
     record batches, in order (``filterAbortedTransactionalAcquiredRecords``).
     """
+    touched: dict[int, InFlightBatch] = {}
     for first, last in aborted:
-        index = max(0, window.floor(first))
-        window.archive(first, last, window.slice(window.firsts[index], last), ACQUIRED)
+        batches = window.slice(window.firsts[max(0, window.floor(first))], last)
+        window.archive(first, last, batches, ACQUIRED)
+        touched.update((batch.first, batch) for batch in batches)
+    for batch in touched.values():
+        batch.join()
     left: list[Acquired] = []
+    at = 0
     for one in acquired:
         first = one.first
-        for begin, end in aborted:
-            if end < first or begin > one.last:
-                continue
+        while at < len(aborted) and aborted[at][1] < first:
+            at += 1
+        while at < len(aborted) and aborted[at][0] <= one.last:
+            begin, end = aborted[at]
             if begin > first:
                 left.append(one._replace(first=first, last=begin - 1))
             first = end + 1
+            if end > one.last:
+                break  # the next one may be in it, too
+            at += 1
         if first <= one.last:
             left.append(one._replace(first=first))
     return left

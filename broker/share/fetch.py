@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RECORD_LIMIT = 1
 """The acquire mode in which no more records are acquired than asked for (KIP-1206)."""
+ACQUIRE_MODES = (0, RECORD_LIMIT)
+"""0: batch_optimized, whole batches are acquired."""
 
 Found = tuple["PartitionKey", "SharePartition", int, "LogRead | KafkaError"]
 """A share partition, the offset to read from, and what is there."""

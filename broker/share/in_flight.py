@@ -179,7 +179,10 @@ class InFlightBatch:
 
     def overlapping(self, first: int, last: int) -> Iterator[Run]:
         """The runs with offsets from ``first`` to ``last``, as they are."""
-        for run in self.runs:
+        runs = self.runs
+        begin = 0 if len(runs) == 1 else max(0, bisect_right(runs, first, key=_first) - 1)
+        for index in range(begin, len(runs)):
+            run = runs[index]
             if run.first > last:
                 break
             if run.last >= first:

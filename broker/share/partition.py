@@ -247,6 +247,9 @@ class SharePartition:
             if acquired and aborted:
                 acquired = without_aborted(window, acquired, aborted)
             if not acquired:
+                # Records that nobody gets must not fill the window: it would never move on.
+                if window.advance():
+                    self.wake()
                 return AcquiredRecords((), NOTHING)
             self.watch_locks()
             return AcquiredRecords(acquired, reader.slice(acquired[0].first, acquired[-1].last))

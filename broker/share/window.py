@@ -187,24 +187,22 @@ class Window:
 
         Returns what is to be stored; it holds whether it can be stored or not.
         """
-        changes: list[StateBatch] = []
+        due: dict[int, InFlightBatch] = {}
         while self._locks and self._locks[0][0] <= now:
             _, first, last = heappop(self._locks)
             index = max(0, self.floor(first))
-            for batch in self.batches[index : self.floor(last) + 1]:
-                self._expire(batch, first, last, now, changes)
+            due.update((batch.first, batch) for batch in self.batches[index : self.floor(last) + 1])
+        changes: list[StateBatch] = []
+        for _, batch in sorted(due.items()):
+            self._expire(batch, now, changes)
         return joined(changes)
 
-    def _expire(
-        self, batch: InFlightBatch, first: int, last: int, now: float, changes: list[StateBatch]
-    ) -> None:
-        if not any(run.is_due(now) for run in batch.overlapping(first, last)):
+    def _expire(self, batch: InFlightBatch, now: float, changes: list[StateBatch]) -> None:
+        if not any(run.is_due(now) for run in batch.runs):
             return
         if batch.first < self.start_offset <= batch.last:
             batch.between(self.start_offset, batch.last)
-        for run in batch.overlapping(first, last):
-            if run.is_due(now):
-                changes.append(self._give_back(run))
+        changes += [self._give_back(run) for run in batch.runs if run.is_due(now)]
         batch.join()
 
     def _give_back(self, run: Run) -> StateBatch:
@@ -253,24 +251,30 @@ class Window:
 
         Returns whether the start offset has moved.
         """
+        touched: dict[int, InFlightBatch] = {}
         for first, last, _, _ in changes:
             index = max(0, self.floor(first))
             for batch in self.batches[index : self.floor(last) + 1]:
+                touched[batch.first] = batch
                 for run in batch.overlapping(first, last):
-                    pending = run.pending
-                    if pending is None:
-                        continue
-                    if is_stored:
-                        run.move(pending)
-                        if pending is AVAILABLE:
-                            self.has_free = True
-                        continue
-                    run.pending = None
-                    if pending in FINAL:
-                        self.delivery_complete_count -= self._size_in_window(run)
-                    self.lock(run.deadline, run.first, run.last)
-                batch.join()
+                    self._complete(run, is_stored)
+        for batch in touched.values():
+            batch.join()
         return is_stored and self.advance()
+
+    def _complete(self, run: Run, is_stored: bool) -> None:
+        pending = run.pending
+        if pending is None:
+            return
+        if is_stored:
+            run.move(pending)
+            if pending is AVAILABLE:
+                self.has_free = True
+            return
+        run.pending = None
+        if pending in FINAL:
+            self.delivery_complete_count -= self._size_in_window(run)
+        self.lock(run.deadline, run.first, run.last)
 
     def _size_in_window(self, run: Run) -> int:
         """Return how many records of a run are not before the start offset."""
@@ -341,6 +345,8 @@ class Window:
                     self.delivery_complete_count -= end - max(run.first, self.start_offset) + 1
         if self.archive(self.start_offset, last, self.batches, AVAILABLE, counts=False):
             self.has_free = True
+            for batch in self.batches:
+                batch.join()
         self.start_offset = log_start_offset
         if self.gap >= 0:
             self.gap = max(self.gap, log_start_offset)
@@ -355,8 +361,8 @@ class Window:
         *,
         counts: bool = True,
     ) -> bool:
-        """Archive the records from ``first`` to ``last`` that are, or are about to be, in ``state``. ``counts``:
-        they become done in the window. Returns whether there were any.
+        """Archive the records from ``first`` to ``last`` that are, or are about to be, in ``state``; the caller joins
+        the runs of ``batches``. ``counts``: they become done in the window. Returns whether there were any.
         """
         found = False
         for batch in batches:
@@ -374,7 +380,6 @@ class Window:
                     run.pending = ARCHIVED
                 if counts:
                     self.delivery_complete_count += self._size_in_window(run)
-            batch.join()
         return found
 
 

@@ -13,7 +13,7 @@ import pytest
 from compat_tests.batches import batch, now_ms, record
 from compat_tests.conftest import OwnBrokers
 from compat_tests.differential import Session
-from compat_tests.share.readers import set_group_config
+from compat_tests.share.readers import DEADLINE_MS, Reader, set_group_config, share_topic
 from compat_tests.share.stock_reader import java_reading, read_until, reading, wait_until_done
 from compat_tests.test_cleanup import FREQUENT_CLEANUP, stored_batches, wait_until
 
@@ -191,6 +191,25 @@ def test_java_reads_committed_records(session: Session, name: str) -> None:
         seen = consumer.wait_for(max(transactions.committed))
         assert seen == [(offset, 1) for offset in sorted(transactions.committed)]
     assert len(transactions.aborted) == 6
+
+
+def test_more_aborted_records_than_may_be_in_flight(session: Session, target: str, name: str) -> None:
+    """Kafka's window is full of them, and stays so: nobody gets a record any more."""
+    topic_id = share_topic(
+        session, name, share_isolation_level="read_committed", share_partition_max_record_locks="100"
+    )
+    transactions = Transactions(session.bootstrap, name)
+    transactions.run(110, commits=False)
+    transactions.run(1, commits=True)
+    reader = Reader(session, topic_id, "one", name)
+    reader.begin(most=0)
+    acquired: list[tuple[int, int, int]] = []
+    deadline = now_ms() + (2_000 if target == "kafka" else DEADLINE_MS)
+    while not acquired and now_ms() < deadline:
+        acquired = reader.fetch(wait_ms=500)
+    assert [
+        offset in range(first, last + 1) for first, last, _ in acquired for offset in transactions.committed
+    ] == ([] if target == "kafka" else [True])
 
 
 def test_gaps_of_compaction(own_broker: OwnBrokers, name: str) -> None:

@@ -216,6 +216,23 @@ async def test_a_renewal_must_not_ask_for_records() -> None:
 
 
 @simulated
+async def test_an_unknown_acquire_mode() -> None:
+    async with share_broker(2) as (broker, topic_id):
+        member = ShareReader(broker.connect(), topic_id)
+        wrong = await member.call(member.request(share_acquire_mode=2))
+        assert wrong.error_code == ErrorCode.INVALID_REQUEST
+        assert await member.acquire(wait_ms=1000) == [(0, 1, 1)]
+
+
+@simulated
+async def test_a_negative_size_asks_for_nothing() -> None:
+    async with share_broker(2) as (broker, topic_id):
+        member = ShareReader(broker.connect(), topic_id)
+        assert await member.fetch(wait_ms=1000, max_bytes=-1) == []
+        assert await member.acquire(wait_ms=1000) == [(0, 1, 1)]
+
+
+@simulated
 async def test_sessions_out_of_step() -> None:
     async with share_broker(2) as (broker, topic_id):
         member = ShareReader(broker.connect(), topic_id)
@@ -298,7 +315,7 @@ async def test_an_aborted_transaction_is_not_delivered_to_a_group_that_reads_com
                 commit=commit, coordinator_epoch=0, producer_id=producer, producer_epoch=0, timestamp=0
             )
             log.append(marker, leader_epoch=0, origin=_coordinator())
-        await _set_isolation(broker)
+        set_group_config(broker, "share.isolation.level", "read_committed")
         member = ShareReader(client, topic_id)
         assert await member.acquire(wait_ms=1000) == [(2, 5, 1)]
         open_one = batch(2, attributes=TRANSACTIONAL, producer=(3, 0, 0))
@@ -312,20 +329,31 @@ def _coordinator() -> Any:
     return AppendOrigin.COORDINATOR
 
 
-async def _set_isolation(broker: SimBroker) -> None:
+def set_group_config(broker: SimBroker, name: str, value: str) -> None:
     from oncelog.broker.metadata.image import GROUP as GROUP_RESOURCE
     from oncelog.wire.stored.metadata import ConfigRecord
 
-    broker.node.metadata.commit(
-        [
-            ConfigRecord(
-                resource_type=GROUP_RESOURCE,
-                resource_name=GROUP,
-                name="share.isolation.level",
-                value="read_committed",
-            )
-        ]
-    )
+    record = ConfigRecord(resource_type=GROUP_RESOURCE, resource_name=GROUP, name=name, value=value)
+    broker.node.metadata.commit([record])
+
+
+@simulated
+async def test_a_window_full_of_aborted_records_moves_on() -> None:
+    async with share_broker() as (broker, topic_id):
+        log = broker.node.cluster.log("a", 0)
+        for number in range(10):
+            records = batch(10, attributes=TRANSACTIONAL, producer=(1, 0, 10 * number))
+            log.append(bytearray(records), leader_epoch=0)
+        marker = end_transaction_marker(
+            commit=False, coordinator_epoch=0, producer_id=1, producer_epoch=0, timestamp=0
+        )
+        log.append(marker, leader_epoch=0, origin=_coordinator())
+        log.append(bytearray(batch(1)), leader_epoch=0)
+        set_group_config(broker, "share.isolation.level", "read_committed")
+        set_group_config(broker, "share.partition.max.record.locks", "100")
+        member = ShareReader(broker.connect(), topic_id)
+        assert await member.acquire(wait_ms=1000) == []
+        assert await member.acquire(wait_ms=1000) == [(100, 101, 1)]
 
 
 @simulated

@@ -17,7 +17,7 @@ from oncelog.broker.share.acknowledgement import (
     Acknowledgement,
     acknowledge,
 )
-from oncelog.broker.share.acquisition import Acquisition, without_aborted
+from oncelog.broker.share.acquisition import Acquired, Acquisition, without_aborted
 from oncelog.broker.share.in_flight import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -369,3 +369,44 @@ def test_the_cost_is_that_of_batches_not_of_records() -> None:
     for first in range(0, 2_000, 500):
         assert len(say(it, (first, first + 499, [ACCEPT]))) == 1
     assert it.start_offset == 2_000
+
+
+def test_a_batch_size_below_one_puts_nothing_empty_into_the_window() -> None:
+    it = window()
+    assert acquire(it, batches(3, 3), batch_size=0) == [(0, -1, 1), (0, 2, 1), (3, 5, 1)]
+    assert states(it) == [(0, 2, "acquired", 1), (3, 5, "acquired", 1)]
+    say(it, (0, 5, [ACCEPT]))
+    assert (it.start_offset, it.batches) == (6, [])
+
+
+@pytest.mark.parametrize("what", ["acknowledged", "locks end", "aborted"])
+def test_the_cost_of_a_batch_in_many_parts_does_not_grow_with_their_square(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Each part is compared with its neighbours a few times, not once for each other part."""
+    count = 1_000
+    it = window()
+    if what == "locks end":
+        for number in range(count):
+            acquire(it, [(0, count - 1)], by_record=True, most=1, until=30 + number / count)
+    else:
+        acquired = [Acquired(*one) for one in acquire(it, [(0, count - 1)], most=count)]
+    compared = 0
+    compare = Run.continues
+
+    def continues(run: Run, other: Run) -> bool:
+        nonlocal compared
+        compared += 1
+        return compare(run, other)
+
+    monkeypatch.setattr(Run, "continues", continues)
+    if what == "acknowledged":
+        say(it, (0, count - 1, [ACCEPT, RELEASE] * (count // 2)))
+        assert len(states(it)) == count
+    elif what == "locks end":
+        it.expire(31)
+        assert states(it) == [(0, count - 1, "available", 1)]
+    else:
+        left = without_aborted(it, acquired, [(offset, offset) for offset in range(0, count, 2)])
+        assert [one.first for one in left] == list(range(1, count, 2))
+    assert compared < 10 * count
