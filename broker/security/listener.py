@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.config.definitions_security import PER_LISTENER_KEYS
 from oncelog.broker.credentials.stores import StoreError
 from oncelog.broker.logs import get_logger
 from oncelog.broker.request import AuthenticationFailed, CloseConnection
@@ -35,12 +34,6 @@ log = get_logger(__name__)
 
 HANDSHAKE_SECONDS = 10
 """Real seconds in which a peer must finish its TLS handshake."""
-CHANGEABLE_KEYS = PER_LISTENER_KEYS | {
-    "max.connection.creation.rate",
-    "max.connections",
-    "num.network.threads",
-}
-"""The keys of a listener that requests may change while it is open."""
 
 
 class ListenerSecurity:
@@ -70,20 +63,8 @@ class ListenerSecurity:
             self._sasl.attach(services)
 
     def validate(self, config: BrokerConfig) -> None:
-        """See `Reconfigurable`. Of the listener's own keys only those of its certificates may change (as in Kafka's
-        ``DynamicListenerConfig``).
-        """
-        if self._fixed(config) != self._fixed(self._services.config.current):
-            raise ConfigError(
-                f"Configs cannot be updated dynamically for existing listener ListenerName({self._name.upper()}), "
-                "restart broker or create a new listener for update"
-            )
+        """See `Reconfigurable`."""
         self._reloaded(config)
-
-    def _fixed(self, config: BrokerConfig) -> dict[str, str]:
-        """Return the listener's own keys that hold from its start to its end."""
-        own = ListenerSettings(self._name, config).own
-        return {key: text for key, text in own.items() if key not in CHANGEABLE_KEYS}
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Use other certificates for connections from now on. See `Reconfigurable`."""
@@ -107,8 +88,8 @@ class ListenerSecurity:
         problem = incompatibility(
             self._tls.certificate,
             tls.certificate,
-            allow_dn_changes=is_start or config.ssl_allow_dn_changes,
-            allow_san_changes=is_start or config.ssl_allow_san_changes,
+            allow_dn_changes=is_start or settings.is_true("ssl.allow.dn.changes"),
+            allow_san_changes=is_start or settings.is_true("ssl.allow.san.changes"),
         )
         if problem is not None:
             raise ConfigError(

@@ -36,6 +36,10 @@ class ListenerSettings:
         """Return the value of a key as Kafka writes it, None for a null."""
         return self.own[key] if key in self.own else self._config.text(key)
 
+    def is_true(self, key: str) -> bool:
+        """Return the value of a boolean key."""
+        return (self.text(key) or "").strip().lower() == "true"
+
     def items(self, key: str) -> list[str]:
         """Return the items of a list."""
         return [item.strip() for item in (self.text(key) or "").split(",") if item.strip()]

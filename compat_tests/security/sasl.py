@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,6 +25,8 @@ from confluent_kafka.admin import (
 
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker, check_after, make_broker
 from compat_tests.real_kafka import RealPartMissing, free_ports, require
+from oncelog.wire.messages.metadata import MetadataRequest
+from tests.harness.sasl_client import Closed, SaslClient
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD = "app", "app-secret, a=b"
@@ -98,6 +101,27 @@ class SaslTarget:
             change = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
             for result in admin.alter_user_scram_credentials([change]).values():
                 result.result(LOG_IN_S)
+
+
+# -- sessions that end: nothing but a request of its client shows that one has, and Kafka's clock cannot be moved
+
+
+def until_closed(client: SaslClient) -> Iterator[None]:
+    """Send requests until the broker closes the connection; between them others have their turn."""
+    deadline = time.monotonic() + LOG_IN_S
+    with contextlib.suppress(Closed):
+        while True:
+            client.call(MetadataRequest([]), 12)
+            yield
+            assert time.monotonic() < deadline, "the session does not end"
+
+
+def while_sessions_pass(address: str, count: int) -> Iterator[None]:
+    """Go on until so many sessions of another client have ended, one after the other."""
+    for _ in range(count):
+        with SaslClient(address) as witness:
+            witness.log_in("PLAIN", USER, PASSWORD)
+            yield from until_closed(witness)
 
 
 # -- clients: how a log-in ends

@@ -10,7 +10,6 @@ import json
 import logging
 import pathlib
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -25,12 +24,14 @@ from compat_tests.proxy.running_proxy import RunningProxy
 from compat_tests.real_kafka import run_tool
 from compat_tests.security.logged_in_clients import Way, java_settings, librdkafka_settings
 from compat_tests.security.python_client import aiokafka_settings, kafka_python_settings
-from compat_tests.security.sasl import PASSWORD, SESSION_MS, USER, SaslTarget
+from compat_tests.security.sasl import PASSWORD, SESSION_MS, USER, SaslTarget, while_sessions_pass
 
 pytestmark = pytest.mark.slow
-SENDS, PAUSE_S = 50, 0.1
-"""A client sends for some sessions, in real time: Kafka's clock cannot be moved."""
-RENEWED_MIN = int(SENDS * PAUSE_S * 1000 / SESSION_MS) - 1
+SESSIONS = 3
+"""A client sends while so many sessions of another client end, one after the other."""
+RENEWED_MIN = SESSIONS - 1
+SENDS, RECORDS_A_SECOND = 50, 10
+"""Of Java's tool, which paces itself: it lasts longer than the sessions of the others."""
 TIMEOUT_S = 30
 
 
@@ -63,7 +64,8 @@ def test_a_client_does_not_notice_the_sessions_of_a_proxy(mechanism: str, tmp_pa
         config.write_text("".join(f"{key}={value}\n" for key, value in java_settings(logged_in).items()))
         options = ["--upstream-config", str(config)]
         with RunningProxy(target.short_sessions, ["PLAINTEXT"], options) as proxy:
-            test_librdkafka_renews_its_sessions(Way(proxy.addresses["PLAINTEXT"], "PLAINTEXT"))
+            way = Way(proxy.addresses["PLAINTEXT"], "PLAINTEXT")
+            run_librdkafka(way, target.short_sessions)
 
 
 def test_java_renews_its_sessions(way: Way, tmp_path: pathlib.Path) -> None:
@@ -80,7 +82,7 @@ def test_java_renews_its_sessions(way: Way, tmp_path: pathlib.Path) -> None:
             "--record-size",
             "10",
             "--throughput",
-            str(1 / PAUSE_S),
+            str(RECORDS_A_SECOND),
         ),
     )
 
@@ -95,6 +97,11 @@ def test_java_renews_its_sessions(way: Way, tmp_path: pathlib.Path) -> None:
 
 
 def test_librdkafka_renews_its_sessions(way: Way) -> None:
+    run_librdkafka(way, way.servers)
+
+
+def run_librdkafka(way: Way, sessions: str) -> None:
+    """Send while sessions at the address `sessions` end."""
     told: list[str] = []
     errors: list[str] = []
     producer = Producer(
@@ -105,10 +112,9 @@ def test_librdkafka_renews_its_sessions(way: Way) -> None:
             "error_cb": lambda error: errors.append(str(error)),
         }
     )
-    for _ in range(SENDS):
+    for _ in while_sessions_pass(sessions, SESSIONS):
         producer.produce("librdkafka", b"value")
         assert producer.flush(TIMEOUT_S) == 0
-        time.sleep(PAUSE_S)
     brokers = json.loads(told[-1])["brokers"].values()
     connected = [broker for broker in brokers if broker["connects"]]
     assert {(broker["connects"], broker["disconnects"]) for broker in connected} == {(1, 0)}
@@ -119,9 +125,8 @@ def test_kafka_python_renews_its_sessions(way: Way, caplog: pytest.LogCaptureFix
     caplog.set_level(logging.INFO, "kafka.net.connection")
     producer = KafkaProducer(**kafka_python_settings(way))
     try:
-        for _ in range(SENDS):
+        for _ in while_sessions_pass(way.servers, SESSIONS):
             producer.send("kafka-python", b"value").get(TIMEOUT_S)
-            time.sleep(PAUSE_S)
     finally:
         producer.close()
     log_ins = Counter(re.findall(r"host=\[(\S+)\].* Authenticated as app", caplog.text))
@@ -136,9 +141,8 @@ def test_aiokafka_is_disconnected_and_comes_again(way: Way, caplog: pytest.LogCa
 
     async def send() -> None:
         async with aiokafka.AIOKafkaProducer(**aiokafka_settings(way)) as producer:
-            for _ in range(SENDS):
+            for _ in while_sessions_pass(way.servers, SESSIONS):
                 await producer.send_and_wait("aiokafka", b"value")
-                await asyncio.sleep(PAUSE_S)
 
     asyncio.run(send())
     broken = f"({CloseReason.CONNECTION_BROKEN}, 0 bytes read"

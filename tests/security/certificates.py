@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -41,9 +42,16 @@ class Authority:
         self.certificate = self._sign(subject(name), self._key, 30, is_authority=True)
         self.pem = self.certificate.public_bytes(serialization.Encoding.PEM)
 
-    def identity(self, name: str, *, days: int = 30, key_name: x509.Name | None = None) -> Identity:
+    def identity(
+        self,
+        name: str,
+        *,
+        days: int = 30,
+        key_name: x509.Name | None = None,
+        alternatives: Sequence[str] = ("localhost", "127.0.0.1"),
+    ) -> Identity:
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._sign(key_name or subject(name), key, days)
+        certificate = self._sign(key_name or subject(name), key, days, alternatives=alternatives)
         return Identity(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -54,10 +62,19 @@ class Authority:
         )
 
     def _sign(
-        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, days: int, *, is_authority: bool = False
+        self,
+        name: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        days: int,
+        *,
+        is_authority: bool = False,
+        alternatives: Sequence[str] = ("localhost", "127.0.0.1"),
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
-        alternatives = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        names = [
+            x509.IPAddress(ipaddress.ip_address(one)) if one[0].isdecimal() else x509.DNSName(one)
+            for one in alternatives
+        ]
         return (
             x509.CertificateBuilder()
             .subject_name(name)
@@ -67,6 +84,6 @@ class Authority:
             .not_valid_before(now - 2 * DAY)
             .not_valid_after(now + days * DAY)
             .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
-            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .sign(self._key, hashes.SHA256())
         )
