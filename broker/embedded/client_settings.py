@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.security.user_options import MECHANISMS_OF_USERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,8 @@ def access_of(
         )
     if user is not None and not protocol.startswith("SASL"):
         raise InvalidArgumentError(f"user {user!r}: the listener {listener.bind.listener} asks for no log-in")
+    if user is not None and mechanism not in MECHANISMS_OF_USERS.split(","):
+        raise InvalidArgumentError(f"mechanism {mechanism!r}: users= log in by one of {MECHANISMS_OF_USERS}")
     if certificate is not None and not protocol.endswith("SSL"):
         raise InvalidArgumentError("certificate=: the broker has no TLS; tls=True gives it")
     return Access(
@@ -128,11 +131,29 @@ def _java(access: Access) -> dict[str, Any]:
     return settings
 
 
+def _kafkajs(access: Access) -> dict[str, Any]:
+    settings: dict[str, Any] = {"brokers": [access.bootstrap_servers]}
+    if access.user is not None:
+        settings["sasl"] = {
+            "mechanism": access.mechanism.lower(),
+            "username": access.user,
+            "password": access.password,
+        }
+    if access.authority is not None:
+        settings["ssl"] = {"ca": [access.authority.decode()]}
+        if access.certificate is not None:
+            settings["ssl"]["key"] = access.certificate.key.decode()
+            settings["ssl"]["cert"] = access.certificate.chain.decode()
+    return settings
+
+
 CLIENTS: dict[str, Callable[[Access], dict[str, Any]]] = {
     "confluent-kafka": _librdkafka,
     "librdkafka": _librdkafka,
+    "kcat": _librdkafka,
     "kafka-python": _python,
     "aiokafka": _python,
     "java": _java,
+    "kafkajs": _kafkajs,
 }
 """The clients whose settings are known."""

@@ -118,6 +118,7 @@ def test_client_settings_that_make_no_sense_are_named() -> None:
             ({}, "clients of this broker log in (its users= are app)"),
             ({"user": "nobody"}, "other users= (app)"),
             ({"user": "app", "certificate": "app"}, "tls=True"),
+            ({"user": "app", "mechanism": "OAUTHBEARER"}, "users= log in by one of PLAIN,SCRAM-SHA-256,"),
             ({"user": "app", "client": "curl"}, "expected one of confluent-kafka"),
         ):
             with pytest.raises(oncelog.InvalidArgumentError) as raised:

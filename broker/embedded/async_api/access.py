@@ -40,9 +40,9 @@ class AsyncAccess:
     ) -> dict[str, Any]:
         """Return the settings with which a client reaches the broker's first listener: its address, TLS and log-in.
 
-        client: ``confluent-kafka`` (or ``librdkafka``), ``kafka-python``, ``aiokafka`` or ``java``, in whose words the
-            settings are.
-        user: one of ``users``, who logs in by ``mechanism``.
+        client: ``confluent-kafka`` (or ``librdkafka``, ``kcat``), ``kafka-python``, ``aiokafka``, ``java`` or
+            ``kafkajs``, in whose words the settings are.
+        user: one of ``users``, who logs in by ``mechanism``: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
         certificate: what the client shows: a name, or what `certificate` returned.
         Raises InvalidArgumentError.
         """

@@ -4,6 +4,7 @@ import { createInterface } from "node:readline";
 import { Kafka, Partitioners } from "kafkajs";
 
 function config(given) {
+  if (given.brokers) return given; // kafkajs' own settings
   const made = { brokers: [given.Servers] };
   if (given.Protocol.endsWith("SSL")) {
     made.ssl = { ca: [readFileSync(given.Ca)] };

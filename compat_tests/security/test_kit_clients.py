@@ -1,0 +1,69 @@
+"""The settings that the test kit gives for clients of other languages let them in by passwords and certificates."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+import oncelog
+from compat_tests.clients import run_kcat
+from compat_tests.control.programs import java_program, javascript_program
+from compat_tests.real_kafka import RealPartMissing, require
+from compat_tests.security.client_programs import PROGRAMS
+from compat_tests.security.logged_in_clients import Case, Program, Said, Way
+
+pytestmark = pytest.mark.slow
+
+USERS = {"app": 'secret "1\\'}
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+TIMEOUT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[oncelog.Broker]:
+    with oncelog.Broker(topics=["by-app"], users=USERS, tls=True) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def certified() -> Iterator[oncelog.Broker]:
+    with oncelog.Broker(topics=["by-app"], tls=True, config={"ssl.client.auth": "required"}) as broker:
+        yield broker
+
+
+def run(command: list[str], kafka: oncelog.Broker, client: str, **how: str) -> Said:
+    """What a program says of a transaction and its record, with the kit's settings."""
+    topic = f"{client}-{how.get('mechanism', 'certificate')}".lower()
+    kafka.create_topics([topic])
+    program = Program(command, lambda _: kafka.client_config(client, **how))
+    try:
+        return program(Case(Way("", ""), topic, "value", TIMEOUT_S))
+    finally:
+        program.close()
+
+
+@pytest.mark.parametrize("client", ["java", "kafkajs"])
+def test_a_program(
+    client: str, kafka: oncelog.Broker, certified: oncelog.Broker, tmp_path: pathlib.Path
+) -> None:
+    try:
+        if client == "java":
+            command = java_program(tmp_path, PROGRAMS / "LoggedInClient.java")
+        else:
+            command = javascript_program(tmp_path, PROGRAMS / "client.mjs")
+    except RealPartMissing as missing:
+        require(str(missing))
+    for mechanism in MECHANISMS:
+        assert run(command, kafka, client, user="app", mechanism=mechanism) == Said("value")
+    assert run(command, certified, client, certificate="app") == Said("value")
+    assert certified.wait_for("EndTxn").principal == "User:CN=app,O=oncelog development"
+
+
+def test_kcat(kafka: oncelog.Broker, certified: oncelog.Broker) -> None:
+    for broker, how in ((kafka, {"user": "app", "mechanism": "PLAIN"}), (certified, {"certificate": "app"})):
+        settings = broker.client_config("kcat", **how)
+        words = [word for key, text in settings.items() for word in ("-X", f"{key}={text}")]
+        run_kcat(broker.bootstrap_servers, *words, "-P", "-t", "by-app", input=b"value")
+        assert [record.value for record in broker.topic("by-app").records()] == [b"value"]
