@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 RECEIVE_BYTES = 64 * 1024
 """Encrypted bytes that are received by one system call. OpenSSL keeps memory for as many per connection."""
+FEW_BYTES = 1024
+"""After fewer bytes it is worth asking whether there are more: to try and fail costs an exception."""
 SEND_BYTES = 64 * 1024
-"""Encrypted bytes that are sent by one system call."""
+"""Bytes that are encrypted and sent together. OpenSSL keeps memory for as many per connection."""
 HANDSHAKE_BYTES = 16 * 1024
 END_OF_STREAM = ssl.SSLZeroReturnError()
 """The peer sends nothing more."""
@@ -70,7 +72,10 @@ class TlsTransport:
     librdkafka sends a record for each message. A ``send`` that would block is tried again with the same data.
     """
 
-    __slots__ = ("_end", "_incoming", "_outgoing", "_plain", "_taken", "_tls", "_unsent", "local", "peer")
+    __slots__ = (
+        *("_drained", "_end", "_incoming", "_outgoing", "_plain", "_read", "_taken", "_tls", "_unsent"),
+        *("local", "peer"),
+    )
 
     can_send_file = False
 
@@ -89,6 +94,10 @@ class TlsTransport:
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
         )
+        self._read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]  # it counts
+        """Decrypt at most one record into a buffer."""
+        self._drained = True
+        """Whether nothing can be decrypted before more is received."""
         self._end: ssl.SSLError | None = None
         """Why nothing more can be received."""
         self._unsent = memoryview(b"")
@@ -98,51 +107,62 @@ class TlsTransport:
 
     async def handshake(self) -> bytes | None:
         """Shake hands. Returns the peer's certificate (DER), None if it showed none. Raises OSError (ssl.SSLError)."""
-        buffer = memoryview(bytearray(HANDSHAKE_BYTES))
         while True:
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
                 await self._flush_all()
-                while (count := self._plain.receive_into(buffer)) == WOULD_BLOCK:
+                while (received := self._plain.receive(HANDSHAKE_BYTES)) is None:
                     await self._plain.wait_readable()
-                self._feed(buffer[:count])
+                self._feed(received)
             except ssl.SSLError:
                 self._flush()  # the alert that says why
                 raise
             else:
                 await self._flush_all()
+                self._drained = not self._incoming.pending  # a request may have come with the end
                 return self._tls.getpeercert(binary_form=True)
 
     def receive_into(self, buffer: memoryview) -> int:
         """See `Transport`."""
         if self._end is not None:
             return self._at_end()
-        tls = self._tls
-        if not self._incoming.pending and not tls.pending():
-            # The encrypted bytes pass through the caller's buffer: the decrypted ones are fewer.
-            count = self._plain.receive_into(buffer[:RECEIVE_BYTES])
-            if count == WOULD_BLOCK:
-                return WOULD_BLOCK
-            self._feed(buffer[:count])
+        have = 0 if self._drained else self._decrypt_into(buffer)
+        if not have and self._end is None:
+            received = self._plain.receive(RECEIVE_BYTES)
+            if received is not None:
+                self._feed(received)
+                have = self._decrypt_into(buffer)
+        if self._outgoing.pending:  # an alert, or a response to a new key
+            self._flush()
+        if have:
+            return have
+        return WOULD_BLOCK if self._end is None else self._at_end()
+
+    def _decrypt_into(self, buffer: memoryview) -> int:
+        """Decrypt what OpenSSL has; return how many bytes. Sets `_drained`, and `_end` if the stream has ended."""
+        read, incoming = self._read, self._incoming
         have, size = 0, len(buffer)
-        read: Callable[[int, memoryview], int] = tls.read  # type: ignore[assignment]  # with a buffer it counts
+        self._drained = True
         try:
+            count = have = read(size, buffer)
             while have < size:
-                count = read(size - have, buffer[have:])
-                if count == 0:
+                if not count:
                     self._end = END_OF_STREAM
                     break
+                if have < FEW_BYTES and not incoming.pending:
+                    break
+                count = read(size, buffer[have:])
                 have += count
+            else:
+                self._drained = not incoming.pending and not self._tls.pending()
         except ssl.SSLWantReadError:  # OpenSSL has taken all that came
-            have = have or WOULD_BLOCK
+            pass
         except ssl.SSLEOFError:
             self._end = END_OF_STREAM
         except ssl.SSLError as error:
             self._end = error
-        if self._outgoing.pending:  # an alert, or a response to a new key
-            self._flush()
-        return have or self._at_end()
+        return have
 
     def _at_end(self) -> int:
         """Return 0, or raise the error that ended the stream."""
@@ -156,17 +176,16 @@ class TlsTransport:
             return 0
         if self._unsent and not self._flush():
             return WOULD_BLOCK
-        taken, self._taken = self._taken, 0
-        if taken:
-            return taken
-        tls, outgoing = self._tls, self._outgoing
+        sent, self._taken = self._taken, 0
+        size = len(data)
         with memoryview(data) as view:
-            while taken < len(view) and outgoing.pending < SEND_BYTES:
-                taken += tls.write(view[taken:])
-        if self._flush():
-            return taken
-        self._taken = taken
-        return WOULD_BLOCK
+            while sent < size:
+                piece = self._tls.write(view[sent : sent + SEND_BYTES])
+                if not self._flush():
+                    self._taken = piece
+                    return sent or WOULD_BLOCK
+                sent += piece
+        return sent
 
     def send_file(self, fileno: int, position: int, size: int) -> int:
         """Files cannot be sent by the kernel here."""
@@ -174,7 +193,7 @@ class TlsTransport:
 
     def wait_readable(self) -> Awaitable[None]:
         """See `Transport`."""
-        if self._end is not None or self._incoming.pending or self._tls.pending():
+        if self._end is not None or not self._drained:
             return trio.lowlevel.checkpoint()
         return self._plain.wait_readable()
 
@@ -191,7 +210,7 @@ class TlsTransport:
                 self._flush()
         self._plain.close()
 
-    def _feed(self, received: memoryview) -> None:
+    def _feed(self, received: bytes) -> None:
         """Give OpenSSL what came from the socket; nothing: the peer has closed."""
         if received:
             self._incoming.write(received)

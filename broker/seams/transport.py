@@ -85,6 +85,13 @@ class SocketTransport:
         except BlockingIOError:
             return WOULD_BLOCK
 
+    def receive(self, size: int) -> bytes | None:
+        """Return at most ``size`` bytes, none at the end of the stream, or None if that would block."""
+        try:
+            return self._sock.recv(size)
+        except BlockingIOError:
+            return None
+
     def send(self, data: Buffer, *, more: bool = False) -> int:
         try:
             return self._sock.send(data, _MORE if more else 0)

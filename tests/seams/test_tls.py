@@ -1,22 +1,25 @@
 """`TlsTransport` over real sockets, against Python's own TLS client."""
 
+from __future__ import annotations
+
 import random
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import pytest
 import trio
 
 from oncelog.broker.seams.tls import SEND_BYTES, TlsTransport, load_certificate, new_server_context
-from oncelog.broker.seams.transport import WOULD_BLOCK, SocketListener, SocketTransport
+from oncelog.broker.seams.transport import WOULD_BLOCK, Buffer, SocketListener, SocketTransport
 from tests.security.certificates import Authority
 
 TIMEOUT_S = 60
 AUTHORITY = Authority()
 SERVER = AUTHORITY.identity("server")
+LITTLE_BYTES = 30_000
 FORGED_RECORD = bytes.fromhex("17 0303 0040") + bytes(64)
 """Application data that no key has encrypted."""
 
@@ -157,32 +160,133 @@ def test_the_alert_reaches_a_client_that_is_refused(context: ssl.SSLContext) -> 
         context.minimum_version = newest
 
 
-def test_what_came_before_a_bad_record_is_given_first() -> None:
+class CountingTransport(SocketTransport):
+    """Counts what is sent and asked for. While it is ``slow``, it takes little, and every other time nothing."""
+
+    __slots__ = ("receives", "sizes", "slow")
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock, "client:1")
+        self.sizes: list[int] = []
+        """Of the bytes of each call of `send`."""
+        self.receives = 0
+        self.slow = False
+
+    def receive(self, size: int) -> bytes | None:
+        self.receives += 1
+        return super().receive(size)
+
+    def send(self, data: Buffer, *, more: bool = False) -> int:
+        self.sizes.append(len(data))
+        if not self.slow:
+            return super().send(data, more=more)
+        return super().send(data[:LITTLE_BYTES]) if len(self.sizes) % 2 else WOULD_BLOCK
+
+
+@asynccontextmanager
+async def connected(early: bytes = b"") -> AsyncIterator[tuple[TlsTransport, TlsClient, CountingTransport]]:
+    """A connection after its handshake; the client sends ``early`` together with the handshake's last message."""
     context = new_server_context()
     load_certificate(context, SERVER.key, SERVER.chain)
-
-    async def main() -> None:
-        listener = SocketListener.bind("127.0.0.1", 0, 1)
-        theirs = socket.create_connection(listener.address)
+    listener = SocketListener.bind("127.0.0.1", 0, 1)
+    with socket.create_connection(listener.address, TIMEOUT_S) as theirs:
         await listener.wait_for_connection()
-        plain = listener.accept()
+        accepted = listener.accept()
         listener.close()
-        assert plain is not None
+        assert accepted is not None
+        plain = CountingTransport(accepted.detach())
         transport, client = TlsTransport(plain, context), TlsClient(theirs)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(transport.handshake)
-            await trio.to_thread.run_sync(client.handshake)
-        theirs.sendall(client.encrypted(b"first") + client.encrypted(b"second") + FORGED_RECORD)
-        buffer = memoryview(bytearray(100))
-        await transport.wait_readable()
-        count = transport.receive_into(buffer)
-        assert bytes(buffer[:count]) == b"firstsecond"
-        with trio.fail_after(5):
-            await transport.wait_readable()  # nothing more comes, and yet there is something to tell
-        with pytest.raises(ssl.SSLError):
-            transport.receive_into(buffer)
+            await trio.to_thread.run_sync(client.handshake, early)
+        yield transport, client, plain
         transport.close()
-        theirs.close()
+
+
+def test_what_came_before_a_bad_record_is_given_first() -> None:
+    async def main() -> None:
+        async with connected() as (transport, client, _):
+            client.sock.sendall(client.encrypted(b"first") + client.encrypted(b"second") + FORGED_RECORD)
+            buffer = memoryview(bytearray(100))
+            await transport.wait_readable()
+            count = transport.receive_into(buffer)
+            assert bytes(buffer[:count]) == b"firstsecond"
+            with trio.fail_after(5):
+                await transport.wait_readable()  # nothing more comes, and yet there is something to tell
+            with pytest.raises(ssl.SSLError):
+                transport.receive_into(buffer)
+
+    trio.run(main)
+
+
+def test_a_request_that_came_with_the_end_of_the_handshake_is_not_waited_for() -> None:
+    async def main() -> None:
+        async with connected(b"early") as (transport, _, _):
+            with trio.fail_after(TIMEOUT_S):
+                assert await receive(transport, 100) == b"early"
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tls_records_cut_anywhere_give_the_same_bytes(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = [rng.choice([1, 9, 1000, 1023, 1024, 5000, 16_384]) for _ in range(80)]
+    pieces = [rng.randbytes(size) for size in sizes]
+
+    async def main() -> None:
+        async with connected() as (transport, client, _):
+            sent = b"".join(map(client.encrypted, pieces))
+            received = bytearray()
+            while sent:
+                cut = rng.choice([1, 5, 30, 1045, 20_000, 70_000])
+                client.sock.sendall(sent[:cut])
+                sent = sent[cut:]
+                buffer = memoryview(bytearray(rng.choice([1, 9, 1000, 16_384, 200_000])))
+                while (count := transport.receive_into(buffer)) != WOULD_BLOCK:
+                    received += buffer[:count]
+            with trio.fail_after(TIMEOUT_S):
+                while len(received) < sum(sizes):
+                    received += await receive(transport, 1000)
+            assert received == b"".join(pieces)
+
+    trio.run(main)
+
+
+def test_small_requests_that_came_together_take_one_call() -> None:
+    async def main() -> None:
+        async with connected() as (transport, client, plain):
+            client.sock.sendall(b"".join(client.encrypted(b"request") for _ in range(3)))
+            await transport.wait_readable()
+            receives = plain.receives
+            assert await receive(transport, 1000) == 3 * b"request"
+            assert plain.receives == receives + 1
+
+    trio.run(main)
+
+
+def test_nothing_after_the_goodbye_is_read() -> None:
+    async def main() -> None:
+        async with connected() as (transport, client, _):
+            client.sock.sendall(client.encrypted(b"last words") + client.goodbye() + FORGED_RECORD)
+            await transport.wait_readable()
+            assert await receive_all(transport, 1000) == b"last words"
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["fast", "slow"])
+def test_much_data_is_encrypted_in_pieces(slow: bool) -> None:
+    data = random.Random(1).randbytes(10 * SEND_BYTES + 1)
+
+    async def main() -> None:
+        async with connected() as (transport, client, plain):
+            plain.sizes.clear()
+            plain.slow = slow
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send_all, transport, data)
+                assert await trio.to_thread.run_sync(client.receive, len(data)) == data
+            assert max(plain.sizes) < SEND_BYTES + 1024, "OpenSSL keeps memory for as many"
 
     trio.run(main)
 
@@ -192,21 +296,38 @@ class TlsClient:
 
     def __init__(self, sock: socket.socket) -> None:
         context = ssl.create_default_context(cadata=AUTHORITY.pem.decode())
-        self._sock = sock
+        self.sock = sock
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_hostname="localhost")
 
-    def handshake(self) -> None:
+    def handshake(self, early: bytes = b"") -> None:
+        """Shake hands, and send ``early`` together with the last message."""
         while True:
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
-                self._sock.sendall(self._out.read())
-                self._in.write(self._sock.recv(65536))
+                self.sock.sendall(self._out.read())
+                self._in.write(self.sock.recv(65536))
             else:
-                self._sock.sendall(self._out.read())
+                self.sock.sendall(self._out.read() + (self.encrypted(early) if early else b""))
                 return
 
     def encrypted(self, data: bytes) -> bytes:
         self._tls.write(data)
         return self._out.read()
+
+    def goodbye(self) -> bytes:
+        """Return the message that nothing more comes."""
+        with suppress(ssl.SSLWantReadError):  # the other side's
+            self._tls.unwrap()
+        return self._out.read()
+
+    def receive(self, size: int) -> bytes:
+        """Return the next ``size`` bytes."""
+        received = bytearray()
+        while len(received) < size:
+            try:
+                received += self._tls.read(size - len(received))
+            except ssl.SSLWantReadError:
+                self._in.write(self.sock.recv(65536))
+        return bytes(received)
