@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
 import trio
@@ -25,6 +22,7 @@ from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.operations import call_operation
 from oncelog.broker.control.options import checked_options
 from oncelog.broker.control.types import Record
+from tests.control.snapshot_files import rewritten
 
 DAY_MS = 24 * 3_600_000
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -80,12 +78,6 @@ def content(kafka: oncelog.Broker, isolation: str) -> list[Record]:
 def started(content: bytes) -> dict[str, Any]:
     with oncelog.Broker(from_snapshot=content) as kafka:
         return state(kafka)
-
-
-def rewritten(content: bytes, **changes: Any) -> bytes:
-    """The snapshot with another manifest."""
-    snapshot = snapshots.decode(content, "it")
-    return snapshots.encode(replace(snapshot, manifest=replace(snapshot.manifest, **changes)))
 
 
 def a_day_later(content: bytes) -> bytes:
@@ -355,131 +347,7 @@ def test_a_clock_that_stands_still_stands_at_the_same_time() -> None:
     trio.run(main)
 
 
-# -- bad input
-
-
-def without(content: bytes, name: str) -> bytes:
-    with ZipFile(BytesIO(content)) as archive:
-        kept = {entry: archive.read(entry) for entry in archive.namelist() if entry != name}
-    return zipped(kept)
-
-
-def zipped(entries: dict[str, bytes]) -> bytes:
-    content = BytesIO()
-    with ZipFile(content, "w") as archive:
-        for name, data in entries.items():
-            archive.writestr(name, data)
-    return content.getvalue()
-
-
-def newer(content: bytes) -> bytes:
-    manifest = {"format_version": snapshots.FORMAT_VERSION + 1, "oncelog_version": "9.9"}
-    return zipped({snapshots.MANIFEST: json.dumps(manifest).encode()})
-
-
-def flipped(content: bytes) -> bytes:
-    """One bit of the data is another."""
-    middle = len(content) // 3
-    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda content: b"", "is not a snapshot of oncelog"),
-        (lambda content: b"no snapshot at all", "is not a snapshot of oncelog"),
-        (lambda content: content[: len(content) // 2], "is damaged, or was cut"),
-        (lambda content: content[:-1], "is damaged, or was cut"),
-        (flipped, "is damaged, or was cut"),
-        (lambda content: zipped({"a": b"b"}), "a zip file, but not a snapshot"),
-        (
-            newer,
-            r"has format 2, which oncelog 9\.9 wrote; this oncelog, .*, reads formats up to 1: install a newer one",
-        ),
-        (
-            lambda content: rewritten(content, config={"no.such\nkey": "1", "num.partitions": "x"}),
-            "num.partitions",
-        ),
-        (lambda content: without(content, "data/meta.properties"), "it holds no meta.properties"),
-        (lambda content: zipped({snapshots.MANIFEST: b"{"}), "is damaged: oncelog-snapshot.json"),
-        (lambda content: zipped({snapshots.MANIFEST: b"[]"}), "is damaged: oncelog-snapshot.json"),
-        (
-            lambda content: zipped({snapshots.MANIFEST: b'{"format_version": 1}'}),
-            "is damaged: oncelog-snapshot.json",
-        ),
-    ],
-)
-def test_what_is_no_snapshot_is_refused(
-    damage: Callable[[bytes], bytes], message: str, tmp_path: Path
-) -> None:
-    with oncelog.Broker(topics=["orders"]) as kafka:
-        seed = kafka.snapshot_bytes()
-    path = tmp_path / "seed"
-    path.write_bytes(damage(seed))
-    kafka = oncelog.Broker(from_snapshot=path, data_dir=tmp_path / "data")
-    with pytest.raises(oncelog.SnapshotError, match=message) as refused:
-        kafka.start()
-    assert "seed" in str(refused.value) or "configuration" in str(refused.value)
-    assert sorted(os.listdir(tmp_path)) == ["seed"]
-    path.write_bytes(seed)
-    kafka.start()
-    assert kafka.topics == ["orders"]
-    kafka.close()
-
-
-def test_every_byte_that_is_cut_is_noticed() -> None:
-    with oncelog.Broker() as kafka:
-        seed = kafka.snapshot_bytes()
-    for size in range(0, len(seed), 7):
-        with pytest.raises(oncelog.SnapshotError):
-            snapshots.decode(seed[:size], "it")
-
-
-@pytest.mark.parametrize("path", ["../outside", "/etc/outside", "t-0/../../outside", "t-0//x", "a\\b"])
-def test_a_snapshot_writes_nothing_outside_of_the_data_directory(path: str) -> None:
-    with oncelog.Broker() as kafka:
-        snapshot = snapshots.decode(kafka.snapshot_bytes(), "it")
-    content = snapshots.encode(replace(snapshot, files={**snapshot.files, path: b"x"}))
-    with pytest.raises(oncelog.SnapshotError, match="a file with the path"):
-        oncelog.Broker(from_snapshot=content).start()
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(oncelog.SnapshotError, match=rf"{tmp_path}/none cannot be read: No such file"):
-        oncelog.Broker(from_snapshot=tmp_path / "none").start()
-
-
-def test_a_directory_with_data_stays_as_it_is(tmp_path: Path) -> None:
-    with oncelog.Broker(topics=["mine"], data_dir=tmp_path / "data") as kafka:
-        seed = kafka.snapshot_bytes()
-    with pytest.raises(oncelog.SnapshotError, match=r"data: the directory is not empty, it holds .kafka"):
-        oncelog.Broker(from_snapshot=seed, data_dir=tmp_path / "data").start()
-    with oncelog.Broker(data_dir=tmp_path / "data") as kafka:
-        assert kafka.topics == ["mine"]
-
-
-def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path: Path) -> None:
-    with oncelog.Broker() as kafka:
-        with pytest.raises(
-            oncelog.SnapshotError, match="no/seed cannot be written: No such file or directory"
-        ):
-            kafka.snapshot(tmp_path / "no" / "seed")
-        with pytest.raises(oncelog.SnapshotError, match="there is a directory in its place"):
-            kafka.snapshot(tmp_path)
-        kafka.snapshot(tmp_path / "seed")
-        kafka.snapshot(tmp_path / "seed")
-    assert os.listdir(tmp_path) == ["seed"]
-
-
-def test_a_directory_that_another_process_uses_is_not_read(tmp_path: Path) -> None:
-    with oncelog.Broker(data_dir=tmp_path) as kafka:
-        kafka.kill()
-        with (
-            oncelog.Broker(data_dir=tmp_path),
-            pytest.raises(oncelog.SnapshotError, match="another process uses"),
-        ):
-            kafka.snapshot_bytes()
-        kafka.snapshot_bytes()
+# -- the file
 
 
 def test_the_same_state_gives_the_same_file() -> None:

@@ -12,15 +12,8 @@ from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.net.writer import ResponseWriter
-from oncelog.broker.security import host_names
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request
-from oncelog.wire.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    OpData,
-    QuotaAlteration,
-)
 from oncelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -34,38 +27,22 @@ from oncelog.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from oncelog.wire.messages.describe_client_quotas import EntityData
 from oncelog.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from oncelog.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from oncelog.wire.messages.produce import ProduceResponse
 from tests.harness.requests import bytes_of, create_topic, fetch_request, produce, produce_request
 from tests.harness.sim_broker import SimBroker
-from tests.harness.sim_client import CLIENT_ID, ConnectionEndedError, SimClient
-from tests.harness.sim_network import MemoryListener
+from tests.harness.sim_client import CLIENT_ID, SimClient
 from tests.harness.simulation import simulated
+from tests.security.quota_requests import ANYBODY, Names, set_quota
 
 if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
 
-Names = dict[str, str | None]
-ANYBODY: Names = {"client-id": None}
 THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 KEPT = {"retention.ms": "-1"}
 LARGE, SMALL = (batch([record(value=bytes(size))]) for size in (5000, 400))
-
-
-async def set_quota(client: SimClient, names: Names, key: str, value: float | None) -> None:
-    entity = [EntityData(*pair) for pair in names.items()]
-    request = AlterClientQuotasRequest([QuotaAlteration(entity, [OpData(key, value or 0.0, value is None)])])
-    response = await client.call(request, 1, AlterClientQuotasResponse)
-    assert [row.error_code for row in response.entries] == [0], response
 
 
 def size_of(records: bytes, acks: int = 1) -> int:
@@ -327,147 +304,6 @@ async def test_a_topic_that_metadata_would_create_counts() -> None:
         response = await other.call(request, 9, MetadataResponse)
         assert response.topics[0].error_code == 0
         assert (await create(client, 6, ("b", 1))).throttle_time_ms == 1000
-
-
-async def is_served(broker: SimBroker, host: str) -> bool:
-    """Whether a new connection from there is; if not, the broker closes it."""
-    client = broker.connect(host)
-    try:
-        await client.call(ListGroupsRequest(), 1, ListGroupsResponse)
-    except ConnectionEndedError:
-        return False
-    return True
-
-
-@simulated
-async def test_an_address_that_connects_too_often_is_closed_after_a_while() -> None:
-    async with SimBroker() as broker:
-        admin = broker.connect("10.0.0.2")
-        await set_quota(admin, {"ip": "10.0.0.1"}, "connection_creation_rate", 1)  # 10 in the window
-        began = trio.current_time()
-        for _ in range(10):
-            assert await is_served(broker, "10.0.0.1")
-        assert trio.current_time() == began
-        assert not await is_served(broker, "10.0.0.1")
-        assert trio.current_time() == pytest.approx(began + 1), "capped by quota.window.size.seconds"
-        for _ in range(20):
-            assert await is_served(broker, "10.0.0.2")
-        await trio.sleep(20)
-        assert await is_served(broker, "10.0.0.1")
-        await set_quota(admin, {"ip": None}, "connection_creation_rate", 1)
-        assert [await is_served(broker, "10.0.0.3") for _ in range(11)] == [True] * 10 + [False]
-        await set_quota(admin, {"ip": None}, "connection_creation_rate", None)
-        assert all([await is_served(broker, "10.0.0.3") for _ in range(20)])
-
-
-@simulated
-async def test_all_connections_together_are_accepted_no_faster_than_their_rate() -> None:
-    async with SimBroker(config={"max.connection.creation.rate": "1"}) as broker:
-        began = trio.current_time()
-        for number in range(10):
-            assert await is_served(broker, f"10.0.0.{number}")
-        assert trio.current_time() == began
-        assert await is_served(broker, "10.0.1.1")
-        assert trio.current_time() == pytest.approx(began + 1)
-
-
-@simulated
-async def test_each_listener_accepts_no_faster_than_its_rate() -> None:
-    config = {
-        "max.connection.creation.rate": "2",
-        "listener.name.external.max.connection.creation.rate": "1",
-        "listener.name.plaintext.max.connection.creation.rate": "1000",
-    }
-    async with SimBroker(config=config, others=("EXTERNAL", "INSIDE")) as broker:
-
-        async def seconds(listener: MemoryListener, connections: int) -> float:
-            """How long it takes to connect that often."""
-            began = trio.current_time()
-            for _ in range(connections):
-                client = SimClient(listener.connect("10.0.0.1"))
-                await client.call(ListGroupsRequest(), 1, ListGroupsResponse)
-            return trio.current_time() - began
-
-        external, inside = broker.others["EXTERNAL"], broker.others["INSIDE"]
-        assert await seconds(external, 10) == 0
-        assert await seconds(external, 1) == pytest.approx(1)
-        assert await seconds(inside, 9) == 0
-        assert await seconds(inside, 1) > 0, "both together are above the broker's rate"
-        assert await seconds(broker.listener, 100) == 0, "brokers use it among themselves"
-
-
-@simulated
-async def test_the_rate_of_a_listener_changes_while_it_is_open() -> None:
-    async with SimBroker() as broker:
-        admin = broker.connect()
-
-        async def alter(key: str, value: str | None) -> int:
-            """Return the error."""
-            change = AlterableConfig(f"listener.name.plaintext.{key}", 0 if value else 1, value)
-            request = IncrementalAlterConfigsRequest([AlterConfigsResource(4, "", [change])], False)
-            response = await admin.call(request, 1, IncrementalAlterConfigsResponse)
-            return int(response.responses[0].error_code)
-
-        for wrong in ("0", "-1", "many"):
-            assert await alter("max.connection.creation.rate", wrong) == ErrorCode.INVALID_REQUEST
-        assert await alter("max.connection.creation.rate", "1") == 0
-        began = trio.current_time()
-        for _ in range(10):
-            assert await is_served(broker, "10.0.0.1")
-        assert trio.current_time() == pytest.approx(began + 1), "the connection before the change counts"
-        assert await alter("max.connection.creation.rate", None) == 0
-        for _ in range(10):
-            assert await is_served(broker, "10.0.0.1")
-        assert trio.current_time() == pytest.approx(began + 1)
-
-
-@simulated
-async def test_the_connections_of_a_listener_are_limited() -> None:
-    config = {"listener.name.external.max.connections": "2", "max.connections": "3"}
-    async with SimBroker(config=config, others=("EXTERNAL",)) as broker:
-
-        async def is_open(listener: MemoryListener) -> SimClient | None:
-            client = SimClient(listener.connect("10.0.0.1"))
-            with trio.move_on_after(1):
-                await client.call(ListGroupsRequest(), 1, ListGroupsResponse)
-                return client
-            return None
-
-        external = broker.others["EXTERNAL"]
-        first, second = await is_open(external), await is_open(external)
-        assert first is not None
-        assert second is not None
-        assert await is_open(external) is None, "it waits for a place"
-        assert await is_open(broker.listener) is not None
-        first.transport.close()
-        await trio.testing.wait_all_tasks_blocked()
-        assert len(broker.server_connections()) == 3, "the one that waited"
-
-
-def test_a_quota_of_a_host_holds_for_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hosts(**addresses: str) -> None:
-        monkeypatch.setattr(host_names, "address_of", addresses.get)
-
-    @simulated
-    async def run() -> None:
-        hosts(one="10.0.0.1", two="10.0.0.2")
-        async with SimBroker() as broker:
-            admin = broker.connect()
-            entity, op = [EntityData("ip", "nowhere")], OpData("connection_creation_rate", 1.0, False)
-            request = AlterClientQuotasRequest([QuotaAlteration(entity, [op])])
-            response = await admin.call(request, 1, AlterClientQuotasResponse)
-            [row] = response.entries
-            assert row.error_code == ErrorCode.INVALID_REQUEST
-            assert row.error_message == "nowhere is not a valid IP or resolvable host."
-            await set_quota(admin, {"ip": "one"}, "connection_creation_rate", 1)
-            assert [await is_served(broker, "10.0.0.1") for _ in range(11)] == [True] * 10 + [False]
-            assert all([await is_served(broker, "10.0.0.2") for _ in range(11)])
-            hosts(one="10.0.0.9")
-            await broker.restart()
-            await trio.testing.wait_all_tasks_blocked()
-            assert [await is_served(broker, "10.0.0.9") for _ in range(11)] == [True] * 10 + [False]
-
-    run()
 
 
 class Busy(Interceptor):
