@@ -15,7 +15,7 @@ pytest_plugins = ["pytester"]
 
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[oncelog.Broker]:
-    assert factories.__name__ + real_cluster.__name__ + report.__name__  # see test_plugin.imported
+    assert factories.__name__ + real_cluster.__name__ + report.__name__  # see conftest.imported
     with oncelog.Broker() as kafka:
         yield kafka
 
@@ -23,7 +23,6 @@ def elsewhere() -> Iterator[oncelog.Broker]:
 def run(
     pytester: pytest.Pytester, tests: str, elsewhere: oncelog.Broker, *arguments: str, **outcomes: int
 ) -> pytest.RunResult:
-    pytester.makeini("[pytest]\naddopts = -p no:asyncio -p no:trio -p no:anyio -p no:hypothesispytest\n")
     pytester.makepyfile(tests)
     servers = f"--kafka-bootstrap-servers={elsewhere.bootstrap_servers}"
     result = pytester.runpytest_inprocess("-rs", servers, *arguments)

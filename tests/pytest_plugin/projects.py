@@ -1,0 +1,21 @@
+"""Runs the tests of a project."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def run(pytester: pytest.Pytester, tests: str, *arguments: str, **outcomes: int) -> pytest.RunResult:
+    """Run the tests in this process; the outcomes must be these."""
+    pytester.makepyfile(tests)
+    result = pytester.runpytest_inprocess(*arguments)
+    result.assert_outcomes(**outcomes)
+    return result
+
+
+def run_with_clients(pytester: pytest.Pytester, tests: str, **outcomes: int) -> pytest.RunResult:
+    """Run the tests in a process of their own, with which their clients end."""
+    pytester.makepyfile(tests)
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(**outcomes)
+    return result
