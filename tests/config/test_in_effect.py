@@ -29,6 +29,8 @@ ALSO_READ |= {name for limits in LIMITS.values() for name in limits if name}
 # Asked for by name, for one listener.
 ALSO_READ |= {
     *SSL_KEYS,
+    "ssl.allow.dn.changes",
+    "ssl.allow.san.changes",
     "sasl.enabled.mechanisms",
     "sasl.server.max.receive.size",
     "connections.max.reauth.ms",
