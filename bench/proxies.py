@@ -1,4 +1,4 @@
-"""What a proxy costs: one Kafka, by its own address, through oncelog and through Kroxylicious.
+"""The cost of a proxy: one Kafka is measured directly, through oncelog and through Kroxylicious.
 
 The three ways are measured in turn, with the same client and the same Kafka. CPU and memory are the proxy's alone.
 """

@@ -159,7 +159,7 @@ class Proxied:
 
 
 def node_address(bootstrap: str, target: str) -> tuple[str, int]:
-    """Where the only node of a target is: a proxy presents it by the port after its own."""
+    """Return the address of the only node of a target; a proxy presents it by the port after its own."""
     host, port = address(bootstrap)
     return host, port + 1 if target == PROXY else port
 

@@ -25,7 +25,7 @@ class Record(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How to produce: `acks` is -1 (all), 0 or 1."""
+    """Settings of a producer; `acks` is -1 (all), 0 or 1."""
 
     codec: str = "none"
     acks: int = -1

@@ -1,4 +1,4 @@
-"""What a group of the consumer protocol leaves in ``__consumer_offsets``: the same records as Kafka's (KIP-848)."""
+"""The records of a consumer group (KIP-848) in ``__consumer_offsets`` are the same as Kafka's."""
 
 from typing import Any
 

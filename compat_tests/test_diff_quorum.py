@@ -1,4 +1,4 @@
-"""What a cluster of one node refuses about its nodes: to unregister unknown brokers, to take or lose voters."""
+"""Requests that a cluster of one node refuses: to unregister unknown brokers, to add or remove voters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pytest plugin shows of a Kafka cluster (``--kafka-bootstrap-servers``), on both targets."""
+"""The pytest plugin with a Kafka cluster (``--kafka-bootstrap-servers``), on both targets."""
 
 from __future__ import annotations
 

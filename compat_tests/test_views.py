@@ -1,4 +1,4 @@
-"""What a test sees of a broker, compared with what stock clients are told through the protocol."""
+"""The views of a broker that a test gets, compared with the responses that stock clients get."""
 
 from __future__ import annotations
 

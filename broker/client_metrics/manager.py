@@ -54,7 +54,7 @@ class Push(NamedTuple):
     """Rises by one with each."""
     instance_id: str
     facts: dict[str, str]
-    """What is known of the client (``CLIENT_FACTS``)."""
+    """The client's attributes (``CLIENT_FACTS``)."""
     principal: str
     is_terminating: bool
     codec: int
@@ -133,7 +133,7 @@ class ClientMetricsManager:
         self._number = 0
         self._bytes = 0
         self.pushes: deque[Push] = deque()
-        """What clients have sent, the newest last."""
+        """The kept pushes of clients, the newest last."""
         self.observers: list[Callable[[], None]] = []
         """Told of each push. Must not raise."""
 

@@ -63,7 +63,7 @@ log = get_logger(__name__)
 
 
 class AccessServices(NamedTuple):
-    """What log-ins, and the handlers of requests about access, use of a proxy; see `Services`."""
+    """The parts of a proxy that log-ins, and the handlers of requests about access, use; see `Services`."""
 
     config: DynamicBrokerConfig
     authorization: Authorization

@@ -19,8 +19,7 @@ SHARE_FETCH_KEY: Final = 78
 SHARE_ACKNOWLEDGE_KEY: Final = 79
 
 PASS, ENDPOINTS, READ = range(3)
-"""What is done with a response, whoever looks at it: it passes, it may end with node endpoints, it has to be
-decoded."""
+"""Kinds of responses: one passes as it is, one may end with node endpoints, one has to be decoded."""
 
 READ_RESPONSES: Final = frozenset(
     {
@@ -43,7 +42,7 @@ REWRITTEN: Final = READ_RESPONSES | ENDPOINTS_MIN.keys()
 
 
 class Plan:
-    """What becomes of the requests of one API version. It changes in place when something is installed or removed."""
+    """The treatment of one API version. It changes in place when something is installed or removed."""
 
     __slots__ = (
         "api",

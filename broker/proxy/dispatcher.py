@@ -59,7 +59,7 @@ class ProxyDispatcher(Interception):
         self._apis = KnownApis()
         self._addresses = addresses
         self.versions: ApiVersionsResponse | None = None
-        """What upstream serves, as it has told last."""
+        """Upstream's latest ApiVersions response."""
         self._wanting: dict[int, tuple[Interceptor, ...]] = {}
         """The interceptors that want to see an API, by its key."""
         self._own: tuple[Interceptor, ...] = ()

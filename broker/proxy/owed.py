@@ -1,4 +1,4 @@
-"""What a client is owed: an entry for each request whose response has not left, in the order of the requests."""
+"""The responses that a client is owed: an entry for each that has not left, in the order of the requests."""
 
 from __future__ import annotations
 

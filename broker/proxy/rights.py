@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     """Whether something may be done to the resource with a name."""
 
 ATTRIBUTES_AT, TRANSACTIONAL = 22, 0x10
-"""Where a batch says whether it is transactional: the lower byte of its attributes."""
+"""The position of the byte of a batch that has the transactional bit: the lower byte of its attributes."""
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 _GROUP, _TOPIC, _ID = GROUP_RESOURCE, TOPIC_RESOURCE, TRANSACTIONAL_ID_RESOURCE

@@ -1,7 +1,8 @@
-"""What a client without all rights is not told in upstream's responses, and what it is told instead.
+"""Hides from upstream's responses what a client has no right to see.
 
-The request did not name it (all topics, all groups), or upstream's session remembers it, or it is the answer to which
-operations the client may do: upstream answers for the user that the proxy has logged in as.
+`AuthorizingInterceptor` refuses the rows that a request names. Here are those that it does not name: the rows of a
+request for all topics or groups, those that upstream's session remembers, and the operations that the client may do,
+which upstream lists for the user that the proxy has logged in as.
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ def _create_topics(
 def _delete_topics(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
 ) -> None:
-    """Who may not delete a topic by its id is told its name, if the client may know it."""
+    """Name the topics that the client may describe and upstream refused to delete by id."""
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     for row in response.responses:
         if row.error_code and hasattr(row, "error_message"):

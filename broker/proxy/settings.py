@@ -38,10 +38,10 @@ class ProxySettings(NamedTuple):
     upstream: list[tuple[str, int]]
     first_node_ports: dict[str, int]
     users: Users
-    """Who may log in here."""
+    """The users that may log in at the proxy."""
     log_ins: UpstreamLogIns
     acls: Sequence[AclBinding] = ()
-    """Who may do what here, if there is an authorizer."""
+    """The proxy's own ACLs, which count if there is an authorizer."""
 
 
 def proxy_settings(

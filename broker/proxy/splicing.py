@@ -26,7 +26,7 @@ HEAD_READ_BYTES: Final = 16 * 1024
 
 
 class Blocks(Protocol):
-    """Where it is noted since when the target has read nothing."""
+    """Notes since when the target has read nothing."""
 
     blocked_since: float | None
 

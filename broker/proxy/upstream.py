@@ -29,7 +29,7 @@ class UpstreamError(Exception):
 
 
 class UpstreamNode(NamedTuple):
-    """Where upstream says that a node is."""
+    """The address of a node, as upstream tells it."""
 
     host: str
     port: int

@@ -1,1 +1,1 @@
-"""Who may connect, who they are, and what they may do."""
+"""TLS, SASL, ACLs and quotas of a broker."""

@@ -60,7 +60,7 @@ Who = tuple[str, str]
 
 
 class _Rules:
-    """What the ACLs with one resource pattern, principal and host say. Bits stand for operations."""
+    """The operations that the ACLs with one resource pattern, principal and host allow and deny, as bits."""
 
     __slots__ = ("acls", "allow", "deny")
 

@@ -9,9 +9,9 @@ class FailedLogin(NamedTuple):
     """Told to the observers of log-ins (`Services.login_observers`)."""
 
     step: str
-    """What failed: ``TLS`` (the handshake, or the name in the certificate) or ``SASL``."""
+    """The step that failed: ``TLS`` (the handshake, or the name in the certificate) or ``SASL``."""
     reason: str
     mechanism: str = ""
     """Of SASL: the mechanism, as the peer said; empty if it has not."""
     user: str = ""
-    """Whom the peer claimed to be; empty if it has not said so."""
+    """The user that the peer claimed to be; empty if it has not said so."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
 MECHANISMS_OF_USERS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
-"""What ``sasl.enabled.mechanisms`` is with users, if nobody sets it."""
+"""The default of ``sasl.enabled.mechanisms`` where there are users."""
 
 
 def security_config(port: int, *, has_users: bool, has_tls: bool) -> dict[str, str]:

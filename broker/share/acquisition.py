@@ -281,7 +281,7 @@ class Acquisition:
         self._count += end - first + 1
 
     def _move_gap(self, offset: int) -> None:
-        """What lies before the offset was read: gaps there hold no records."""
+        """Note that the log was read up to the offset: gaps before it hold no records."""
         window = self._window
         if window.gap >= 0:
             window.gap = offset if window.has_gap and offset <= window.gap_end else -1

@@ -57,7 +57,7 @@ class Run:
         self.state = state
         self.delivery_count = delivery_count
         self.member_id = member_id
-        """Who has acquired the records."""
+        """The member that has acquired the records."""
         self.deadline = deadline
         """When their lock ends, in the clock's seconds."""
         self.pending = pending

@@ -41,7 +41,7 @@ _CLIENT_ERROR = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""What a client is told of the persister's errors (``fetchPersisterError``); UNKNOWN_SERVER_ERROR of any other."""
+"""The client's error for each of the persister's (``fetchPersisterError``); UNKNOWN_SERVER_ERROR for any other."""
 _FENCING = frozenset(
     (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -56,7 +56,7 @@ _log = get_logger(__name__)
 
 
 class AcquiredRecords(NamedTuple):
-    """What a member gets of a partition: records, and which of them it has acquired."""
+    """The records that a member gets of a partition, and the ranges of them that it has acquired."""
 
     acquired: Sequence[Acquired]
     records: FileRange | bytes

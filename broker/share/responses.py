@@ -1,4 +1,4 @@
-"""What the responses to ShareFetch and ShareAcknowledge have in common: rows of acknowledgements, and of leaders."""
+"""Rows that the responses to ShareFetch and ShareAcknowledge share: acknowledgements, and leaders."""
 
 from __future__ import annotations
 

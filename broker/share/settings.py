@@ -31,7 +31,7 @@ class ShareGroupSettings(NamedTuple):
     is_committed: bool
     """Whether records of transactions are delivered only when these are committed (``share.isolation.level``)."""
     reset: str
-    """Where a new share partition begins (``share.auto.offset.reset``)."""
+    """The position at which a new share partition begins (``share.auto.offset.reset``)."""
 
 
 def settings_of(overrides: Mapping[str, str], broker: BrokerConfig) -> ShareGroupSettings:

@@ -31,7 +31,7 @@ STALE_LOCKS_MAX = 1_000
 
 
 class Limits(NamedTuple):
-    """What the group's configuration allows."""
+    """The limits that the group's configuration sets."""
 
     records_max: int
     """Records in flight (``share.partition.max.record.locks``)."""

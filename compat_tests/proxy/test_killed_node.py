@@ -161,7 +161,7 @@ class GroupReader:
 
 @contextlib.contextmanager
 def writing(bootstrap: str, topics: dict[str, str]) -> Iterator[dict[str, Acknowledged]]:
-    """What each client wrote to its topic and had acknowledged; they stop, and flush, with the context."""
+    """Let each client write to its topic, until the context ends. Yields what was acknowledged to each."""
     found = {client: Acknowledged() for client in topics}
     stop, failed = threading.Event(), []
 

@@ -32,7 +32,7 @@ SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OPEN, ENDING, PASSING = "before a secured Kafka", "log-ins end here", "log-ins pass"
 
 Key = tuple[str, str, str]
-"""What the proxy does, client and case."""
+"""The proxy's part in log-ins, client and case."""
 
 
 def by_password(listener: str, mechanism: str, password: str = USERS["app"]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from compat_tests.security.authorizing import Acls, log_in_properties, make_auth
 
 @pytest.fixture(scope="package")
 def log_in_addresses() -> dict[str, str]:
-    """Where a client logs in to the brokers of `authorizing`, by target."""
+    """The addresses at which clients log in to the brokers of `authorizing`, by target."""
     return {name: f"127.0.0.1:{port}" for name, port in zip(("kafka", "oncelog"), free_ports(2), strict=True)}
 
 

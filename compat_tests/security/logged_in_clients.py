@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Way:
-    """How a client gets in: where, and what it shows. Files are paths; "" is none.
+    """The address, protocol and credentials of a client. Files are paths; "" is none.
 
     With `is_token` the user is the id of a delegation token, and the password its HMAC in base64.
     """
@@ -205,7 +205,7 @@ class Program:
 
 
 def plain_settings(way: Way) -> dict[str, str]:
-    """What the programs in Go, JavaScript and Python take."""
+    """Return the settings as the programs in Go, JavaScript and Python take them."""
     return {
         "Servers": way.servers,
         "Protocol": way.protocol,

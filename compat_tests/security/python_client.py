@@ -1,4 +1,4 @@
-"""What a client of Python says: takes cases from standard input, a JSON object a line, and prints a line for each.
+"""Runs a Python client: takes cases from standard input, a JSON object a line, and prints a line for each.
 
 The only argument is the client.
 """

@@ -1,4 +1,4 @@
-"""What every API asks of the authorizer, and what it answers whom is denied: the words for a row of that table.
+"""The words for a row of the table of rights: an API, the operations that it needs, the response without them.
 
 The rows are in `rights_topics.py`, `rights_admin.py` and `rights_tokens.py`. `test_rights.py` tests them one by one
 against both targets, `rights_page.py` makes the page of the docs.
@@ -61,7 +61,7 @@ ROW_KEYS = (
 
 
 class Names(NamedTuple):
-    """What a case is about. All but `missing` exist: a topic without records, a group with an offset, an id."""
+    """The names in a case. All but `missing` exist: a topic without records, a group with an offset, an id."""
 
     topic: str
     missing: str

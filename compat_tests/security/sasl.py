@@ -62,7 +62,7 @@ class SaslTarget:
         sasl, session = free_ports(2)
         self.bootstrap = f"127.0.0.1:{sasl}"
         self.short_sessions = f"127.0.0.1:{session}"
-        """Where a session ends after `SESSION_MS`."""
+        """The address of the listener whose sessions end after `SESSION_MS`."""
         self.properties = {
             **UNDISTURBED,
             # A Kafka on oncelog's directory starts once oncelog's session is over: it must not last minutes.

@@ -128,7 +128,7 @@ class Secured:
         )
 
     def address(self, listener: str) -> str:
-        """Where a listener of the running broker is."""
+        """Return the address of a listener of the running broker."""
         return self.broker.bootstrap if listener == "PLAINTEXT" else self._addresses[listener]
 
     def prepare(self, topics: list[str], prefix: str) -> None:

@@ -97,7 +97,7 @@ ENDS: dict[str, tuple[str, ...]] = {
         "^TimeoutException: ",
         "^TransactionalIdAuthorizationException: ",
     ),
-    # Which of the two errors a failed handshake is depends on whether librdkafka sees the close first.
+    # A failed handshake is one of two errors: it depends on whether librdkafka sees the close first.
     "confluent-kafka": (
         "^_AUTHENTICATION: .*Authentication failed",
         '^_AUTHENTICATION: .*{"status":"invalid_token"}',
@@ -146,10 +146,10 @@ ENDS: dict[str, tuple[str, ...]] = {
         "^KafkaJSProtocolError: .*authorization failed",
     ),
 }
-"""How each client ends, by the kind of failure: a pattern for the error's name and text. The text of a TLS alert is not
+"""The error of each client, by the kind of failure: a pattern for its name and text. The text of a TLS alert is not
 compared (docs/differences.md)."""
 SILENT = ("TLS on a port without", "no TLS on a port with it")
-"""Where some clients try until their time is over."""
+"""Cases in which some clients try until their time is over."""
 
 Key = tuple[str, str, str]
 """Target, client and case."""

@@ -1,4 +1,4 @@
-"""What stock clients meet who lack a right: the same exceptions beside oncelog and beside Kafka."""
+"""Stock clients without a right: they raise the same exceptions with oncelog and with Kafka."""
 
 from __future__ import annotations
 

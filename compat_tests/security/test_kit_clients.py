@@ -34,7 +34,7 @@ def certified() -> Iterator[oncelog.Broker]:
 
 
 def run(command: list[str], kafka: oncelog.Broker, client: str, **how: str) -> Said:
-    """What a program says of a transaction and its record, with the kit's settings."""
+    """Run a program's transaction with the kit's settings. Returns its words about it and its record."""
     topic = f"{client}-{how.get('mechanism', 'certificate')}".lower()
     kafka.create_topics([topic])
     program = Program(command, lambda _: kafka.client_config(client, **how))

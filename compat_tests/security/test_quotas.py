@@ -22,7 +22,7 @@ LIMIT = 1000
 WINDOW_S = 10
 """Of the 11 samples that are kept, those that are complete."""
 SLACK_MS = 500
-"""What the time between two requests may change."""
+"""The difference in a throttle time that the time between two requests may make."""
 THROTTLED = 89
 
 

@@ -40,7 +40,7 @@ PASSED, ENDED_HERE = "log-ins pass a proxy", "log-ins end at a proxy"
 
 @pytest.fixture(scope="module", params=[*TARGETS, PASSED, ENDED_HERE])
 def way(request: pytest.FixtureRequest) -> Iterator[Way]:
-    """Where sessions are short, and how a client logs in."""
+    """Yield the address and credentials of a client whose sessions are short."""
     with contextlib.ExitStack() as stack:
         kind = request.param
         target = stack.enter_context(SaslTarget(kind if kind in TARGETS else "kafka").running())

@@ -145,7 +145,7 @@ class Target:
             )
 
     def outcome(self, where: str, token: str) -> str:
-        """How a log-in ends, and what becomes of the first request after it."""
+        """Return the outcome of a log-in, and of the first request after it."""
         with SaslClient(self.addresses[where]) as client:
             try:
                 client.log_in("OAUTHBEARER", "app", token)

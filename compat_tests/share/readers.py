@@ -82,7 +82,7 @@ class Reader:
         self.partitions = partitions
         self.epoch = 0
         self.held: set[int] = set()
-        """What it has acquired of partition 0 and not acknowledged."""
+        """The offsets of partition 0 that it has acquired and not acknowledged."""
 
     def body(
         self,

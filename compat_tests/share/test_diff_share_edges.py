@@ -65,7 +65,7 @@ def test_the_same_partition_twice(pair: Pair, name: str) -> None:
 
 @pytest.mark.parametrize("deleted", [4, 8, 12])
 def test_the_log_start_moves_under_what_is_in_flight(pair: Pair, name: str, deleted: int) -> None:
-    """Where some of the records are accepted, some given back, some still held."""
+    """Of the records, some are accepted, some released, and some still acquired."""
 
     def scenario(session: Session) -> None:
         session.exact_error_messages = True
@@ -92,7 +92,7 @@ def test_the_log_start_moves_under_what_is_in_flight(pair: Pair, name: str, dele
 
 
 def test_locks_end_over_a_partly_acknowledged_batch(own_broker: OwnBrokers, name: str) -> None:
-    """What was accepted or rejected stays so; all else comes again, up to the limit, and then the next records."""
+    """Accepted and rejected records stay so; all others come again, up to the limit, and then the next records."""
     session = Session(own_broker({"group.share.min.record.lock.duration.ms": "1000"}).bootstrap)
     topic_id = share_topic(
         session, name, 10, 4, share_delivery_count_limit="2", share_record_lock_duration_ms="3000"

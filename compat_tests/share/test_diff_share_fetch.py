@@ -135,7 +135,7 @@ def test_which_records_are_acquired(pair: Pair, name: str, mode: int) -> None:
 
 
 def test_deliveries_up_to_the_limit(pair: Pair, name: str) -> None:
-    """What fails again and again is delivered in ever smaller parts, and archived in the end."""
+    """Records that fail again and again are delivered in ever smaller batches, and archived in the end."""
 
     def scenario(session: Session) -> None:
         topic_id = share_topic(session, name, 20, 10)

@@ -41,7 +41,7 @@ KINDS = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
 
 
 class Jobs:
-    """What was written, and what became of it."""
+    """The records that were written, and the outcome of each."""
 
     def __init__(self) -> None:
         self.written = 0

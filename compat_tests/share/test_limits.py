@@ -135,7 +135,7 @@ def heartbeat_ms(session: Session, group: str) -> int:
 
 
 def test_the_broker_starts_with_other_limits(target: str, name: str, tmp_path: pathlib.Path) -> None:
-    """What a group has set counts as the nearest value that is allowed now, but is shown as it was set."""
+    """A group's setting counts as the nearest value that is allowed now, but is shown as it was set."""
     high, low = f"{name}-high", f"{name}-low"
     own = {
         high: {LOCK: "50000", DELIVERIES: "10", LOCKS: "4000", HEARTBEAT: "15000"},

@@ -1,5 +1,5 @@
-"""Where a share group begins, and what it does where the log has no records: deleted, compacted, aborted ones. On both
-targets, with a stock consumer.
+"""A share group at its first offset, and at gaps of the log: deleted, compacted and aborted records. On both targets,
+with a stock consumer.
 """
 
 from __future__ import annotations

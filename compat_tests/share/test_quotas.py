@@ -37,7 +37,7 @@ def produce(session: Session, name: str, count: int, size: int) -> None:
 
 
 def test_a_throttled_share_fetch_is_empty(bootstrap: str, name: str) -> None:
-    """What it acquired stays acquired, until the session ends."""
+    """Acquired records stay acquired, until the session ends."""
     session = Session(bootstrap)
     topic_id = share_topic(session, name)
     produce(session, name, 4, 6000)

@@ -79,7 +79,7 @@ class Worker:
 
 
 class Model:
-    """What must be true of the events, whatever the order in which they are read."""
+    """Rules that the events obey, whatever the order in which they are read."""
 
     def __init__(self) -> None:
         self.delivered: dict[tuple[int, int], list[tuple[int, int, str]]] = {}

@@ -1,4 +1,4 @@
-"""What readers see of transactions: a consumer that survives its broker, and all values or offsets at once."""
+"""Readers of transactions: a consumer that survives its broker, and all values or offsets at once."""
 
 import threading
 import time
@@ -92,7 +92,7 @@ def values(
 
 
 def places(bootstrap: str, topic: str, wanted: Collection[str], partitions: int, *, level: str) -> list[str]:
-    """Where the records with the values ``wanted`` stand, a line each: for the report of a failure."""
+    """Return the positions of the records with the values ``wanted``, a line each, for the report of a failure."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

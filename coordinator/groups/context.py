@@ -97,7 +97,7 @@ def _discard(text: str, **fields: object) -> None:
 
 
 class GroupContext:
-    """What the groups of all shards of a node get from outside.
+    """The outside world of the groups on a node, the same for all shards.
 
     ``now_ms`` returns wall time in milliseconds, ``settings`` the current settings, ``overrides`` a group's dynamic
     configuration (ConfigResource type GROUP) by key, within the broker's limits; ``log_info`` writes to the broker's

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class GroupDeadline(NamedTuple):
-    """What may come due in a group of a ``partition``'s shard: ``kind`` is a constant of the protocol's ``timers``."""
+    """A deadline in a group of a ``partition``'s shard: ``kind`` is a constant of the protocol's ``timers``."""
 
     partition: int
     group_id: str

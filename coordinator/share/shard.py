@@ -35,7 +35,7 @@ class ShareSettings(Protocol):
 
 
 class ShareContext:
-    """What all shards of a node get from outside.
+    """The outside world of the share coordinator's shards, the same for all of a node.
 
     ``now_ms`` returns wall time in milliseconds, ``settings`` the current settings, ``partition_count`` the number of a
     topic's partitions, 0 if there is no such topic.

@@ -1,5 +1,5 @@
-"""What the share coordinator does beside requests: it writes snapshots of idle share partitions, so that what is older
-can go, and deletes the state of deleted topics.
+"""The share coordinator's upkeep: it writes snapshots of idle share partitions, so that older records can go, and
+deletes the state of deleted topics.
 
 Source: ``ShareCoordinatorShard.snapshotColdPartitions``, ``maybeCleanupShareState``.
 """

@@ -1,1 +1,1 @@
-"""How a client proves who it is, and whom it believes: TLS and SASL by Kafka's keys for clients."""
+"""TLS and SASL of a client, set by Kafka's keys for clients."""

@@ -34,7 +34,7 @@ NONCE_BYTES = 20
 
 
 class ClientSecurity:
-    """How a client with these settings proves who it is, and whom it believes. Its representation shows no secret.
+    """The TLS and SASL of a client with these settings. Its representation shows no secret.
 
     ``values``: the keys of a client.properties (`read_client_properties`); those that are not about security are not
     looked at. Raises ConfigError, which names the key or the file, and quotes no password.

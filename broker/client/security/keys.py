@@ -69,7 +69,7 @@ IGNORED = frozenset(
         "sasl.oauthbearer.sub.claim.name",
     )
 )
-"""What tunes Java's implementation, or a broker's side: without effect."""
+"""Keys that tune Java's implementation, or a broker. They have no effect here."""
 _JAAS = "librdkafka's key; Kafka's is sasl.jaas.config"
 _KEY_STORE = (
     "librdkafka's key; Kafka's are ssl.keystore.type=PEM and ssl.keystore.location, of one file with both"
@@ -88,7 +88,7 @@ REFUSED = {
     "ssl.certificate.location": _KEY_STORE,
     "ssl.key.location": _KEY_STORE,
 }
-"""What would have an effect that there is not here, and why."""
+"""Keys whose effect is missing here, with the reason."""
 _REFUSED_PREFIXES = {
     "sasl.kerberos.": "Kerberos (GSSAPI) is not served",
     "sasl.oauthbearer.assertion.": "assertions are not served; there are client id and secret",

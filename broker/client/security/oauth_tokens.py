@@ -1,4 +1,4 @@
-"""Where a client's tokens for OAUTHBEARER come from: made here and unsigned, in a file, or fetched from an issuer.
+"""Sources of a client's tokens for OAUTHBEARER: made here and unsigned, in a file, or fetched from an issuer.
 
 Source: ``OAuthBearerUnsecuredLoginCallbackHandler``, ``OAuthBearerLoginCallbackHandler``, ``DefaultJwtRetriever``,
 ``FileJwtRetriever``, ``ClientCredentialsJwtRetriever``, ``HttpJwtRetriever``.

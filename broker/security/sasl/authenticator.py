@@ -50,7 +50,7 @@ class LoginExchange(NamedTuple):
     client_id: str | None
     mechanism: str
     user: str
-    """Whom the client claims to be; empty if it has not said so yet."""
+    """The user that the client claims to be; empty if it has not said so yet."""
     request: Message
     response: Message | None
     """None for a token without a header (SaslHandshake v0), which has no correlation id either."""
@@ -58,7 +58,7 @@ class LoginExchange(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What to do after a frame: send bytes (a whole frame), hand the frame to the dispatcher (ApiVersions), or close
+    """The next step after a frame: send bytes (a whole frame), hand the frame to the dispatcher (ApiVersions), or close
     the connection with a reason, after sending.
     """
 
@@ -66,7 +66,7 @@ class Step(NamedTuple):
     dispatch: bool = False
     failed: str | None = None
     exchange: LoginExchange | None = None
-    """What the frame was, if it was a request of a log-in."""
+    """The frame, decoded, if it was a request of a log-in."""
 
 
 class SaslServerAuthenticator:

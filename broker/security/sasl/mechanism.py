@@ -1,4 +1,4 @@
-"""What every mechanism is: tokens in, tokens out, until it knows who the client is. Pure."""
+"""The interface of a mechanism: it takes and returns tokens until it knows the client's principal. Pure."""
 
 from __future__ import annotations
 

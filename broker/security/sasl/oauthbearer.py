@@ -25,7 +25,7 @@ _AFTER_ERROR = b"\x01"
 
 
 class OAuthToken(NamedTuple):
-    """What a valid token says: whose it is, and when it ends (wall time, ms)."""
+    """A valid token: its principal and its end (wall time, ms)."""
 
     principal: str
     expires_at_ms: int
@@ -41,7 +41,7 @@ class TokenRefused(Exception):  # noqa: N818 - the client is told, and goes on
 
     @property
     def json(self) -> str:
-        """What the client gets."""
+        """The message that tells the client of the refusal (RFC 7628)."""
         scope = "" if self.scope is None else f', "scope":"{self.scope}"'
         return f'{{"status":"{self.status}"{scope}}}'
 

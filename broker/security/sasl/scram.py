@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TokenCredential(NamedTuple):
-    """What a delegation token is worth: its credential, its owner's name, and when it ends (wall time, ms)."""
+    """The credential of a delegation token, with the token's owner and end (wall time, ms)."""
 
     credential: ScramCredential
     owner: str

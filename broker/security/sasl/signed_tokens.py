@@ -35,7 +35,7 @@ class KeySet(Protocol):
 
 
 class TokenRules(NamedTuple):
-    """What a token must say (``sasl.oauthbearer.…``)."""
+    """The claims that a token must have (``sasl.oauthbearer.…``)."""
 
     audiences: Sequence[str] = ()
     issuer: str | None = None

@@ -19,7 +19,7 @@ CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required"
 
 
 class ListenerTls(NamedTuple):
-    """What a TLS listener needs for a handshake, and to name its peer afterwards."""
+    """The TLS context of a listener, and the rules that name its peers after the handshake."""
 
     context: ssl.SSLContext
     mapper: PrincipalMapper

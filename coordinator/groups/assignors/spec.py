@@ -1,4 +1,4 @@
-"""What an assignor takes and returns. Source: Kafka's ``GroupSpec``, ``PartitionAssignor``."""
+"""The arguments and the result of an assignor. Source: Kafka's ``GroupSpec``, ``PartitionAssignor``."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Where subscriptions are unknown: True for a group of consumers, False for any other."""
+        """Whether a member subscribes to the topic. If that is unknown: True for a group of consumers, else False."""
         topics = self.subscribed_topics()
         return self.uses_consumer_protocol() if topics is None else topic in topics
 

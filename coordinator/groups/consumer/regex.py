@@ -30,7 +30,7 @@ NAMES_PER_STEP_MAX = 2_000
 
 
 class RegexChange(NamedTuple):
-    """What the change of a member's expression means for its group.
+    """The consequences of a member's new expression for its group.
 
     ``rebalances``: the group needs a new target assignment now, not only after an expression is resolved.
     ``resolves``: the group's expressions must be resolved soon.
@@ -45,7 +45,7 @@ class RegexChange(NamedTuple):
 def change(
     shard: GroupShard, group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGroupMember
 ) -> RegexChange:
-    """What follows when ``old`` is replaced by ``new``. Raises KafkaError (INVALID_REGULAR_EXPRESSION)."""
+    """Return the consequences of replacing ``old`` by ``new``. Raises KafkaError (INVALID_REGULAR_EXPRESSION)."""
     new_records: list[CoordinatorRecord] = []
     rebalances = is_new = False
     members = group.subscriptions.regexes

@@ -1,1 +1,1 @@
-"""What consumer groups and share groups have in common (Kafka: ``ModernGroup`` and its neighbours)."""
+"""The common part of consumer groups and share groups (Kafka: ``ModernGroup`` and its neighbours)."""

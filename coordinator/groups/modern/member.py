@@ -1,4 +1,4 @@
-"""What members of consumer groups and of share groups have in common (Kafka: ``ModernGroupMember``)."""
+"""The common part of members of consumer groups and of share groups (Kafka: ``ModernGroupMember``)."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ class Initialization(NamedTuple):
 def initialization(
     context: GroupContext, group: ShareGroup, epoch: int, subscribed: Iterable[str]
 ) -> Initialization | None:
-    """What is to be initialized for a group at ``epoch``: partitions of subscribed topics that are neither initialized
-    nor, within the retry interval, initializing.
+    """Return the partitions to initialize for a group at ``epoch``: those of subscribed topics that are neither
+    initialized nor, within the retry interval, initializing.
     """
     missing = _missing(context, group, subscribed)
     if not missing:
