@@ -358,7 +358,7 @@ class ControlledProxy:
                 self.faults.check_topics(rule)
             except RuleError as error:
                 with logging_to(self._log_output(self.lines, self.clock)):
-                    log.warning("a rule will match nothing", rule=rule.text, reason=str(error))
+                    log.warning("a rule matches nothing yet", rule=rule.text, reason=str(error))
 
 
 def _only(error: BaseException) -> BaseException:

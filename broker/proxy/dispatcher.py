@@ -293,19 +293,23 @@ class ProxyDispatcher(Interception):
             self._quotas.finish(context)
         self._on_done(context, response, failure)
 
-    def versions_before_log_in(self, plan: Plan, correlation_id: int) -> bytes:
-        """Return the response, with its size, to an ApiVersions of a client that has not logged in: what upstream has
-        told last. Raises CloseConnection if it has told nothing.
+    def told_versions(self) -> ApiVersionsResponse:
+        """Return what upstream has told last of its versions, for a client. Raises CloseConnection if it has told
+        nothing.
         """
-        api = plan.api
-        if api is None:
-            return self.refuse_version(plan, correlation_id)
         if self.versions is None:
             raise CloseConnection("upstream has not told its versions yet")
         response = copy(self.versions)
         response.api_keys = passable(response.api_keys, passes_unknown=self.passes_unknown)
+        return response
+
+    def versions_before_log_in(self, plan: Plan, correlation_id: int) -> bytes:
+        """Return the response, with its size, to an ApiVersions of a client that has not logged in. Raises
+        CloseConnection as `told_versions`.
+        """
+        assert plan.api is not None, "an unknown version is refused"
         out = bytearray()
-        api.encode_response(plan.version, correlation_id, response, out, [])
+        plan.api.encode_response(plan.version, correlation_id, self.told_versions(), out, [])
         return bytes(out)
 
     @staticmethod

@@ -216,11 +216,17 @@ class Proxy:
                 except KafkaError as error:
                     if error.code is not ErrorCode.NETWORK_EXCEPTION:
                         raise
-                    log.info(
-                        "the upstream tells nothing without a log-in: clients log in through the proxy, or "
-                        "--upstream-config says as whom",
-                        upstream=address_text(host, port),
-                    )
+                    if self.log_ins.are_of_clients:
+                        log.info(
+                            "the upstream tells nothing without a log-in: what it has is learned from what passes",
+                            upstream=address_text(host, port),
+                        )
+                    else:
+                        log.warning(
+                            "the upstream asks for a log-in: say as whom (--upstream-config), or let clients log in "
+                            "there (--pass-logins)",
+                            upstream=address_text(host, port),
+                        )
                     return
                 self.upstream.learn_metadata(response)
                 self._check_advertised()

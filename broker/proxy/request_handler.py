@@ -46,17 +46,15 @@ class RequestHandler:
         connection = self._connection
         key_and_version, correlation_id = _ids_at(frame, 0)
         plan = self._dispatcher.plan(key_and_version)
-        if connection.must_log_in_since is not None:
-            # There is no upstream connection before it is known whose it is.
-            connection.writer.out += self._dispatcher.versions_before_log_in(plan, correlation_id)
-            await connection.writer.flush()
-            return
         if plan.is_refused or (plan.api is None and plan.reads_request):
             await self._respond(Made(self._dispatcher.refuse_version(plan, correlation_id)))
             return
         await connection.wait_room()
         if plan.reads_request:
             await self._handle_shown(self._dispatcher.decode(connection, frame, plan), plan)
+            return
+        if connection.must_log_in_since is not None:
+            await self._respond(Made(self._dispatcher.versions_before_log_in(plan, correlation_id)))
             return
         data = memoryview(b"".join((len(frame).to_bytes(4, "big"), frame)))
         link = await connection.connected()
@@ -75,6 +73,8 @@ class RequestHandler:
                 if response is None:
                     dispatcher.done(context, None, None)
                     return
+            elif connection.must_log_in_since is not None:
+                response = dispatcher.told_versions()
             else:
                 link = await connection.connected()
                 data = dispatcher.encode_request(context)
@@ -95,10 +95,14 @@ class RequestHandler:
         await self._respond(Made(b"", context, response))
 
     async def exchange(self, context: RequestContext) -> Any:
-        """Forward ``context.request`` and return its response, which does not leave;
-        `NO_RESPONSE` if it gets none. Raises CloseConnection, ConnectionLost.
+        """Forward ``context.request`` and return its response, which does not leave; `NO_RESPONSE` if it gets none.
+
+        Before a log-in there is no upstream connection, since it is not known whose it is: ApiVersions, all that a
+        client may ask then, gets what upstream has told last. Raises CloseConnection, ConnectionLost.
         """
         connection = self._connection
+        if connection.must_log_in_since is not None:
+            return self._dispatcher.told_versions()
         began = real_time.monotonic()
         link = await connection.connected()
         if link.is_own_task():

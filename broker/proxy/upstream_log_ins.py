@@ -71,6 +71,11 @@ class UpstreamLogIns:
             protocol = "SSL" if "SSL" in values["security.protocol"].upper() else "PLAINTEXT"
             self.without_log_in = ClientSecurity({**values, "security.protocol": protocol})
 
+    @property
+    def are_of_clients(self) -> bool:
+        """Whether each client has its own: it passes, or its user has one."""
+        return self.are_passed or self._has_users
+
     def of(self, principal: str) -> ClientSecurity:
         """Return how to connect for a client that is known as ``principal``. Raises NoUpstreamLogIn."""
         if not self._has_users:

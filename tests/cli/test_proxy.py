@@ -83,7 +83,7 @@ def test_rules_and_a_filter(
     assert record.header("via") == b"proxy"
     assert process.end(signal.SIGTERM) == 0
     assert "a rule fired" in process.stderr
-    [warning] = [line for line in process.stderr.splitlines() if "a rule will match nothing" in line]
+    [warning] = [line for line in process.stderr.splitlines() if "a rule matches nothing yet" in line]
     assert " does not exist: did you mean orders?" in warning
 
 

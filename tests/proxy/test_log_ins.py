@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -12,19 +14,25 @@ from oncelog.broker.client.errors import AuthenticationError, error_codes
 from oncelog.broker.client.opening import open_connection
 from oncelog.broker.client.routes import LeaderOf, Retry
 from oncelog.broker.client.security.client_security import ClientSecurity
+from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.proxy.upstream import UpstreamError
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
-from oncelog.wire.errors import KafkaError
+from oncelog.broker.request import RequestContext
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.client.security.test_log_in import CONFIG, SCRAMS, SESSION_S, password, principals, sasl_broker
+from tests.harness.log_lines import lines
 from tests.harness.requests import produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 from tests.proxy.memory_pipes import MemoryPipes
 from tests.proxy.sim_proxy import HOST, PORT, SimProxy
+
+__all__ = ["lines"]  # a fixture
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 BOOTSTRAP = [("simulated", 9092)]
@@ -180,6 +188,61 @@ async def test_each_user_has_a_log_in_of_its_own_at_the_cluster() -> None:
         connection = await connected(proxy, password("PLAIN", "dora", "x"))
         assert await is_served(connection)
         assert principals(broker) == ["User:rest"]
+
+
+@simulated
+async def test_interceptors_see_what_is_asked_before_a_log_in_and_nothing_of_it_goes_upstream() -> None:
+    class Early(Interceptor):
+        apis = frozenset({"ApiVersions"})
+
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+            self.acts: list[Any] = []
+
+        async def on_request(self, context: RequestContext) -> Any:
+            self.seen.append("request")
+            return await self.acts.pop(0)(context) if self.acts else None
+
+        async def on_response(self, context: RequestContext, response: Any) -> Any:
+            self.seen.append("response")
+            return response
+
+        def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+            self.seen.append("done")
+
+    async def refuse(context: RequestContext) -> Any:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    async with sasl_broker() as broker, proxy_before(broker, users={"app": "x"}) as proxy:
+        early = Early()
+        proxy.proxy.dispatcher.install(early)
+
+        async def asked() -> ApiVersionsResponse:  # a connection may ask once before its log-in
+            connection = ClientConnection(await proxy.open_transport(HOST, PORT))
+            return await connection.call(ApiVersionsRequest("a", "1"), 3)
+
+        told = await asked()
+        assert told.api_keys
+        assert early.seen == ["request", "response", "done"]
+        early.acts = [proxy.proxy.dispatcher.handle, refuse]
+        assert await asked() == told
+        assert (await asked()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert early.seen == ["request", "response", "done"] * 3
+        assert broker.server_connections() == []
+
+
+@simulated
+async def test_a_cluster_that_asks_for_a_log_in_which_nobody_gives_is_told(lines: list[str]) -> None:
+    async with sasl_broker() as broker:
+        for log_ins, level in (
+            (UpstreamLogIns({}), "WARNING"),
+            (UpstreamLogIns({}, are_passed=True), "INFO"),
+        ):
+            async with proxy_before(broker, log_ins):
+                [told] = [line for line in lines if "without a log-in" in line or "asks for a log-in" in line]
+                assert level in told
+                assert ("--upstream-config" in told) == (level == "WARNING")
+            lines.clear()
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS])
