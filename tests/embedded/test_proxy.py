@@ -304,9 +304,10 @@ def test_acls_of_its_own(cluster: oncelog.Broker) -> None:
             assert client.flush(60) == 0
         assert errors["shop"] is None
         assert errors["audit"].name() == "TOPIC_AUTHORIZATION_FAILED"
-        denied = [one for one in kafka.requests() if one.principal == "User:audit"]
-        assert {error for one in denied for error in one.errors} == {"TOPIC_AUTHORIZATION_FAILED"}
-        assert {one.outcome for one in denied} == {"responded"}
+        denied = kafka.wait_for("Metadata", error="TOPIC_AUTHORIZATION_FAILED")
+        assert (denied.principal, denied.outcome) == ("User:audit", "responded")
+        asked = [one for one in kafka.requests() if one.principal == "User:audit"]
+        assert {error for one in asked for error in one.errors} == {"TOPIC_AUTHORIZATION_FAILED"}
 
 
 def test_a_cluster_that_asks_for_a_log_in() -> None:

@@ -233,7 +233,7 @@ def test_a_failed_test_shows_its_broker(pytester: pytest.Pytester) -> None:
             "*_ test_stopped _*",
             "*- kafka: <Broker 127.0.0.1:* -*",
             "it does not run: *",
-            "its clock is 7 days, 0:00:00 ahead of the machine's",
+            "its clock is * days, * ahead of the machine's",
         ]
     )
     assert len(result.outlines) < 80
