@@ -15,7 +15,7 @@ from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.filters.loading import FilterError, checked_filter, is_filter, load_filter
 from oncelog.broker.options import UsageError
 from oncelog.broker.proxy.settings import PASSED, ProxySettings, upstream_addresses
-from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
+from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns, checked_upstream_users, read_upstream_users
 
 if TYPE_CHECKING:
     from oncelog.broker.control.acl_options import Acl
@@ -34,6 +34,7 @@ class ProxyOptions:
     upstream_users: Mapping[str, Mapping[str, str]] | None = field(default=None, repr=False)
     upstream_config_origin: str = "upstream_config"
     """Its file, if it has one."""
+    upstream_users_origin: str = "upstream_users"
     pass_logins: bool = False
     filters: tuple[Interceptor, ...] = ()
 
@@ -55,7 +56,7 @@ class ProxyOptions:
                 self.upstream_users,
                 are_passed=self.pass_logins,
                 origin=self.upstream_config_origin,
-                users_origin="upstream_users",
+                users_origin=self.upstream_users_origin,
             ),
         )
 
@@ -77,7 +78,7 @@ def checked_proxy_options(
     upstream: str | Iterable[str],
     *,
     upstream_config: Mapping[str, object] | str | None,
-    upstream_users: Mapping[str, Mapping[str, str]] | None,
+    upstream_users: Mapping[str, Mapping[str, str]] | str | None,
     pass_logins: bool,
     filters: Iterable[Interceptor | str],
     config: Mapping[str, object] | None,
@@ -88,8 +89,8 @@ def checked_proxy_options(
     acls: Iterable[Acl | Mapping[str, object]] | None,
     tls: Mapping[str, str] | None,
 ) -> ProxyOptions:
-    """Return the options. ``upstream_config`` may be the path of a file. Raises InvalidArgumentError for the first one
-    that makes no sense.
+    """Return the options. ``upstream_config`` and ``upstream_users`` may be paths of files. Raises InvalidArgumentError
+    for the first one that makes no sense.
     """
     own = checked_options(
         config=config, port=port, seed=seed, requests_kept=requests_kept, users=users, acls=acls, tls=tls
@@ -102,6 +103,8 @@ def checked_proxy_options(
         )
     if isinstance(filters, str):
         raise InvalidArgumentError(f"filters={filters!r}: expected a list of filters")
+    if not isinstance(upstream, Iterable) or isinstance(upstream, bytes):
+        raise InvalidArgumentError(f"upstream={upstream!r}: expected HOST:PORT, or a list of them")
     texts = upstream.split(",") if isinstance(upstream, str) else list(upstream)
     try:
         options = ProxyOptions(
@@ -110,8 +113,9 @@ def checked_proxy_options(
             read_client_properties(upstream_config)
             if isinstance(upstream_config, str)
             else config_texts(upstream_config or {}),
-            upstream_users,
+            _users(upstream_users),
             upstream_config if isinstance(upstream_config, str) else "upstream_config",
+            upstream_users if isinstance(upstream_users, str) else "upstream_users",
             pass_logins,
             tuple(_filter(one) for one in filters),
         )
@@ -119,6 +123,17 @@ def checked_proxy_options(
     except (ConfigError, UsageError, FilterError) as error:
         raise InvalidArgumentError(str(error)) from None
     return options
+
+
+def _users(given: Mapping[str, Mapping[str, str]] | str | None) -> dict[str, dict[str, str]] | None:
+    """Return the settings by user, None if none are given. Raises ConfigError."""
+    if given is None:
+        return None
+    return (
+        read_upstream_users(given)
+        if isinstance(given, str)
+        else checked_upstream_users(given, "upstream_users")
+    )
 
 
 def _filter(given: Interceptor | str) -> Interceptor:

@@ -7,6 +7,7 @@ whose settings differ. In that file, ``username`` and ``password`` stand for the
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.tls import read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from oncelog.broker.client.security.log_in import LogIn
 
 ANYBODY = "*"
@@ -123,13 +122,20 @@ def read_upstream_users(path: str) -> dict[str, dict[str, str]]:
         raise ConfigError(f"{path}: it is no UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}") from None
+    return checked_upstream_users(tables, path)
+
+
+def checked_upstream_users(tables: Any, origin: str) -> dict[str, dict[str, str]]:
+    """Return the settings by user, as texts. ``origin`` is where the tables stand. Raises ConfigError."""
+    if not isinstance(tables, Mapping):
+        raise ConfigError(f"{origin}: expected a table for each user")
     found = {}
     for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise ConfigError(f"{path}: expected a table for each user, such as [{name}]")
-        found[name] = dict(_flat(path, name, table))
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"{origin}: expected a table for each user, such as [{name}]")
+        found[name] = dict(_flat(origin, name, table))
     if not found:
-        raise ConfigError(f"{path}: it has no user: expected a table for each, such as [app]")
+        raise ConfigError(f"{origin}: it has no user: expected a table for each, such as [app]")
     return found
 
 
@@ -137,7 +143,7 @@ def _flat(path: str, user: str, table: Mapping[str, Any], prefix: str = "") -> l
     """Return the keys of a table with their values; ``a.b`` in TOML is a table inside a table."""
     found: list[tuple[str, str]] = []
     for key, value in table.items():
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             found += _flat(path, user, value, f"{prefix}{key}.")
         elif isinstance(value, str):
             found.append((f"{prefix}{key}", value))

@@ -111,6 +111,9 @@ def test_the_rules_of_a_file(kafka: oncelog.Proxy, tmp_path: pathlib.Path) -> No
     assert (rule.state.matched, rule.fired) == (3, 2)
     kafka.faults.assert_all_fired()
     assert len(kafka.topic("orders").records()) == 1
+    path.write_bytes(b"\xff")
+    with pytest.raises(oncelog.InvalidArgumentError, match=r"rules\.toml: it is not UTF-8"):
+        kafka.faults.load(path)
     path.write_text('[[rules]]\ncrash_at = "before decision"\n')
     with pytest.raises(oncelog.InvalidArgumentError, match="line 2, rule 1: crash_at: a proxy cannot"):
         kafka.faults.load(path)
@@ -350,6 +353,14 @@ def test_a_cluster_that_asks_for_a_log_in() -> None:
             "security.protocol=X: expected",
         ),
         ({"upstream": "localhost:1", "upstream_config": "/nowhere"}, "/nowhere"),
+        ({"upstream": "localhost:1", "upstream_users": "/nowhere"}, "cannot read /nowhere"),
+        ({"upstream": "localhost:1", "upstream_users": 5}, "upstream_users: expected a table for each user"),
+        ({"upstream": "localhost:1", "upstream_users": {"a": "b"}}, r"for each user, such as \[a\]"),
+        (
+            {"upstream": "localhost:1", "upstream_users": {"a": {"username": 5, "password": None}}},
+            r"upstream_users: \[a\] password: expected a text",
+        ),
+        ({"upstream": None}, "upstream=None: expected HOST:PORT, or a list of them"),
     ],
 )
 def test_arguments_that_make_no_sense(arguments: dict[str, Any], said: str) -> None:

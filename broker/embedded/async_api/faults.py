@@ -6,7 +6,7 @@ import pathlib
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
-from oncelog.broker.control.errors import NotFoundError
+from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
     import os
@@ -127,8 +127,11 @@ class AsyncFaults:
 
         Raises OSError, and InvalidArgumentError, which names file, line and word.
         """
-        file = pathlib.Path(path)
-        ids = await self._broker._call("load_rules", text=file.read_text("utf-8"), name=str(path))
+        try:
+            text = pathlib.Path(path).read_text("utf-8")
+        except UnicodeDecodeError:
+            raise InvalidArgumentError(f"{path}: it is not UTF-8") from None
+        ids = await self._broker._call("load_rules", text=text, name=str(path))
         return [AsyncRule(self._broker, rule_id) for rule_id in ids]
 
     @property

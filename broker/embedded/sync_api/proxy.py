@@ -36,7 +36,8 @@ class Proxy(Facade):
     upstream_config: TLS and log-in at the cluster, by the keys of Kafka's clients (``security.protocol``,
         ``sasl.jaas.config``, ...): a dictionary, or the path of a client.properties.
     upstream_users: what differs in that for each user who logs in here, such as ``{"app": {"username": "prod-app",
-        "password": "secret"}}``; "*" is for those without a table of their own.
+        "password": "secret"}}``; "*" is for those without a table of their own. Or the path of a TOML file
+        with such tables.
     pass_logins: clients log in at the cluster, through the proxy.
     filters: see docs/proxy.md: an `Interceptor` each, or "module:name" of one. The first is nearest to the clients.
     config: Kafka's broker configuration, of the proxy's listeners and their limits.
@@ -55,7 +56,7 @@ class Proxy(Facade):
         upstream: str | Iterable[str],
         *,
         upstream_config: Mapping[str, object] | str | os.PathLike[str] | None = None,
-        upstream_users: Mapping[str, Mapping[str, str]] | None = None,
+        upstream_users: Mapping[str, Mapping[str, str]] | str | os.PathLike[str] | None = None,
         pass_logins: bool = False,
         filters: Iterable[Interceptor | str] = (),
         config: Mapping[str, object] | None = None,
@@ -73,7 +74,9 @@ class Proxy(Facade):
             upstream_config=os.fspath(upstream_config)
             if isinstance(upstream_config, str | os.PathLike)
             else upstream_config,
-            upstream_users=upstream_users,
+            upstream_users=os.fspath(upstream_users)
+            if isinstance(upstream_users, str | os.PathLike)
+            else upstream_users,
             pass_logins=pass_logins,
             filters=filters,
             config=config,
