@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.pytest_plugin import factories, proxies
+from oncelog.pytest_plugin import factories, fixture_brokers, proxies
 from oncelog.pytest_plugin.plain_imports import install_plain_imports
 from oncelog.pytest_plugin.settings import NAMES, SettingError, add_options, common_settings
 
@@ -61,14 +61,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Runs after the fixtures of the test."""
-    factories.check_markers(item)
+    fixture_brokers.check_markers(item)
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pluggy.Result[pytest.TestReport], None]:
-    found = factories.brokers_of(item) if call.excinfo is not None else {}
+    found = fixture_brokers.brokers_of(item) if call.excinfo is not None else {}
     if found:
         from oncelog.pytest_plugin.report import hide_frames, sections
 

@@ -11,14 +11,13 @@ kafka_proxy = factories.kafka_proxy("127.0.0.1:9092")     # a proxy before a clu
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, Unpack
-from weakref import WeakKeyDictionary
 
 import pytest
 
+from oncelog.pytest_plugin.fixture_brokers import add_faults, failure, shown_in_reports
 from oncelog.pytest_plugin.proxies import ProxySettings, proxy_of
 from oncelog.pytest_plugin.settings import KafkaSettings, SettingError, Settings, fixture_settings
 
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
     from oncelog import AsyncBroker, AsyncProxy, Broker, Proxy
 
 Scope = Literal["session", "package", "module", "class", "function"]
-
-_brokers: WeakKeyDictionary[object, dict[str, Broker | Proxy]] = WeakKeyDictionary()
-"""The brokers, and proxies, that the fixtures of a node made, by the fixture's name. (pytest's stash is not in every
-pytest that may import this.)
-"""
 
 
 def kafka(proc: str | None = None, *, scope: Scope = "function", **settings: Unpack[KafkaSettings]) -> Any:
@@ -113,35 +107,6 @@ def async_kafka(fixture: str = "kafka") -> Any:
     return async_kafka
 
 
-# -- what the hooks ask
-
-
-def brokers_of(item: pytest.Item) -> dict[str, Broker | Proxy]:
-    """Return the brokers and proxies of a test, by the fixture's name, those of wider scopes first."""
-    return {
-        name: broker
-        for node in item.listchain()
-        for name, broker in _brokers.get(node, {}).items()
-        if node is item or name in getattr(item, "fixturenames", ())
-    }
-
-
-def check_markers(item: pytest.Item) -> None:
-    """Fail a test with a marker that no broker heeds, because all of its brokers are the session's."""
-    marker = item.get_closest_marker("kafka")
-    if marker is not None and marker.kwargs:
-        shared = brokers_of(item).keys() & _brokers.get(item.session, {}).keys()
-        if shared and shared == brokers_of(item).keys():
-            pytest.fail(
-                f"@pytest.mark.kafka is for a broker of the test's own, and {', '.join(sorted(shared))} is shared: "
-                "use the fixture kafka, or give the settings to factories.kafka_proc()",
-                pytrace=False,
-            )
-
-
-# -- what the fixtures do
-
-
 def _fresh(given: KafkaSettings) -> Callable[[pytest.FixtureRequest], Iterator[Broker]]:
     def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
         """A Kafka broker, an oncelog.Broker; settings by @pytest.mark.kafka."""
@@ -204,34 +169,3 @@ def _carried(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Bro
                 yield broker
     except (OncelogError, OSError) as error:
         raise failure(request, str(error)) from None
-
-
-def add_faults(broker: Broker | Proxy, faults: Any) -> None:
-    """Add rules, or those of a file. Raises InvalidArgumentError."""
-    from oncelog import InvalidArgumentError
-
-    if isinstance(faults, str | os.PathLike):
-        try:
-            broker.faults.load(faults)
-        except OSError as error:
-            raise InvalidArgumentError(f"faults: cannot read {faults}: {error.strerror or error}") from None
-    else:
-        for rule in [faults] if isinstance(faults, Mapping) else faults:
-            broker.faults.add(rule)
-
-
-@contextmanager
-def shown_in_reports(request: pytest.FixtureRequest, broker: Broker | Proxy) -> Iterator[None]:
-    """Show it in the report of a test that fails meanwhile."""
-    brokers = _brokers.setdefault(request.node, {})
-    name = request.fixturename or "kafka"
-    brokers[name] = broker
-    try:
-        yield
-    finally:
-        del brokers[name]
-
-
-def failure(request: pytest.FixtureRequest, message: str) -> BaseException:
-    """Return what fails a test because of its fixture, in one line."""
-    return pytest.fail.Exception(f"{request.fixturename}: {message}", pytrace=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest
 
+from oncelog.pytest_plugin.fixture_brokers import add_faults, failure, shown_in_reports
 from oncelog.pytest_plugin.settings import SettingError
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ def add_options(parser: pytest.Parser) -> None:
 def proxy_of(request: pytest.FixtureRequest, given: ProxySettings) -> Iterator[Proxy]:
     """Start a proxy with the settings of the factory and of the test's markers, for as long as the fixture lives."""
     from oncelog import OncelogError, Proxy
-    from oncelog.pytest_plugin.factories import add_faults, failure, shown_in_reports
 
     try:
         arguments = _joined(request, given)
