@@ -230,6 +230,7 @@ def run(serving: Callable[[], Awaitable[None]]) -> int:
     from oncelog.broker.log.data_directory import DataDirectoryError
     from oncelog.broker.net.listen import ListenError
     from oncelog.broker.proxy.upstream import UpstreamError
+    from oncelog.broker.seams.error_groups import only_error
     from oncelog.broker.seams.os_files import raise_open_files_limit
 
     raise_open_files_limit()
@@ -237,7 +238,7 @@ def run(serving: Callable[[], Awaitable[None]]) -> int:
     try:
         trio.run(serve_until_signal, serving)
     except BaseExceptionGroup as group:
-        error = _single(group)
+        error = only_error(group)
         if group.subgroup(KeyboardInterrupt):  # a second Ctrl-C, in a task
             raise KeyboardInterrupt from None
         if isinstance(error, DataDirectoryError | ListenError | OncelogError | UpstreamError):
@@ -273,13 +274,6 @@ async def _cancel_on_signal(scope: trio.CancelScope, task_status: trio.TaskStatu
         number = await anext(signals)
     get_logger(__name__).info("stopping", signal=signal.Signals(number).name)
     scope.cancel()
-
-
-def _single(error: BaseException) -> BaseException:
-    """Return the exception inside nested groups with one exception each."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 def _on_ready(node: Node, listeners: list[BoundListener], control: tuple[str, int] | None = None) -> None:

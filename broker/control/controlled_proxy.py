@@ -32,6 +32,7 @@ from oncelog.broker.proxy.serve import new_proxy, node_binder
 from oncelog.broker.proxy.upstream import UpstreamError
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import SystemClock
+from oncelog.broker.seams.error_groups import only_error
 from oncelog.broker.seams.transport import PortReservation, connect
 from oncelog.wire.errors import KafkaError
 
@@ -303,7 +304,7 @@ class ControlledProxy:
                     is_ready = True
                     task_status.started()
         except BaseException as error:
-            failure = _only(error)
+            failure = only_error(error)
             if not is_ready:
                 raise failure from error
             self._failure = failure
@@ -359,10 +360,3 @@ class ControlledProxy:
             except RuleError as error:
                 with logging_to(self._log_output(self.lines, self.clock)):
                     log.warning("a rule matches nothing yet", rule=rule.text, reason=str(error))
-
-
-def _only(error: BaseException) -> BaseException:
-    """Return the error, out of groups that hold nothing else."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

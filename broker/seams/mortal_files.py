@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
+from oncelog.broker.seams.error_groups import only_error
 from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
 
 if TYPE_CHECKING:
@@ -320,7 +321,5 @@ def without_deaths(error: BaseException) -> BaseException | None:
     """
     if isinstance(error, BaseExceptionGroup):
         rest = error.split(ProcessDied)[1]
-        while isinstance(rest, BaseExceptionGroup) and len(rest.exceptions) == 1:
-            rest = rest.exceptions[0]
-        return rest
+        return None if rest is None else only_error(rest)
     return None if isinstance(error, ProcessDied) else error
