@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Literal, TypeVar
 
 import trio
-import trio.testing
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.topic_config import TopicConfig
@@ -18,6 +17,7 @@ from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import FileSystem
 from oncelog.wire.batch_builder import BatchBuilder
 from tests.harness.clocks import VirtualWall
+from tests.harness.simulation import deterministic
 from tests.sim.files import SimFileSystem, SimulatedCrash
 
 DATA = "/data"
@@ -91,8 +91,8 @@ class LogManagerHarness:
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """Under a virtual clock that jumps to the next deadline."""
-    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    """Under a virtual clock that jumps to the next deadline, with a deterministic order of tasks."""
+    return deterministic(main)
 
 
 def batch(*values: bytes, key: bytes | None = b"key", timestamp: int = START_MS, **fields: int) -> memoryview:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 import trio._core._run as trio_run
 from trio.testing import MockClock
 
 SCHEDULER_SEED = 20_261_121
+T = TypeVar("T")
 
 
 def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -24,8 +25,8 @@ def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     return run
 
 
-def deterministic(main: Callable[[], Awaitable[None]], seed: int) -> None:
-    """Run ``main`` so that the same seed gives the same interleaving.
+def deterministic(main: Callable[[], Awaitable[T]], seed: int = SCHEDULER_SEED) -> T:
+    """Run ``main`` so that the same seed gives the same interleaving. Returns what it returns.
 
     Trio shuffles each batch of runnable tasks with a `random.Random` of its own; its deterministic switch sorts them
     first. Both are private: `test_determinism` fails when a new Trio moves them.
@@ -35,7 +36,7 @@ def deterministic(main: Callable[[], Awaitable[None]], seed: int) -> None:
     state = trio_run._r.getstate()
     trio_run._r.seed(random.Random(seed).random())
     try:
-        trio.run(main, clock=MockClock(autojump_threshold=0))
+        return trio.run(main, clock=MockClock(autojump_threshold=0))
     finally:
         trio_run._r.setstate(state)
         run._ALLOW_DETERMINISTIC_SCHEDULING = allowed

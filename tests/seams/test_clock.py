@@ -14,6 +14,7 @@ import trio.testing
 
 from oncelog.broker.seams.clock import Clock, MovableClock, SystemClock, real_time
 from tests.harness.clocks import VirtualWall
+from tests.harness.simulation import deterministic
 
 
 def moved() -> MovableClock:
@@ -41,8 +42,8 @@ CLOCKS: dict[str, Callable[[], Clock]] = {
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
-    """Under a virtual clock that jumps to the next deadline."""
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    """Under a virtual clock that jumps to the next deadline, with a deterministic order of tasks."""
+    deterministic(main)
 
 
 @pytest.fixture(params=CLOCKS)

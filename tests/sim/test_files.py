@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 import trio
-import trio.testing
 
+from tests.harness.simulation import deterministic
 from tests.sim.files import Fault, SimFileSystem, SimulatedCrash
 
 
@@ -165,5 +165,5 @@ def test_an_offloaded_call_takes_virtual_time_and_is_not_cancelled() -> None:
             await files.sync(file)
         assert trio.current_time() - start == 2.0
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    deterministic(main)
     assert files.counts["fsync", "/data/a"] == 1
