@@ -1,8 +1,9 @@
 """Readers of transactions: a consumer that survives its broker, and all values or offsets at once."""
 
+import contextlib
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -63,21 +64,24 @@ class Reader:
         self._consumer.close()
 
 
+@contextlib.contextmanager
+def reading(bootstrap: str, topic: str, partitions: int, level: str) -> Iterator[Consumer]:
+    """Yield a consumer of all partitions, from their beginning."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": level}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        yield consumer
+    finally:
+        consumer.close()
+
+
 def values(
     bootstrap: str, topic: str, count: int, partitions: int = 1, *, level: str = "read_committed"
 ) -> list[str]:
     """The values of at least ``count`` records, and of those that follow at once; sorted."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": level,
-            "enable.auto.commit": False,
-        }
-    )
     found: list[str] = []
-    try:
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    with reading(bootstrap, topic, partitions, level) as consumer:
         deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             message = consumer.poll(0.3)
@@ -86,24 +90,13 @@ def values(
                     break
             elif message.error() is None:
                 found.append((message.value() or b"").decode())
-    finally:
-        consumer.close()
     return sorted(found)
 
 
 def places(bootstrap: str, topic: str, wanted: Collection[str], partitions: int, *, level: str) -> list[str]:
     """Return the positions of the records with the values ``wanted``, a line each, for the report of a failure."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": level,
-            "enable.auto.commit": False,
-        }
-    )
     found: list[str] = []
-    try:
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    with reading(bootstrap, topic, partitions, level) as consumer:
         missed = 0
         while missed < 3:
             message = consumer.poll(1)
@@ -117,8 +110,6 @@ def places(bootstrap: str, topic: str, wanted: Collection[str], partitions: int,
                 found.append(
                     f"{level}: {value} at {at}, epoch {message.leader_epoch()}, written {written_ms}"
                 )
-    finally:
-        consumer.close()
     return found
 
 
