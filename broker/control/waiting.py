@@ -10,6 +10,7 @@ from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, N
 from oncelog.broker.control.names import check_word
 from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader, partitions_of
 from oncelog.broker.control.requests import checked_filter, find_requests, recent, wait_for_request
+from oncelog.broker.control.types import group_matches
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -183,15 +184,8 @@ async def wait_for_group(
             found = await views.group(broker.node, group_id, isolation=isolation)
         except (NotFoundError, NotRunningError):
             return None
-        if state is not None and found.state != state:
-            return None
-        if members is not None and len(found.members) != members:
-            return None
-        if lag is not None and (found.total_lag is None or found.total_lag > lag):
-            return None
-        if committed is not None and not _has_committed(found, committed):
-            return None
-        return found
+        matches = group_matches(found, state=state, members=members, lag=lag, committed=committed)
+        return found if matches else None
 
     async def explain() -> str:
         text = f"group {group_id} has not got {' and '.join(wanted)} in {timeout:g} s: "
@@ -210,14 +204,6 @@ async def wait_for_group(
 
     return await wait_until(
         broker.journal.changes, check, lambda: _log_of(broker, "groups", group_id), timeout, explain
-    )
-
-
-def _has_committed(found: GroupInfo, wanted: Offsets) -> bool:
-    return all(
-        found.committed.get(topic, {}).get(partition, -1) >= offset
-        for topic, partitions in wanted.items()
-        for partition, offset in partitions.items()
     )
 
 

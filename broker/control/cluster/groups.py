@@ -26,6 +26,7 @@ from oncelog.broker.control.types import (
     Member,
     Offsets,
     TransactionInfo,
+    group_matches,
 )
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import DecodeError
@@ -270,21 +271,11 @@ async def wait_for_group(
     timeout: float = 10,
 ) -> GroupInfo:
     """Ask until the group is so; return it. Raises WaitTimeoutError."""
-
-    def is_so(found: GroupInfo) -> bool:
-        return (
-            (state is None or found.state == state)
-            and (members is None or len(found.members) == members)
-            and (lag is None or (found.total_lag is not None and found.total_lag <= lag))
-            and all(
-                found.committed.get(topic, {}).get(partition, -1) >= offset
-                for topic, offsets in (committed or {}).items()
-                for partition, offset in offsets.items()
-            )
-        )
-
     return await asked(
-        lambda: group(client, group_id=group_id, isolation=isolation), is_so, f"group {group_id}", timeout
+        lambda: group(client, group_id=group_id, isolation=isolation),
+        lambda found: group_matches(found, state=state, members=members, lag=lag, committed=committed),
+        f"group {group_id}",
+        timeout,
     )
 
 
