@@ -59,6 +59,8 @@ class ListenerSecurity:
             self._tls, self._tls_source = self._reloaded(services.config.current, is_start=True)
         except ConfigError as error:
             log.error("the certificates of the dynamic configuration cannot be used", error=str(error))
+        if self._tls is not None and (period := self._tls.wrong_period(services.clock.now_ms() / 1000)):
+            log.warning(f"listener {self._name}: clients will refuse its certificate {period}")
         if self._sasl is not None:
             self._sasl.attach(services)
 

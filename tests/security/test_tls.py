@@ -144,7 +144,7 @@ def test_why_a_client_could_not_shake_hands_is_told(kafka: oncelog.Broker, files
     for context, said in (
         (
             ssl.create_default_context(),
-            "the client says: unknown ca (it refuses the broker's certificate, or its ",
+            "the client says: unknown ca (it refuses the broker's certificate: for its ",
         ),
         (old, "no shared cipher (no suite of ssl.cipher.suites suits both the client and the broker's key)"),
     ):
@@ -179,6 +179,22 @@ def test_keys_of_one_listener(files: Path) -> None:
     }
     with oncelog.Broker(config=config) as kafka:
         assert shake_hands(kafka, trusting(files)) == "TLSv1.3"
+
+
+def test_a_broker_with_an_expired_certificate_says_so(files: Path) -> None:
+    config = {
+        **CONFIG,
+        "ssl.keystore.key": EXPIRED.key.decode(),
+        "ssl.keystore.certificate.chain": EXPIRED.chain.decode(),
+    }
+    with oncelog.Broker(config=config) as kafka:
+        said = "listener SSL: clients will refuse its certificate CN=expired,O=Tests, which is valid from "
+        assert any(said in line for line in kafka.log_lines)
+        with pytest.raises(ssl.SSLError):
+            shake_hands(kafka, trusting(files))
+        assert "the client says: certificate expired (it " in kafka.wait_for_failed_login().reason
+    with oncelog.Broker(config=CONFIG) as kafka:
+        assert not any("refuse its certificate" in line for line in kafka.log_lines)
 
 
 def test_garbage_and_silence_harm_nobody(kafka: oncelog.Broker, files: Path) -> None:

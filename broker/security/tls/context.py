@@ -35,6 +35,13 @@ class ListenerTls(NamedTuple):
         name = distinguished_name(load_der_x509_certificate(peer_certificate).subject)
         return self.mapper.name(name)
 
+    def wrong_period(self, now: float) -> str | None:
+        """Return whose the broker's certificate is and when it is valid, if that is not now (seconds since 1970)."""
+        first, last = self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc
+        if first.timestamp() <= now <= last.timestamp():
+            return None
+        return f"{distinguished_name(self.certificate.subject)}, which is valid from {first} to {last}"
+
 
 def listener_tls(values: Mapping[str, str | None], read_file: Callable[[str], bytes]) -> ListenerTls:
     """Return the TLS settings of a listener. ``values``: its keys. Raises StoreError, which names the key or file."""

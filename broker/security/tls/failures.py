@@ -27,7 +27,11 @@ def handshake_failure(error: ssl.SSLError) -> str:
         alert = reason.partition(_ALERT)[2]
         why = f"the client says: {_words(alert)}"
         about_certificate = "CERTIFICATE" in alert or alert == "UNKNOWN_CA"
-        hint = "it refuses the broker's certificate, or its authority" if about_certificate else ""
+        hint = (
+            "it refuses the broker's certificate: for its authority, time or host names"
+            if about_certificate
+            else ""
+        )
     else:
         why = _words(reason or error.strerror or "it failed")
         hint = _HINTS.get(reason, "")
