@@ -84,6 +84,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     words = options.words[1:] if options.words[:1] == [COMMAND] else options.words
     if words:
         kind = "command" if words is options.words else "argument"
+        if (options.user or options.settings) and words[0] != arguments[0]:
+            raise UsageError(SPLIT_VALUE)
         raise UsageError(_unknown_word(words[0], kind, known))
     if "" in options.settings:
         raise UsageError("-c needs a value")
@@ -234,6 +236,12 @@ def variable_of(option: str) -> str:
     return VARIABLE_PREFIX + option.upper()
 
 
+SECRET_PARTS = ("password", "secret", "jaas", "credential", "token", ".key")
+"""Parts of the names of keys whose values no message shows."""
+SPLIT_VALUE = "an argument too many: a value with spaces needs quotes; see oncelog --help"
+"""The message does not show it: it may be the rest of a password."""
+
+
 def unknown_option(option: str, known: Sequence[str], command: str = "oncelog") -> str:
     if "." in option:
         key = option.lstrip("-")
@@ -244,9 +252,13 @@ def unknown_option(option: str, known: Sequence[str], command: str = "oncelog") 
 
 def _unknown_word(word: str, kind: str, known: Sequence[str]) -> str:
     key = word.partition("=")[0]
+    name, colon, password = word.partition(":")
+    if colon and not password.isdecimal() and key == word and "/" not in word:
+        return f"unknown {kind} {name}:…; {suggestion('--user NAME:PASSWORD')}"
     if word.isdecimal():
         meant: str | None = f"--port {word}"
     elif key != word:
+        word = f"{key}=VALUE" if any(part in key for part in SECRET_PARTS) else word
         meant = f"-c {word}"
     elif word.endswith(".properties"):
         meant = f"--config {word}"

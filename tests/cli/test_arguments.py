@@ -182,6 +182,11 @@ def test_a_misspelt_word_gets_a_suggestion(refused: Callable[..., str], word: st
         ("help", "unknown command help; did you mean --help?"),
         ("version", "unknown command version; did you mean --version?"),
         ("topics", "unknown command topics; see oncelog --help"),
+        ("app:a-secret", "unknown command app:…; did you mean --user NAME:PASSWORD?"),
+        (
+            "ssl.key.password=a-secret",
+            "unknown command ssl.key.password=VALUE; did you mean -c ssl.key.password=VALUE?",
+        ),
     ],
 )
 def test_a_misspelt_command_gets_a_suggestion(
@@ -189,6 +194,17 @@ def test_a_misspelt_command_gets_a_suggestion(
 ) -> None:
     assert cli.main([word]) == cli.EXIT_USAGE
     assert capsys.readouterr() == ("", f"oncelog: {line}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--user", "app:my", "secret"), ("-c", "ssl.key.password=my", "secret")]
+)
+def test_the_rest_of_a_password_is_not_shown(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    assert cli.main(list(arguments)) == cli.EXIT_USAGE
+    said = "oncelog: an argument too many: a value with spaces needs quotes; see oncelog --help\n"
+    assert capsys.readouterr() == ("", said)
 
 
 def test_a_malformed_log_option(refused: Callable[..., str]) -> None:
