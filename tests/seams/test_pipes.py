@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import trio
 
 from oncelog.broker.seams.pipes import PIPE_BYTES, SocketPipes
 from oncelog.broker.seams.platforms import HERE
@@ -48,6 +49,7 @@ def test_bytes_pass_in_order_and_the_rest_stays_in_the_socket(ends: tuple[Ends, 
     assert pipe is not None
     assert pipe.fill(source, 10) == WOULD_BLOCK
     client.sendall(b"0123456789")
+    trio.run(source.wait_readable)
     assert (pipe.fill(source, 6), pipe.held) == (6, 6)
     while pipe.held:
         pipe.drain(target, more=False)
@@ -55,6 +57,7 @@ def test_bytes_pass_in_order_and_the_rest_stays_in_the_socket(ends: tuple[Ends, 
     assert source.receive_into(memoryview(rest := bytearray(10))) == 4
     assert rest[:4] == b"6789"
     client.close()
+    trio.run(source.wait_readable)
     assert pipe.fill(source, 10) == 0
     pipes.give_back(pipe)
     pipes.close()

@@ -211,7 +211,7 @@ def test_what_came_before_a_bad_record_is_given_first() -> None:
             await transport.wait_readable()
             count = transport.receive_into(buffer)
             assert bytes(buffer[:count]) == b"firstsecond"
-            with trio.fail_after(5):
+            with trio.fail_after(TIMEOUT_S):
                 await transport.wait_readable()  # nothing more comes, and yet there is something to tell
             with pytest.raises(ssl.SSLError):
                 transport.receive_into(buffer)
