@@ -3,7 +3,7 @@
 import contextlib
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -19,7 +19,14 @@ PROXY, PROXY_CLUSTER, PROXY_ONCELOG = "proxy", "proxy-cluster", "proxy-oncelog"
 """Targets of the tests that are marked so: `oncelog proxy` before a real Kafka, before one of three nodes, before
 oncelog."""
 
-PROXIED = {PROXY: "kafka", "proxy-2": "kafka-2", PROXY_ONCELOG: "oncelog"}
+PROXY_OWN = "proxy-own"
+"""As `PROXY`; users, rights and quotas are the proxy's own, and everybody may do everything."""
+OWN_RIGHTS = (
+    *("-c", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+    *("-c", "allow.everyone.if.no.acl.found=true"),
+)
+
+PROXIED = {PROXY: "kafka", "proxy-2": "kafka-2", PROXY_ONCELOG: "oncelog", PROXY_OWN: "kafka"}
 """Before which of `SharedBrokers` a proxy stands."""
 
 # Shared brokers run for minutes under load. The retention check after five minutes must not delete a test's records
@@ -100,10 +107,11 @@ class Proxied:
     With `shared` the broker is somebody else's, and has been started.
     """
 
-    def __init__(self, upstream: Broker, *, shared: bool = False) -> None:
+    def __init__(self, upstream: Broker, *, shared: bool = False, arguments: Sequence[str] = ()) -> None:
         self.upstream = upstream
         self.proxy: OncelogProxy | None = None
         self._shared = shared
+        self._arguments = arguments
 
     @property
     def bootstrap(self) -> str:
@@ -127,7 +135,7 @@ class Proxied:
         if not self._shared:
             self.upstream.start()
         if self.proxy is None:
-            self.proxy = OncelogProxy(self.upstream.bootstrap).start()
+            self.proxy = OncelogProxy(self.upstream.bootstrap, self._arguments).start()
         return self
 
     def stop(self) -> object:
@@ -188,7 +196,9 @@ class SharedBrokers:
         if target.startswith("kafka") and self._missing:
             require(self._missing)
         if target in PROXIED:
-            return self._stack.enter_context(Proxied(self[PROXIED[target]], shared=True))
+            arguments = OWN_RIGHTS if target == PROXY_OWN else ()
+            proxied = Proxied(self[PROXIED[target]], shared=True, arguments=arguments)
+            return self._stack.enter_context(proxied)
         try:
             extra = self._kafka_properties if target.startswith("kafka") else {}
             return self._stack.enter_context(make_broker(target, {**extra, **self._properties}))

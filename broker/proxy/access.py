@@ -115,6 +115,8 @@ class Access:
         store_credentials(self.metadata, users)
         self.quotas = ClientQuotas(config.current, self.metadata.image)
         self.on_change: Callable[[], None] = lambda: None
+        self.on_quota: Callable[[], None] = lambda: None
+        """Called before that with each change of a quota: of clients, and of addresses."""
         self.services = AccessServices(
             config=config,
             authorization=Authorization(self.authorizer, self._note_denied),
@@ -182,6 +184,7 @@ class Access:
                 self.authorizer.remove(record.id)
         elif isinstance(record, ClientQuotaRecord):
             self.quotas.on_change()
+            self.on_quota()
         else:
             return
         self.on_change()

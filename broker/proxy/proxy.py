@@ -152,13 +152,15 @@ class Proxy:
             self.dispatcher, self.upstream.topic_name, ends_log_ins=self._ends_log_ins(listeners)
         )
         limits = ConnectionLimits(self.config, [row.name for row in listeners])
+        rates = ConnectionRates(
+            self.config, limits, self.access.metadata.image, self.access.services.host_names.address
+        )
+        self.access.on_quota = rates.on_change
         self.server = Server(
             self.access.services,
             self.dispatcher,
             list(listeners),
-            ConnectionRates(
-                self.config, limits, self.access.metadata.image, self.access.services.host_names.address
-            ),
+            rates,
             partial(ProxyConnection, self.dispatcher, self._open_for, self._pipes),
         )
         self._on_loaded(self)

@@ -24,6 +24,7 @@ WINDOW_S = 10
 SLACK_MS = 500
 """The difference in a throttle time that the time between two requests may make."""
 THROTTLED = 89
+OWN_OF_A_PROXY = pytest.mark.also_on("proxy-own")
 
 
 class Quotas:
@@ -97,6 +98,7 @@ def produce(name: str, records: bytes) -> Fields:
 LARGE = batch([record(value=bytes(20_000))])
 
 
+@OWN_OF_A_PROXY
 @pytest.mark.parametrize(
     ("kind", "wins"),
     [("client-id", "client-id"), ("user", "user"), ("both", "both"), ("default", "client-id")],
@@ -127,6 +129,7 @@ def test_the_first_large_produce_is_throttled_alike(
         assert again["throttle_time_ms"] == 0, "the change holds for the next request"
 
 
+@OWN_OF_A_PROXY
 def test_a_throttled_fetch_is_empty(bootstrap: str, session: Session, quotas: Quotas, name: str) -> None:
     session.topic(name)
     for _ in range(4):
@@ -163,6 +166,7 @@ def test_a_throttled_fetch_is_empty(bootstrap: str, session: Session, quotas: Qu
         assert second["throttle_time_ms"] == pytest.approx(2100, abs=SLACK_MS + 100)
 
 
+@OWN_OF_A_PROXY
 def test_changes_of_topics(session: Session, bootstrap: str, quotas: Quotas, name: str) -> None:
     client_id = f"client-{name}"
     quotas.alter({"client-id": client_id}, {"controller_mutation_rate": 1.0})
@@ -187,6 +191,7 @@ def test_changes_of_topics(session: Session, bootstrap: str, quotas: Quotas, nam
         assert response["throttle_time_ms"] == pytest.approx(4000, abs=SLACK_MS)
 
 
+@OWN_OF_A_PROXY
 def test_the_share_of_time_throttles_for_no_more_than_a_window(
     bootstrap: str, quotas: Quotas, name: str
 ) -> None:
@@ -197,6 +202,7 @@ def test_the_share_of_time_throttles_for_no_more_than_a_window(
     assert times == [1000] * 3
 
 
+@OWN_OF_A_PROXY
 def test_connections_of_an_address(bootstrap: str, quotas: Quotas) -> None:
     quotas.alter({"ip": "127.0.0.77"}, {"connection_creation_rate": 1})
     served = 0
@@ -226,6 +232,7 @@ def tool(bootstrap: str) -> Callable[..., str]:
     return run
 
 
+@OWN_OF_A_PROXY
 @pytest.mark.slow
 def test_kafka_configs(session: Session, quotas: Quotas, name: str, tool: Callable[..., str]) -> None:
     def described(*entity: str, line: str) -> None:
@@ -258,6 +265,7 @@ def test_kafka_configs(session: Session, quotas: Quotas, name: str, tool: Callab
     assert "Quota producer_byte_rate must be greater than 0" in refused
 
 
+@OWN_OF_A_PROXY
 def test_librdkafka_sees_its_throttle_time(
     bootstrap: str, session: Session, quotas: Quotas, name: str
 ) -> None:
@@ -280,6 +288,7 @@ def test_librdkafka_sees_its_throttle_time(
     assert seen[0] == pytest.approx(10, abs=1)
 
 
+@OWN_OF_A_PROXY
 @pytest.mark.slow
 def test_a_java_producer_sees_its_throttle_time(
     bootstrap: str, session: Session, quotas: Quotas, name: str, tool: Callable[..., str]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import trio
 
 from compat_tests.batches import batch, record
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.opening import open_connection
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, QuotaAlteration
 from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -174,3 +176,18 @@ async def test_what_is_denied_does_not_count() -> None:
             {"yours": denied, "mine": ErrorCode.TOPIC_ALREADY_EXISTS},
             0,
         )
+
+
+@simulated
+async def test_connections_of_an_address_are_limited_from_the_change_on() -> None:
+    async with SimBroker() as broker, proxy_before(broker) as proxy:
+        other = await logged_in(proxy, "other")
+        change = OpData("connection_creation_rate", 1.0, False)
+        entry = QuotaAlteration([EntityData("ip", None)], [change])
+        assert (await other.call(AlterClientQuotasRequest([entry]))).entries[0].error_code == 0
+        served = 0
+        with contextlib.suppress(KafkaError):
+            for _ in range(12):
+                await logged_in(proxy)
+                served += 1
+        assert served in (10, 11)
