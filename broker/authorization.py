@@ -1,4 +1,4 @@
-"""Who may do what: operations and resources, the interface of an authorizer, and `Authorization`, which handlers ask.
+"""Authorization: operations and resources, the interface of an authorizer, and `Authorization`, which handlers ask.
 
 Without an authorizer everybody may do everything that a resource supports. Source: Kafka's ``AuthHelper``,
 ``AclEntry``, ``AclOperation``, ``ResourceType``.
@@ -126,7 +126,7 @@ class Authorizer(Protocol):
 
 
 class Asking(Protocol):
-    """Who asks: a request, or what is kept of one."""
+    """The principal and host that ask: a request has them, and so has whatever outlives it."""
 
     @property
     def principal(self) -> str:

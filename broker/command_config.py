@@ -1,4 +1,4 @@
-"""What the command line, the environment and server.properties make of a broker's configuration, and of its users."""
+"""A broker's configuration and users, from the command line, the environment and server.properties."""
 
 from __future__ import annotations
 

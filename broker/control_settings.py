@@ -30,7 +30,7 @@ class ControlSettings:
     """What is asked for beside a broker."""
 
     address: tuple[str, int] | None = None
-    """Where the control API listens; None without one."""
+    """The address at which the control API listens; None without one."""
     token: str | None = None
     in_memory: bool = False
     rules: tuple[Rule, ...] = ()

@@ -63,7 +63,7 @@ class Services(NamedTuple):
     random: random.Random
     delegation_tokens: DelegationTokens
     users: Users
-    """Who may log in beside those of the metadata and of the JAAS texts."""
+    """Users that may log in beside those of the metadata and of the JAAS texts."""
     login_observers: list[Callable[[Peer, LoginExchange | FailedLogin], None]]
     """Told of each request of a log-in, which no interceptor sees, and of peers turned away. Must not raise."""
     note_bug: Callable[[], None]

@@ -22,7 +22,7 @@ _size = struct.Struct(">i")
 
 
 def encode_frame_size(size: int) -> bytes:
-    """What stands before a payload of so many bytes. Raises ValueError for more than ``FRAME_BYTES_MAX``."""
+    """Return the size field before a payload of ``size`` bytes. Raises ValueError for more than ``FRAME_BYTES_MAX``."""
     if size > FRAME_BYTES_MAX:
         raise ValueError(f"a frame of {size} bytes")
     return _size.pack(size)

@@ -30,7 +30,7 @@ _fronts: dict[int, bytes] = {}
 
 
 class WalkResult:
-    """What `walk` found in records that are well formed and as many as declared."""
+    """Findings of `walk` in records that are well formed and as many as declared."""
 
     __slots__ = ("has_null_key", "max_delta", "min_delta", "sequential")
 

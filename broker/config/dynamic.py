@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Reconfigurable(Protocol):
-    """What is made of the configuration, and made anew when it changes (Kafka: ``BrokerReconfigurable``)."""
+    """A part of the broker that takes on a changed configuration (Kafka: ``BrokerReconfigurable``)."""
 
     def validate(self, config: BrokerConfig) -> None:
         """Raise ConfigError if it cannot work with ``config``. Nothing changes."""

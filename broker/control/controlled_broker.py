@@ -91,7 +91,7 @@ class ControlledBroker:
         self.lines = LogLines()
         """The log lines of all its nodes."""
         self.journal = Journal(options.requests_kept)
-        """What clients sent to all its nodes since the last reset."""
+        """The requests of clients to all its nodes since the last reset."""
         self.clock = MovableClock()
         self.moving_time = trio.Lock()
         """Held by who moves the clock, until what came due is done."""
@@ -113,7 +113,7 @@ class ControlledBroker:
         self.on_crash: Callable[[], None] | None = None
         """Called at a crash point in place of the death of the node: a process of the broker's own may end itself."""
         self._snapshot: Snapshot | None = None
-        """What the data was at the start, if it was loaded."""
+        """The snapshot from which it started, if it has one."""
         self._had_data = False
         """Whether the data directory on disk is older than the broker."""
         self._nursery: trio.Nursery

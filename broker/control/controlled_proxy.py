@@ -130,7 +130,7 @@ class ControlledProxy:
         self.seed = seed
         self.random = random.Random(seed)
         self.journal = Journal(requests_kept)
-        """What clients sent in all its runs."""
+        """The requests of clients in all its runs."""
         self.lines = LogLines()
         """The log lines of all its runs."""
         self.turns = trio.Lock()

@@ -1,4 +1,4 @@
-"""What a broker does because its time has come, in words: `Occurrence` of what `BackgroundWork.listener` is told."""
+"""Describes in words what a broker did because its time had come: makes each `Occurrence`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the test kit raises. Every message says what is wrong and, where there is one, the way out.
+"""The errors of the test kit. Every message says what is wrong and, where there is one, the way out.
 
 All can be pickled with nothing but their message: a broker in a child process raises them too.
 """
@@ -35,7 +35,7 @@ class SnapshotError(OncelogError):
 
 
 class WaitTimeoutError(OncelogError, TimeoutError):
-    """What was waited for did not happen in time. The message says what happened instead."""
+    """The wait timed out. The message says what happened instead."""
 
 
 for _kind in (OncelogError, *OncelogError.__subclasses__()):

@@ -101,7 +101,7 @@ class Entry:
 
 
 class Journaled(Protocol):
-    """Whose requests a journal keeps: those to a `Node`, or through a proxy."""
+    """The source of the requests that a journal keeps: a `Node` or a proxy."""
 
     @property
     def dispatcher(self) -> RequestPath:
@@ -381,7 +381,7 @@ class Journal(Interceptor):
 
 
 class RequestListener:
-    """Who is told of each request that is done."""
+    """An observer of each request that is done."""
 
     def on_entry(self, entry: Entry) -> None:
         """``entry`` is done. Must not raise."""

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Uuid
 
 TOPIC_NAMES = ("name", "topic", "topic_name")
-"""What the field for a topic's name is called, beside ``topic_id``."""
+"""The names of the field for a topic's name, beside ``topic_id``."""
 SECRETS: Final = frozenset(("auth_bytes", "hmac", "salted_password"))
 """Fields with secrets: tokens of a log-in, of a delegation token, of SCRAM. Bytes in every message that has them."""
 HIDDEN: Final = "[hidden]"
-"""What stands in the place of a secret, as in Kafka's ``Password``."""
+"""The text in the place of a secret, as in Kafka's ``Password``."""
 
 
 class _Plan(NamedTuple):
-    """Where errors are in a struct."""
+    """The fields of a struct that have errors, and the lists that do."""
 
     codes: tuple[str, ...]
     lists: tuple[tuple[str, _Plan], ...]

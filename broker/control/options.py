@@ -63,10 +63,10 @@ class BrokerOptions:
     from_snapshot: str | bytes | None = None
     """The path of a snapshot's file, or its content."""
     origins: Mapping[str, str] | None = None
-    """Where each key of ``config`` was set, if that is the whole configuration, as the command line's is: it has none
-    of the kit's defaults, and ``log.dirs`` and ``listeners`` of its own."""
+    """The place in which each key of ``config`` was set, if that is the whole configuration, as the command line's is:
+    it has none of the kit's defaults, and ``log.dirs`` and ``listeners`` of its own."""
     host_name: str = "localhost"
-    """What clients are told of a listener on every address."""
+    """The advertised host of a listener on every address."""
     users: Users = field(default_factory=lambda: Users({}))
     acls: tuple[AclBinding, ...] = ()
     """ACLs that are created at the start if they are missing."""

@@ -1,4 +1,4 @@
-"""What operations return of share groups; see `oncelog.broker.control.types`."""
+"""Results of operations on share groups; see `oncelog.broker.control.types`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RecordsInFlight(Shown):
     delivery_count: int
     """How often they were delivered."""
     member_id: str | None = None
-    """Who has acquired them."""
+    """The member that has acquired them."""
     locked_until_ms: int | None = None
     """When that member's lock ends, in broker time."""
 

@@ -58,7 +58,7 @@ LEFT_OUT = (
     "ssl.",
     "sasl.",
 )
-"""How the keys of configuration begin that belong to one broker and not to its data: brokers from one snapshot have
+"""Beginnings of the configuration keys that belong to one broker and not to its data: brokers from one snapshot have
 their own ports. The passwords of the configuration are among them.
 """
 

@@ -1,4 +1,4 @@
-"""What there is in a broker now: topics, groups, transactions and producers, as their logs and coordinators have them.
+"""The views of a broker: its topics, groups, transactions and producers, as their logs and coordinators have them.
 
 Each function reads in one step, so that what it returns belongs together, unless it says otherwise. It waits only for
 what a start has not loaded yet.

@@ -1,4 +1,4 @@
-"""What the types of an operation's arguments and result are as JSON.
+"""An operation's arguments and result in JSON, by the types of its signature.
 
 `from_json` and `from_query` check a value against an annotation, `to_json` makes JSON of a result, `schema` describes
 an annotation as JSON Schema. Bytes are text where they are UTF-8, and ``{"base64": "..."}`` where not: both ways are

@@ -1,4 +1,4 @@
-"""What an error is over HTTP: a status code, and a JSON object with its name and message."""
+"""Errors over HTTP: a status code, and a JSON object with name and message."""
 
 from __future__ import annotations
 

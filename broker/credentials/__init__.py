@@ -1,1 +1,1 @@
-"""What either end of a connection proves itself with: key stores, TLS options, JAAS text, the keys of SCRAM."""
+"""Credentials of either end of a connection: key stores, TLS options, JAAS text, the keys of SCRAM."""

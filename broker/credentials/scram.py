@@ -29,7 +29,7 @@ TOKEN_AUTH = "tokenauth"
 
 
 class ScramCredential(NamedTuple):
-    """What the broker keeps of a password."""
+    """The broker's credential for a password: salt, iterations and keys."""
 
     salt: bytes
     stored_key: bytes

@@ -1,5 +1,5 @@
-"""What may be installed in the `Dispatcher`, between a request and its handler, and a response and its client; and what
-such an interceptor may know of the node, or the proxy, that it is installed in.
+"""Interfaces of the `Dispatcher`: interceptors and quotas, which stand between a request and its handler and between a
+response and its client, and the view that an interceptor has of its node or proxy.
 
 The quotas are in `oncelog.broker.security.quotas`, the interface of an authorizer in `oncelog.broker.authorization`.
 """
@@ -64,7 +64,7 @@ class Interceptor:
 
 
 class RequestPath(Protocol):
-    """What interceptors are installed in: the `Dispatcher` of a node, or that of a proxy."""
+    """The host of interceptors: the `Dispatcher` of a node, or that of a proxy."""
 
     accepts: Callable[[str], bool] | None
     """Asked with the name of its listener for every new connection; one that it refuses is closed at once."""
@@ -80,7 +80,7 @@ class RequestPath(Protocol):
 
 
 class KnownTopic(Protocol):
-    """What interceptors may know of a topic."""
+    """The view that an interceptor has of a topic."""
 
     @property
     def name(self) -> str:

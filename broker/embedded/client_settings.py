@@ -1,4 +1,4 @@
-"""What a client must be told to reach a broker: address, TLS and log-in, in the words of each client."""
+"""Clients' settings for a broker: address, TLS and log-in, by the keys of each client."""
 
 from __future__ import annotations
 

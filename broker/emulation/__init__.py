@@ -1,1 +1,1 @@
-"""What a broker says that it serves: all that oncelog serves, or what an earlier release of Kafka does."""
+"""The API versions and features that a broker announces: all of oncelog's, or those of an earlier release of Kafka."""

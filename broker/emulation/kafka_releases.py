@@ -1,5 +1,5 @@
-"""What earlier releases of Apache Kafka serve, as their brokers (3.9.2, 4.0.2, 4.1.2, 4.2.1) answer ApiVersions when
-they are formatted with their defaults. ``compat_tests/test_emulated_versions.py`` compares it with such brokers.
+"""The API versions and features of earlier releases of Apache Kafka, as their brokers (3.9.2, 4.0.2, 4.1.2, 4.2.1),
+formatted with their defaults, answer ApiVersions. ``compat_tests/test_emulated_versions.py`` compares it with them.
 """
 
 RELEASES = ("3.9", "4.0", "4.1", "4.2")

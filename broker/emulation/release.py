@@ -21,7 +21,7 @@ OUR_RELEASE = "4.3"
 
 
 class Release(NamedTuple):
-    """What a broker serves: its APIs, by key, and its features."""
+    """The APIs of a broker, by key, and its features."""
 
     handlers: Mapping[int, Handler]
     features: Features

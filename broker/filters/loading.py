@@ -137,7 +137,7 @@ def _converted(annotation: Any, text: str) -> Any:
 
 
 class Filtered(Protocol):
-    """Where filters are installed: a `Node`, or a proxy."""
+    """The host of filters: a `Node` or a proxy."""
 
     @property
     def dispatcher(self) -> RequestPath:

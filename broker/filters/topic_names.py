@@ -18,7 +18,7 @@ _RESOURCES = (("resource_type", "resource_name"), ("resource_type_filter", "reso
 
 
 class _Plan(NamedTuple):
-    """Where a struct has names of topics."""
+    """The fields of a struct that name topics, and the lists that do."""
 
     names: tuple[str, ...]
     lists: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What AddRaftVoter and RemoveRaftVoter have in common: why the quorum of this node stays as it is.
+"""The common part of AddRaftVoter and RemoveRaftVoter: the reason why the quorum of this node stays as it is.
 
 Source: ``KafkaRaftClient``, ``AddVoterHandler``, ``RemoveVoterHandler``; KIP-853.
 """

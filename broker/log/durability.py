@@ -68,7 +68,8 @@ class FlushWork:
 
 
 class Durability:
-    """What is on the disk of one partition: log, indexes, leader epochs, producer snapshots, ``partition.metadata``.
+    """Knows how much of one partition is on the disk: log, indexes, leader epochs, producer snapshots and
+    ``partition.metadata``.
 
     Methods raise OSError.
     """

@@ -56,7 +56,7 @@ def shortage_of(error: BaseException) -> str | None:
 
 
 class LogEnvironment:
-    """What a partition log uses of its broker."""
+    """The parts of the broker that a partition log uses."""
 
     __slots__ = (
         "clock",

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: ``leader-epoch-checkpoint``.
+"""Leader epochs and their first offsets: ``leader-epoch-checkpoint``.
 
 It lets a reader that knows the epoch of its last record find out where that epoch ended here, and so notice
 that the log was cut (KIP-101, KIP-320). Source: Kafka's ``LeaderEpochFileCache``, ``CheckpointFile``.

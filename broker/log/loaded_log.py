@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LoadedLog(NamedTuple):
-    """What `PartitionLog` is made from."""
+    """The parts that make a `PartitionLog`."""
 
     segments: list[Segment]
     epochs: LeaderEpochs

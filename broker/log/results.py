@@ -1,4 +1,4 @@
-"""What appending to a log and reading it return, and searches by timestamp.
+"""Results of appending to a log and of reading it, and searches by timestamp.
 
 Source: Kafka's ``LocalLog``, ``FileRecords``.
 """
@@ -83,7 +83,7 @@ class FileRange:
 
 
 class LogRead:
-    """What a read returns. ``records`` is ``b""`` if there is nothing to read yet; ``next_offset`` is above
+    """The result of a read. ``records`` is ``b""`` if there is nothing to read yet; ``next_offset`` is above
     every offset in it."""
 
     __slots__ = ("next_offset", "records")

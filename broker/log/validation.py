@@ -1,4 +1,4 @@
-"""What a topic's configuration asks of a batch that is appended, in the words of ``wire/validate.py``."""
+"""The requirements of a topic's configuration on an appended batch, as `ValidationRules`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ CHANGES_MAX = 10_000
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant; None and `ANY` mean all."""
+    """A filter for ACLs; None and `ANY` match all."""
 
     resource_type: int
     resource_name: str | None

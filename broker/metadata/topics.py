@@ -66,7 +66,7 @@ def check_name(name: str) -> None:
 
 
 class TopicRights(NamedTuple):
-    """Which topics, by name, a client may know of, and which it may create or delete."""
+    """The rights of a client by topic name: to know of the topic, and to create or delete it."""
 
     may_describe: Callable[[str], bool]
     may_change: Callable[[str], bool]

@@ -62,7 +62,7 @@ class BoundListener(NamedTuple):
 
 
 class ServerServices(Protocol):
-    """What a server needs of its node or proxy."""
+    """The parts of a node or proxy that its server uses."""
 
     @property
     def config(self) -> DynamicBrokerConfig: ...

@@ -1,4 +1,4 @@
-"""Where responses leave: encoded one behind the other, with ranges of log files between their bytes.
+"""Sends responses: encoded one behind the other, with ranges of log files between their bytes.
 
 They are gathered until the connection has handled all that it has read, and leave in one send. Nothing here knows of
 requests.

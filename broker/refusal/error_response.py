@@ -42,7 +42,7 @@ UNKNOWN: dict[str, dict[str, Any]] = {
         "max_timestamp_ms": -1,
     },
 }
-"""What stands beside an error, where it is not the field's default."""
+"""Values of other fields beside an error, where they are not the field's default."""
 WITHOUT_MESSAGE = frozenset(
     {
         "consumer_group_describe",
@@ -64,7 +64,7 @@ TOKEN_REQUESTER_VERSION = 3
 
 
 class Places:
-    """Where the responses of one version of an API have errors: ``depths``, 0 for the whole response."""
+    """The places of errors in the responses of one version of an API: ``depths``, 0 for the whole response."""
 
     def __init__(self, name: str, request: Any, response: Any, version: int) -> None:
         self.name = name

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID = "topic", "partition", "group", "transactional_id"
 FACTS = (TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID)
-"""What a rule can ask of a request's rows."""
+"""The facts about a request's rows by which a rule can filter."""
 
 TOPIC_RESOURCE, GROUP_RESOURCE = 2, 32
 """Resource types of the requests about configurations (Kafka: ``ConfigResource.Type``)."""

@@ -1,4 +1,4 @@
-"""What a disk in memory keeps: contents and names, as they are and as a loss of power would leave them."""
+"""The contents and names on a disk in memory, as they are and as a loss of power would leave them."""
 
 from __future__ import annotations
 

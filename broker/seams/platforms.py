@@ -1,4 +1,4 @@
-"""Where the operating systems differ, as facts: Linux, and macOS by its documentation (it was never run there).
+"""The differences between operating systems, as facts: Linux, and macOS by its documentation (it was never run there).
 
 Everything else in the seams asks for a fact (`HERE`, or another platform's that a test passes) and not for a name.
 Sources for macOS: fcntl(2), setrlimit(2) under COMPATIBILITY, poll(2) under BUGS; the constants' values are those that
@@ -23,11 +23,11 @@ MACOS_OPEN_FILES_MAX = 10240
 """``OPEN_MAX`` of macOS's <sys/syslimits.h>: setrlimit refuses a higher soft limit, an infinite one too."""
 
 _NO_FULL_FSYNC = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY)
-"""What F_FULLFSYNC fails with on a file system that has none (a network's, for one): then fsync is all there is."""
+"""The errors of F_FULLFSYNC on a file system that has none (a network's, for one): then fsync is all there is."""
 
 
 class Platform(NamedTuple):
-    """What an operating system has. A command or flag is None where there is none such."""
+    """The facts about an operating system. A command or flag is None where there is none such."""
 
     lock_command: int | None
     """fcntl's, for a lock that belongs to the open file (an open file description lock)."""

@@ -1,1 +1,1 @@
-"""What passes between clients and a broker, or a proxy, as lines that people read: ``--trace``."""
+"""Prints the requests and responses of a broker or proxy as lines that people read: ``--trace``."""

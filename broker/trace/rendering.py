@@ -31,7 +31,7 @@ _CODECS = ("", "gzip", "snappy", "lz4", "zstd")
 
 
 class Shown(NamedTuple):
-    """How messages are shown."""
+    """Settings for the text of messages."""
 
     topic_name: Callable[[Uuid], str | None]
     with_records: bool

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 
 class Selection(NamedTuple):
-    """Which requests are told of: those for which something matches of each kind that is given. What is given may have
-    the wildcards ``*`` and ``?``.
-    """
+    """A filter for requests: one of each kind that is given must match, and may have the wildcards ``*`` and ``?``."""
 
     clients: tuple[str, ...] = ()
     """Client ids."""

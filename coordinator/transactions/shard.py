@@ -44,7 +44,7 @@ class TransactionSettings(Protocol):
 
 
 class TransactionContext:
-    """What all shards of a node get from outside.
+    """The outside world of the shards of transactional ids, the same for all of a node.
 
     ``now_ms`` returns wall time in milliseconds, ``settings`` the current settings, ``transaction_version`` the
     finalized level of that feature, ``next_producer_id`` a new producer id (it may raise KafkaError). ``on_prepared``

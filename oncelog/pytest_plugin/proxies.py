@@ -22,7 +22,7 @@ MARKER = "kafka_proxy"
 
 
 class ProxySettings(TypedDict, total=False):
-    """What ``factories.kafka_proxy`` and ``@pytest.mark.kafka_proxy`` take: the arguments of `oncelog.Proxy`.
+    """The settings of ``factories.kafka_proxy`` and ``@pytest.mark.kafka_proxy``: the arguments of `oncelog.Proxy`.
 
     upstream: addresses of a cluster, or the name of a fixture that has ``bootstrap_servers``.
     faults: a rule or several for ``kafka_proxy.faults.add``, or the path of a file for ``kafka_proxy.faults.load``.

@@ -1,4 +1,4 @@
-"""What a failed test's report shows of its brokers."""
+"""Sections about a failed test's brokers in its report."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import pytest
 
 
 class KafkaSettings(TypedDict, total=False):
-    """What a factory and ``@pytest.mark.kafka`` take: the arguments of `oncelog.Broker`, which documents them.
+    """The settings of a factory and of ``@pytest.mark.kafka``: the arguments of `oncelog.Broker`, which documents them.
 
     faults: a rule or several for ``kafka.faults.add``, or the path of a file for ``kafka.faults.load``.
     """
@@ -49,7 +49,7 @@ class SettingError(Exception):
 
 @dataclass
 class Settings:
-    """What one fixture is made with."""
+    """The settings of one fixture."""
 
     bootstrap_servers: str | None = None
     """The cluster to use instead of a broker of its own."""

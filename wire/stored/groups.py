@@ -300,7 +300,7 @@ class TopicInfo(Struct):
 class ShareGroupStatePartitionMetadataValue(
     Message, api_key=15, kind="coordinator-value", versions="0", flexible="0+"
 ):
-    """Which share partitions of a group have a state in ``__share_group_state``, are getting or losing one."""
+    """The share partitions of a group that have a state in ``__share_group_state``, or are getting or losing one."""
 
     initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
     initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
