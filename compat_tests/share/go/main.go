@@ -1,7 +1,7 @@
 // A share consumer of franz-go that does with each record what its value says, and reports what it was given.
 //
 // Arguments: bootstrap servers, topic, group, how many deliveries to wait for, and "strict" for the acquire mode
-// record_limit with one record for a poll. Values: accept, release (the first time; then accept), reject, renew (until its
+// record_limit with one record for a poll; or a seed and "work" (work.go). Values: accept, release (the first time; then accept), reject, renew (until its
 // first lock would have ended; then accept), nothing (accepted with the next poll), close (end with it, the first time).
 // It writes one line of JSON: deliveries (value, delivery count), errors of acknowledgements, the most records of a poll.
 package main
@@ -42,6 +42,9 @@ func main() {
 	wanted, err := strconv.Atoi(os.Args[4])
 	if err != nil {
 		panic(err)
+	}
+	if os.Args[5] == "work" {
+		work(os.Args[1], os.Args[2], os.Args[3], int64(wanted))
 	}
 	seen := report{Deliveries: [][2]string{}, Errors: []string{}}
 	options := []kgo.Opt{
