@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import batch, now_ms
 from compat_tests.conftest import OwnBrokers
 from compat_tests.differential import Pair, Session
 from compat_tests.share.readers import DEADLINE_MS, Reader, share_topic
@@ -84,9 +84,31 @@ def test_the_log_start_moves_under_what_is_in_flight(pair: Pair, name: str, dele
         one.say((10, 11, RELEASE))
         other.fetch(note="what was given back")
         other.say((12, 15, REJECT))
-        one.leave()
-        other.fetch(note="what the session gave back", wait_ms=2000)
-        other.fetch(note="nothing is left")
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("start", [2, 10])
+def test_an_altered_start_offset_outside_the_log(pair: Pair, name: str, start: int) -> None:
+    """Before the log start, the group goes on there; beyond the end, it gets what comes from that offset on."""
+
+    def scenario(session: Session) -> None:
+        topic_id = share_topic(session, name, 4, 4)
+        session.delete_records(name, 4)
+        member = {"group_id": name, "member_id": "initializing-member", "member_epoch": -1}
+        session.call_unobserved("ShareGroupHeartbeat", 1, member)
+        row = {"partition_index": 0, "start_offset": start}
+        body = {"group_id": name, "topics": [{"topic_name": name, "partitions": [row]}]}
+        session.call("AlterShareGroupOffsets", 0, body)
+        one = Reader(session, topic_id, "one", name)
+        if start < 4:
+            session.observe("acquired", one.begin())
+        else:
+            one.begin(most=0)
+        for _ in range(2):
+            session.produce(name, batch(2))
+        one.epoch = 0
+        session.observe("acquired later", one.begin())
 
     pair.compare(scenario)
 
