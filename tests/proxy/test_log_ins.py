@@ -154,7 +154,7 @@ async def test_requests_after_a_log_in_pass_as_bytes() -> None:
     ):
         connection = await connected(proxy, password("PLAIN"))
         created = await connection.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
-        request = produce_request("t", batch([record(None, bytes(400_000))]))
+        request = produce_request("t", batch([record(None, bytes(700_000))]))
         request.topic_data[0].topic_id = created.topics[0].topic_id
         response = await connection.call(request)
         assert response.responses[0].partition_responses[0].error_code == 0
