@@ -156,9 +156,13 @@ class BrokerConfig(
         elif not is_known(name):
             from difflib import get_close_matches
 
+            from oncelog.broker.config.group_config import GroupConfig
+
             shown = "[hidden]" if is_secret(name) else text
             close = get_close_matches(name, BrokerConfig.KEYS, 1, 0.8)
             meant = f"; did you mean {close[0]}?" if close else ""
+            if name in GroupConfig.KEYS:
+                meant = "; it is a key of groups: kafka-configs --entity-type groups sets it"
             raise ConfigError(f"Unknown configuration {name} (value {shown}){meant}")
         elif (intended := misspelt(name)) is not None:
             shown = "[hidden]" if is_secret(name) or is_secret(intended) else text

@@ -101,6 +101,8 @@ def acl_bindings(acls: Iterable[Acl | Mapping[str, object]]) -> tuple[AclBinding
 def _acl(given: Acl | Mapping[str, object]) -> Acl:
     if isinstance(given, Acl):
         return given
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError(f"ACL {given!r}: expected such as Acl('User:app', 'Read', topic='orders')")
     try:
         return Acl(**given)  # type: ignore[arg-type]
     except TypeError as error:

@@ -8,6 +8,7 @@ from oncelog.broker.client_metrics.otlp import read_metrics
 from oncelog.broker.control.changes import check_timeout, wait_until
 from oncelog.broker.control.client_metric_types import ClientMetric, ClientMetricsPush
 from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.metadata.image import CLIENT_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.node import Node
 
+CLIENTS_SHOWN = 10
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -49,8 +51,12 @@ async def wait_for_client_metrics(
         return next(_pushes(node, client_id, name, after), None)
 
     async def explain() -> str:
-        count = len(node.client_metrics.pushes)
-        return f"no such metrics of a client in {timeout:g} s; clients have pushed {count} times"
+        pushes = node.client_metrics.pushes
+        clients = sorted({push.facts["client_id"] for push in pushes})
+        by = f", by {', '.join(clients[:CLIENTS_SHOWN])}" if clients else ""
+        if not any(kind == CLIENT_METRICS for kind, _ in node.metadata.image.configs):
+            by += "; there is no subscription, so no client sends any (kafka-client-metrics makes one)"
+        return f"no such metrics of a client in {timeout:g} s; clients have pushed {len(pushes)} times{by}"
 
     try:
         return await wait_until(broker.journal.changes, check, lambda: (), timeout, explain)

@@ -169,6 +169,10 @@ def config_texts(config: Mapping[str, object]) -> dict[str, str]:
 
     Raises InvalidArgumentError for a value of another type.
     """
+    if not isinstance(config, Mapping):
+        raise InvalidArgumentError(
+            f"config={config!r}: expected a dictionary, such as {{'num.partitions': 3}}"
+        )
     return {key: _config_text(key, value) for key, value in config.items()}
 
 
@@ -211,6 +215,10 @@ def _topic(name: str, given: object) -> TopicOptions:
 
 def _checked_users(given: Mapping[str, str]) -> Users:
     """Return users. Raises InvalidArgumentError, without a password."""
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError(
+            "users=: expected a dictionary of passwords, such as {'app': 'app-secret'}"
+        )
     try:
         return Users(given)
     except ValueError as error:

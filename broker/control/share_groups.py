@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.changes import check_timeout, wait_until
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, NotRunningError
-from oncelog.broker.control.names import check_word, not_found
+from oncelog.broker.control.names import check_word, meant, not_found
 from oncelog.broker.control.requests import recent
 from oncelog.broker.control.share_types import (
     RecordsInFlight,
@@ -17,6 +17,7 @@ from oncelog.broker.control.share_types import (
     share_group_info,
 )
 from oncelog.broker.control.views import share_group_shards
+from oncelog.broker.share.settings import LATEST
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -88,13 +89,33 @@ async def wait_for_share_group(
         else:
             text += (
                 f"it is {found.state} with {len(found.members)} members, which have {found.acquired} records; "
-                f"lag {found.total_lag}, in flight {found.in_flight}"
+                f"lag {found.total_lag}, in flight {found.in_flight}{_hints(broker.node, found)}"
             )
         return f"{text}\nsince the wait began: {recent(broker.journal, since)}"
 
     return await wait_until(
         broker.journal.changes, check, lambda: _logs_of(broker, group_id), timeout, explain
     )
+
+
+def _hints(node: Node, group: ShareGroupInfo) -> str:
+    """Return why members may get no records: topics that there are not, and records before the first offset."""
+    topics = node.metadata.image.topics
+    subscribed = sorted({name for member in group.members for name in member.subscription})
+    text = "".join(
+        f"; members subscribe to {name}, and there is no such topic{meant(name, topics)}"
+        for name in subscribed
+        if name not in topics
+    )
+    passed = [
+        f"{name}-{number} from offset {info.start_offset}"
+        for name, partitions in group.partitions.items()
+        for number, info in partitions.items()
+        if info.start_offset and not info.in_flight and info.lag == 0
+    ]
+    if passed and not group.acquired and node.shares.settings(group.group_id).reset == LATEST:
+        text += f"; share.auto.offset.reset is latest: it reads {', '.join(passed)}"
+    return text
 
 
 def _logs_of(broker: ControlledBroker, group_id: str) -> list[PartitionLog]:

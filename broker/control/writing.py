@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from oncelog.broker.authorization import Authorization
 from oncelog.broker.control import views
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
-from oncelog.broker.control.names import not_found
+from oncelog.broker.control.names import meant, not_found
 from oncelog.broker.control.new_records import NewRecord, assign_partitions, checked_record
 from oncelog.broker.control.new_topics import similar_keys
 from oncelog.broker.control.options import config_texts
@@ -289,6 +289,7 @@ async def configure_group(broker: ControlledBroker, *, group_id: str, config: Ma
     """Set Kafka's configuration keys of a group, which need not exist yet. Raises InvalidArgumentError for a value that
     Kafka refuses; nothing is set then.
     """
+    from oncelog.broker.config.group_config import GroupConfig
     from oncelog.broker.metadata.config_changes import SET
     from oncelog.broker.metadata.image import GROUP
     from oncelog.wire.messages.incremental_alter_configs import (
@@ -303,4 +304,6 @@ async def configure_group(broker: ControlledBroker, *, group_id: str, config: Ma
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP, group_id, rows)])
     [row] = (await _ask(broker.node, "incremental_alter_configs", request, ALTER_CONFIGS_VERSION)).responses
     if row.error_code:
-        raise InvalidArgumentError(f"group {group_id}: {row.error_message}")
+        unknown = next((name for name in config if name not in GroupConfig.KEYS), None)
+        hint = "" if unknown is None else meant(unknown, GroupConfig.KEYS)
+        raise InvalidArgumentError(f"group {group_id}: {row.error_message}{hint}")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, READ, TOPIC_RESOURCE, denied
 from oncelog.broker.handlers.client import client_of
 from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -40,8 +40,9 @@ def handle(
     if not request.member_id or len(request.member_id) > MEMBER_ID_CHARS_MAX:
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
     may_describe = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
-    if not all(map(may_describe, request.subscribed_topic_names or ())):
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    for name in request.subscribed_topic_names or ():
+        if not may_describe(name):
+            return _error_response(denied(DESCRIBE, TOPIC_RESOURCE, name))
     from oncelog.coordinator.groups.share.heartbeat import check, heartbeat
 
     client = client_of(context)

@@ -132,6 +132,15 @@ class GroupContext:
         self.log_info("a member is dropped", group=group_id, member=member_id, reason=reason)
         self.came_due("member dropped", group=group_id, member=member_id, reason=reason)
 
+    def other_type(self, group_id: str, group_type: str, protocol: str) -> None:
+        """Write to the log that a client may not join a group of another type. Its error does not tell it which."""
+        self.log_info(
+            "refused to join: the group is of another type",
+            group=group_id,
+            type=group_type,
+            protocol=protocol,
+        )
+
     def new_uuid_text(self) -> str:
         """A random UUID as text with dashes (Java's ``UUID.randomUUID().toString()``), for member ids."""
         text = f"{self.random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62:032x}"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import AcknowledgeType, ShareConsumer
+from confluent_kafka import AcknowledgeType, Consumer, ShareConsumer
 
 import oncelog
 from oncelog import RecordsInFlight
@@ -148,6 +148,66 @@ def test_a_wait_says_what_there_was(kafka: oncelog.Broker) -> None:
             kafka.share_group(GROUP).wait_for(**wrong)
 
 
+def test_a_wait_says_why_there_are_no_records(kafka: oncelog.Broker) -> None:
+    kafka.share_group(GROUP).configure({"share.auto.offset.reset": "latest"})
+    kafka.produce("work", b"1")
+    with consuming(kafka) as consumer:
+        consumer.poll(0.1)
+        kafka.share_group(GROUP).wait_for(lag=0, members=1, timeout=PATIENCE_S)
+        with pytest.raises(
+            oncelog.WaitTimeoutError, match=r"reset is latest: it reads work-0 from offset 1\n"
+        ):
+            kafka.share_group(GROUP).wait_for(acquired=1, timeout=0)
+        consumer.subscribe(["wokr"])
+        kafka.wait_for("ShareGroupHeartbeat", error=None)
+        said = ""
+        while "wokr" not in said:
+            with pytest.raises(oncelog.WaitTimeoutError) as caught:
+                kafka.share_group(GROUP).wait_for(acquired=1, timeout=0)
+            said = str(caught.value)
+            consumer.poll(0.1)
+        assert "; members subscribe to wokr, and there is no such topic; did you mean work?" in said
+
+
+def test_the_log_says_that_a_group_is_of_another_type(kafka: oncelog.Broker) -> None:
+    kafka.group("billing").commit({"work": {0: 0}})
+    consumers = []
+    with consuming(kafka):
+        kafka.share_group(GROUP).wait_for(members=1, timeout=PATIENCE_S)
+        settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": GROUP}
+        for protocol, api, error in (
+            ("classic", "JoinGroup", "INCONSISTENT_GROUP_PROTOCOL"),
+            ("consumer", "ConsumerGroupHeartbeat", "GROUP_ID_NOT_FOUND"),
+        ):
+            consumer = Consumer({**settings, "group.protocol": protocol})
+            consumers.append(consumer)
+            consumer.subscribe(["work"])
+            kafka.wait_for(api, error=error, timeout=PATIENCE_S)
+    for consumer in consumers:
+        consumer.close()
+    share_consumer = ShareConsumer({**settings, "group.id": "billing"})
+    share_consumer.subscribe(["work"])
+    kafka.wait_for("ShareGroupHeartbeat", error="GROUP_ID_NOT_FOUND", timeout=PATIENCE_S)
+    share_consumer.close()
+    lines = [line for line in kafka.log_lines if "of another type" in line]
+    for facts in (
+        "group=jobs type=share protocol=classic",
+        "group=jobs type=share protocol=consumer",
+        "group=billing type=classic protocol=share",
+    ):
+        assert any(facts in line for line in lines), lines
+
+
+def test_a_misspelt_key_is_named() -> None:
+    with oncelog.Broker() as kafka:
+        for wrong, meant in (
+            ("share.auto.ofset.reset", "share.auto.offset.reset"),
+            ("group.share.record.lock.duration.ms", "share.record.lock.duration.ms"),
+        ):
+            with pytest.raises(oncelog.InvalidArgumentError, match=f"; did you mean {meant}"):
+                kafka.share_group(GROUP).configure({wrong: "x"})
+
+
 def test_configures() -> None:
     with oncelog.Broker() as kafka:
         group = kafka.share_group(GROUP)
@@ -188,3 +248,15 @@ def test_of_a_cluster_it_is_not_known_what_is_in_flight(kafka: oncelog.Broker) -
         consumer.acknowledge(message, AcknowledgeType.ACCEPT)
         consumer.commit_sync(PATIENCE_S)
         assert group.wait_for(lag=0).partitions["work"][0].in_flight is None
+
+
+def test_a_right_that_lacks_is_named() -> None:
+    acls = [oncelog.Acl("User:app", "Read", group=GROUP)]
+    with oncelog.Broker(topics={"work": 1}, users={"app": "app-secret"}, acls=acls) as kafka:
+        consumer = ShareConsumer({**kafka.client_config(user="app"), "group.id": GROUP})
+        consumer.subscribe(["work"])
+        refused = kafka.wait_for(
+            "ShareGroupHeartbeat", error="TOPIC_AUTHORIZATION_FAILED", timeout=PATIENCE_S
+        )
+        consumer.close()
+    assert refused.response.error_message == "The request needs DESCRIBE on the topic work."

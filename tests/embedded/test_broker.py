@@ -177,6 +177,10 @@ def test_a_child_made_by_fork_is_refused() -> None:
     ("arguments", "said"),
     [
         ({"topics": "orders"}, "expected a list of names"),
+        ({"config": ["num.partitions=3"]}, "expected a dictionary"),
+        ({"users": ["app"]}, "expected a dictionary of passwords"),
+        ({"acls": ["User:app"]}, "expected such as Acl("),
+        ({"config": {"share.auto.offset.reset": "earliest"}}, "it is a key of groups: kafka-configs"),
         ({"topics": {"orders": "3"}}, "topic orders: '3': expected a number of partitions"),
         ({"topics": {"orders": {"partition": 3}}}, "expected a number of partitions"),
         ({"config": {"message.max.byte": 1}}, "message.max.byte (value 1); did you mean message.max.bytes?"),

@@ -91,6 +91,19 @@ def test_the_broker_dies_while_a_record_is_acknowledged(kafka: oncelog.Broker, p
         assert [one.value() for one in again] == ([] if found else [b"1"])
 
 
+@pytest.mark.parametrize("point", ["before share state", "after share state"])
+def test_the_broker_dies_while_the_state_is_initialized(kafka: oncelog.Broker, point: str) -> None:
+    """What the first heartbeat began, the first one after the start does anew: no time passes between them."""
+    kafka.clock.freeze()
+    rule = kafka.faults.crash_at(point, group=GROUP)
+    with consumer_of(kafka) as consumer:
+        rule.wait_fired(timeout=PATIENCE_S)
+        kafka.start()
+        [message] = poll(consumer)
+        consumer.acknowledge(message)
+        consumer.commit_sync(PATIENCE_S)
+
+
 def test_the_document_has_every_point() -> None:
     section = DOCUMENT.read_text().partition("## What a start does after a crash")[2].partition("\n##")[0]
     named = set(re.findall("`((?:before|after) (?:share state|response))`", section))

@@ -68,6 +68,7 @@ def _join(shard: GroupShard, request: JoinGroupRequest, client: Client) -> JoinR
     group = shard.groups.get(request.group_id)
     if group is not None and not isinstance(group, ClassicGroup):
         if group.group_type == SHARE:
+            shard.context.other_type(request.group_id, SHARE, "classic")
             return responses.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if not group.is_empty():
             return to_consumer_group.join(shard, group, request, client)

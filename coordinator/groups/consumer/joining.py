@@ -34,6 +34,8 @@ def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.Fo
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
         return migration.FoundGroup(ConsumerGroup(group_id))
     if not create or not isinstance(group, ClassicGroup):
+        if create:
+            shard.context.other_type(group_id, group.group_type, "consumer")
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if group.is_empty():
         return migration.FoundGroup(ConsumerGroup(group_id), list(group.tombstones()))

@@ -37,7 +37,8 @@ class ShareGroupState(Enum):
 
 class VolatileGroupState(VolatileState):
     """``assigned_initialized``: whether the target assignment is known to have all initialized partitions.
-    ``initializing_since_ms``: when the state partitions were last replayed, in wall time.
+    ``initializing_since_ms``: when the state partitions last changed, in wall time; 0 since the group was loaded:
+    what began before that did not end, and is tried again at once.
     """
 
     __slots__ = ("assigned_initialized", "initializing_since_ms")
@@ -116,6 +117,7 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
         return records.group_tombstones(self.group_id, self.members)
 
     def on_loaded(self, shard: GroupShard) -> None:
+        self.volatile.initializing_since_ms = 0
         for member_id in self.members:
             timers.renew_session(shard, self.group_id, member_id)
 

@@ -63,6 +63,8 @@ def heartbeat(shard: GroupShard, request: ShareGroupHeartbeatRequest, client: Cl
     joins = request.member_epoch == JOINING_EPOCH
     if not joins and group_id not in shard.groups:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+    if joins and (other := shard.groups.get(group_id)) is not None and not isinstance(other, ShareGroup):
+        context.other_type(group_id, other.group_type, "share")
     group = group_or_new(shard, group_id)
     _check_size(context, group, member_id)
     is_new = member_id not in group.members
