@@ -65,11 +65,19 @@ def run_steps(broker: Broker) -> Shown:
         run = run_tool(
             "kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, *arguments, check=False
         )
-        output, errors = (  # users come in the order of a hash table
+        output, errors = (
             FRAME.sub("", text).replace(broker.bootstrap, "ADDRESS") for text in (run.stdout, run.stderr)
         )
-        shown[step] = run.returncode, "".join(sorted(output.splitlines(keepends=True))), errors
+        shown[step] = run.returncode, "\n".join(sorted(map(in_order, output.splitlines()))), errors
     return shown
+
+
+def in_order(line: str) -> str:
+    """Return the line with the mechanisms of a user in order. In Kafka they come, as the users do, in that of a hash
+    table, which differs from one start to the next.
+    """
+    user, are, mechanisms = line.partition(" are ")
+    return user + are + ", ".join(sorted(mechanisms.split(", ")))
 
 
 def test_users(own_brokers: SharedBrokers) -> None:

@@ -95,7 +95,7 @@ def produce(name: str, records: bytes) -> Fields:
     }
 
 
-LARGE = batch([record(value=bytes(20_000))])
+LARGE = batch([record(value=bytes(15_000))])
 
 
 @OWN_OF_A_PROXY
@@ -121,7 +121,7 @@ def test_the_first_large_produce_is_throttled_alike(
         assert response["responses"][0]["partition_responses"][0]["error_code"] == 0
         wanted = frame_size(name, LARGE, client_id) * 1000 / LIMIT - WINDOW_S * 1000
         assert response["throttle_time_ms"] == pytest.approx(wanted, abs=SLACK_MS)
-        assert time.monotonic() - began < 5, "the response comes first"
+        assert time.monotonic() - began < response["throttle_time_ms"] / 1000, "the response comes first"
         quotas.alter(entities[kind], {"producer_byte_rate": 1e9})
         connection.call("ListGroups", 1, {})
         assert time.monotonic() - began >= response["throttle_time_ms"] / 1000 - 0.2
