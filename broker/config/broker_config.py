@@ -9,7 +9,7 @@ from oncelog.broker.config.checks import connection_limits, contradictions
 from oncelog.broker.config.definitions import ConfigError, ConfigKey, KeyCollector, Value, is_secret
 from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from oncelog.broker.config.definitions_log import LogKeys
-from oncelog.broker.config.definitions_node import NetworkKeys, NodeKeys, OwnKeys
+from oncelog.broker.config.definitions_node import ListenerKeys, NodeKeys, OwnKeys, RequestKeys
 from oncelog.broker.config.definitions_security import (
     DelegationTokenKeys,
     LoginKeys,
@@ -34,7 +34,8 @@ MS_PER_HOUR = 3_600_000
 
 class BrokerConfig(
     NodeKeys,
-    NetworkKeys,
+    ListenerKeys,
+    RequestKeys,
     LogKeys,
     GroupKeys,
     ShareGroupKeys,
@@ -81,7 +82,7 @@ class BrokerConfig(
                 self._set(name, text)
             except ConfigError as error:
                 invalid[name] = str(error)
-        put(self, "without_effect", tuple(name for name in set_texts if not self._in_effect(name)))
+        put(self, "without_effect", tuple(name for name in set_texts if not self.has_effect(name)))
         self._align_node_ids(set_texts, set_origins)
         put(self, "connection_limits", connection_limits(self.max_connections_per_ip_overrides))
         errors = [self._with_origin(name, message) for name, message in invalid.items()]
@@ -182,10 +183,15 @@ class BrokerConfig(
                 texts[name] = texts[other]
                 origins[name] = origins.get(other, "")
 
-    def _in_effect(self, name: str) -> bool:
+    def has_effect(self, name: str, *, on_proxy: bool = False) -> bool:
+        """Whether setting a key changes anything in a broker, or in a proxy, with this configuration."""
+
+        def is_used(key: ConfigKey) -> bool:
+            return key.in_effect and (not on_proxy or bool(key.of_proxies))
+
         key = BrokerConfig.KEYS.get(name)
         if key is not None:
-            return key.in_effect
+            return is_used(key)
         from oncelog.broker.config.definitions_known import AUTHORIZER_KEYS, LISTENER_PREFIX
 
         if name.startswith(LISTENER_PREFIX):
@@ -194,7 +200,7 @@ class BrokerConfig(
             if base.partition(".")[2] == "sasl.jaas.config":
                 return True
             keys = (BrokerConfig.KEYS.get(one) for one in (base, base.partition(".")[2]))
-            return any(key.in_effect for key in keys if key is not None)
+            return any(is_used(key) for key in keys if key is not None)
         return name in AUTHORIZER_KEYS and bool(self.authorizer_class_name)
 
     def _with_origin(self, name: str, message: str) -> str:

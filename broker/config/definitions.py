@@ -78,6 +78,7 @@ class ConfigKey:
     """One configuration key. The class that declares it sets ``name`` and ``attribute``.
 
     A key that is not ``in_effect`` does nothing in oncelog: it is parsed and shown, and setting it gives a warning.
+    One that is ``of_proxies`` has its effect in a proxy, too.
     ``default`` is oncelog's and ``kafka_default`` Kafka's; they differ for `OUR_DEFAULTS` only. ``synonyms`` (of topic
     and group keys) are broker keys that give the default, each with a factor that converts its unit; the first one that
     is set wins (``ServerTopicConfigSynonyms``)."""
@@ -95,6 +96,7 @@ class ConfigKey:
         "internal",
         "kafka_default",
         "name",
+        "of_proxies",
         "synonyms",
         "type",
         "update_mode",
@@ -114,6 +116,7 @@ class ConfigKey:
         synonyms: tuple[tuple[str, int], ...],
         internal: bool,
         in_effect: bool,
+        of_proxies: bool | None = False,
     ) -> None:
         self.name = self.attribute = ""
         self.type = type
@@ -128,6 +131,7 @@ class ConfigKey:
         self.synonyms = synonyms
         self.internal = internal
         self.in_effect = in_effect
+        self.of_proxies = of_proxies
 
     @property
     def sensitive(self) -> bool:
@@ -185,6 +189,7 @@ def key(
     synonyms: tuple[tuple[str, int], ...] = (),
     internal: bool = False,
     in_effect: bool = True,
+    of_proxies: bool | None = None,
 ) -> T:
     """Declare a key. It returns a `ConfigKey`, but has the type of the key's value: reading the attribute of an
     instance gives the value (as the field specifiers of `oncelog.wire.schema` do)."""
@@ -201,6 +206,7 @@ def key(
         synonyms,
         internal,
         in_effect,
+        of_proxies,
     )
     return config_key  # type: ignore[no-any-return]
 
@@ -209,7 +215,8 @@ class KeyCollector(type):
     """The metaclass of classes that declare keys. It collects them in ``KEYS``, by name, in the order of declaration.
 
     With ``with_values=True`` the instances of the class hold the values of all keys, those of base classes included, in
-    slots. With ``in_effect=False`` none of the class's keys has an effect yet: setting one gives a warning."""
+    slots. With ``in_effect=False`` none of the class's keys has an effect yet: setting one gives a warning. With
+    ``of_proxies=True`` its keys are `ConfigKey.of_proxies`, but for those that say otherwise."""
 
     KEYS: Mapping[str, ConfigKey]
 
@@ -221,6 +228,7 @@ class KeyCollector(type):
         *,
         with_values: bool = False,
         in_effect: bool = True,
+        of_proxies: bool = False,
     ) -> KeyCollector:
         keys: dict[str, ConfigKey] = {}
         for base in bases:
@@ -229,6 +237,8 @@ class KeyCollector(type):
             if isinstance(config_key, ConfigKey):
                 del namespace[attribute]
                 _bind(config_key, attribute, in_effect)
+                if config_key.of_proxies is None:
+                    config_key.of_proxies = of_proxies
                 keys[config_key.name] = config_key
         namespace["KEYS"] = keys
         more = namespace.get("__slots__", ())

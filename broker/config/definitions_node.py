@@ -44,6 +44,7 @@ class NodeKeys(metaclass=KeyCollector):
         "",
         "The class that decides who may do what: Kafka's StandardAuthorizer, or empty for nobody.",
         importance=LOW,
+        of_proxies=True,
     )
     delete_topic_enable: bool = key(BOOLEAN, True, "Whether topics can be deleted.", importance=HIGH)
     num_partitions: int = key(
@@ -54,8 +55,8 @@ class NodeKeys(metaclass=KeyCollector):
     )
 
 
-class NetworkKeys(metaclass=KeyCollector):
-    """Keys for listeners and connections, and limits of requests and responses."""
+class ListenerKeys(metaclass=KeyCollector, of_proxies=True):
+    """Keys for listeners and connections, and for how the use of clients is counted."""
 
     __slots__ = ()
 
@@ -122,12 +123,6 @@ class NetworkKeys(metaclass=KeyCollector):
         at_least=0,
         update=CLUSTER_WIDE,
     )
-    unstable_api_versions_enable: bool = key(
-        BOOLEAN, False, "Whether the broker serves unreleased versions of APIs.", internal=True
-    )
-    telemetry_max_bytes: int = key(
-        INT, 1048576, "Bytes of metrics that a client may push at once.", at_least=1, importance=LOW
-    )
     quota_window_num: int = key(INT, 11, "Samples that are kept of each client.", at_least=1, importance=LOW)
     quota_window_size_seconds: int = key(
         INT, 1, "Seconds of a sample of a client.", at_least=1, importance=LOW
@@ -145,6 +140,19 @@ class NetworkKeys(metaclass=KeyCollector):
         LONG,
         -1,
         "The most bytes of requests without a response, of all connections together; -1 is without limit.",
+    )
+
+
+class RequestKeys(metaclass=KeyCollector):
+    """Limits of requests and responses."""
+
+    __slots__ = ()
+
+    unstable_api_versions_enable: bool = key(
+        BOOLEAN, False, "Whether the broker serves unreleased versions of APIs.", internal=True
+    )
+    telemetry_max_bytes: int = key(
+        INT, 1048576, "Bytes of metrics that a client may push at once.", at_least=1, importance=LOW
     )
     max_incremental_fetch_session_cache_slots: int = key(
         INT, 1000, "The most fetch sessions at the same time.", at_least=0
@@ -168,12 +176,14 @@ class OwnKeys(metaclass=KeyCollector):
         (),
         "Files with signing keys of tokens that may be read (Kafka: a property of the JVM with this name's end).",
         internal=True,
+        of_proxies=True,
     )
     oncelog_sasl_oauthbearer_allowed_urls: tuple[str, ...] = key(
         LIST,
         (),
         "URLs of signing keys of tokens that may be read (Kafka: a property of the JVM with this name's end).",
         internal=True,
+        of_proxies=True,
     )
     oncelog_client_metrics_enable: bool = key(
         BOOLEAN,

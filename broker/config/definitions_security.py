@@ -42,7 +42,7 @@ PER_LISTENER_KEYS = frozenset(
 """Keys that requests change for one listener only (``SslConfigs.RECONFIGURABLE_CONFIGS``)."""
 
 
-class SaslKeys(metaclass=KeyCollector):
+class SaslKeys(metaclass=KeyCollector, of_proxies=True):
     """Keys for the authentication of clients at SASL listeners."""
 
     __slots__ = ()
@@ -113,7 +113,7 @@ class SaslKeys(metaclass=KeyCollector):
     )
 
 
-class LoginKeys(metaclass=KeyCollector):
+class LoginKeys(metaclass=KeyCollector, of_proxies=True):
     """Keys for log-ins at any listener with SASL or TLS."""
 
     __slots__ = ()
@@ -133,7 +133,7 @@ class LoginKeys(metaclass=KeyCollector):
     )
 
 
-class OAuthKeys(metaclass=KeyCollector):
+class OAuthKeys(metaclass=KeyCollector, of_proxies=True):
     """Keys for the tokens of OAUTHBEARER."""
 
     __slots__ = ()
@@ -171,7 +171,7 @@ class OAuthKeys(metaclass=KeyCollector):
     )
 
 
-class DelegationTokenKeys(metaclass=KeyCollector):
+class DelegationTokenKeys(metaclass=KeyCollector, of_proxies=True):
     """Keys for delegation tokens (KIP-48)."""
 
     __slots__ = ()
@@ -194,7 +194,7 @@ class DelegationTokenKeys(metaclass=KeyCollector):
     )
 
 
-class TlsKeys(metaclass=KeyCollector):
+class TlsKeys(metaclass=KeyCollector, of_proxies=True):
     """Keys for TLS at SSL listeners. Key stores and their passwords can be changed for one listener only."""
 
     __slots__ = ()
@@ -271,8 +271,16 @@ class TlsKeys(metaclass=KeyCollector):
         STRING, "DEFAULT", "Rules that map a certificate's subject to a user's name.", importance=LOW
     )
     ssl_allow_dn_changes: bool = key(
-        BOOLEAN, False, "Whether a new certificate may have another subject.", importance=LOW
+        BOOLEAN,
+        False,
+        "Whether a new certificate may have another subject.",
+        importance=LOW,
+        of_proxies=False,
     )
     ssl_allow_san_changes: bool = key(
-        BOOLEAN, False, "Whether a new certificate may lack a host of the one before.", importance=LOW
+        BOOLEAN,
+        False,
+        "Whether a new certificate may lack a host of the one before.",
+        importance=LOW,
+        of_proxies=False,
     )

@@ -114,8 +114,10 @@ def checked_options(
     users: Mapping[str, str] | None = None,
     acls: Iterable[Acl | Mapping[str, object]] | None = None,
     tls: Mapping[str, str] | None = None,
+    has_data: bool = True,
 ) -> BrokerOptions:
-    """Return the options. ``tls``: the keys ``ssl.`` for listeners with TLS; None for listeners without.
+    """Return the options. ``tls``: the keys ``ssl.`` for listeners with TLS; None for listeners without. Not
+    ``has_data``: they are a proxy's.
 
     Raises InvalidArgumentError for the first one that makes no sense.
     """
@@ -134,7 +136,7 @@ def checked_options(
             raise InvalidArgumentError(str(error)) from None
     texts = config_texts(config or {})
     for key in ("log.dirs", "log.dir"):
-        if key in texts:
+        if key in texts and has_data:
             raise InvalidArgumentError(f"config {key}: use data_dir= to keep the data on a disk")
     if port and "listeners" in texts:
         raise InvalidArgumentError("port= and config listeners exclude each other")

@@ -16,6 +16,7 @@ from oncelog.broker.filters.loading import FilterError, checked_filter, is_filte
 from oncelog.broker.options import UsageError
 from oncelog.broker.proxy.settings import PASSED, ProxySettings, upstream_addresses
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns, checked_upstream_users, read_upstream_users
+from oncelog.broker.proxy.used_keys import without_effect
 
 if TYPE_CHECKING:
     from oncelog.broker.control.acl_options import Acl
@@ -42,6 +43,9 @@ class ProxyOptions:
         """Return the settings. Raises ConfigError."""
         config = self.own.broker_config()
         listeners, _ = resolve_listeners(config, lambda: self.own.host_name)
+        unused = without_effect(config, self.own.config, listeners, are_passed=self.pass_logins)
+        if unused:
+            raise ConfigError(*(f"config {why}" for why in unused.values()))
         if self.pass_logins:
             listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
         port = self.own.port
@@ -93,7 +97,14 @@ def checked_proxy_options(
     for the first one that makes no sense.
     """
     own = checked_options(
-        config=config, port=port, seed=seed, requests_kept=requests_kept, users=users, acls=acls, tls=tls
+        config=config,
+        port=port,
+        seed=seed,
+        requests_kept=requests_kept,
+        users=users,
+        acls=acls,
+        tls=tls,
+        has_data=False,
     )
     if pass_logins and users:
         raise InvalidArgumentError("users= and pass_logins= exclude each other: log-ins are the cluster's")

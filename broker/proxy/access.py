@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.authorization import CLUSTER_OPERATION, OPERATION_NAMES, RESOURCE_NAMES, Authorization
+from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
@@ -102,7 +103,7 @@ class Access:
             files,
             clock,
             chance,
-            config.static,
+            BrokerConfig({"log.dirs": DATA_DIR}),
             cluster_id=ids[0].hex(),
             directory_id=Uuid(ids[1]),
         )

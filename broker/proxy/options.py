@@ -107,7 +107,7 @@ def _parser() -> Parser:
         action="append",
         default=[],
         dest="settings",
-        help="set one of Kafka's keys, for the listeners and their limits; may be repeated [KAFKA_KEY]",
+        help="set one of Kafka's keys, of listeners, log-ins, rights and quotas; may be repeated [KAFKA_KEY]",
     )
     add_control_options(add)
     add_interceptor_options(add)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.client.security.keys import read_client_properties
@@ -9,8 +10,9 @@ from oncelog.broker.config import sources
 from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import resolve_listeners
-from oncelog.broker.options import DEFAULT_PORT, PORT_MAX, UsageError, host_and_port, variable_of
+from oncelog.broker.options import DEFAULT_PORT, PORT_MAX, UsageError, flag_of, host_and_port, variable_of
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns, read_upstream_users
+from oncelog.broker.proxy.used_keys import without_effect
 from oncelog.broker.security.acl_text import parse_acls
 from oncelog.broker.security.user_options import MECHANISMS_OF_USERS, check_log_ins, parse_users
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 PASSED = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_PLAINTEXT": "PLAINTEXT", "SASL_SSL": "SSL"}
 """By a listener's protocol: what is left to the proxy where log-ins pass through."""
+
+_OTHER_SEPARATORS = re.compile(r"[;|/\s]+")
+"""What no address has in it, and somebody may have put between two."""
 
 
 class ProxySettings(NamedTuple):
@@ -49,44 +54,74 @@ def proxy_settings(
 ) -> tuple[ProxySettings, list[str]]:
     """Return the settings, and warnings. Raises UsageError, ConfigError with all problems."""
     upstream = upstream_addresses(_given(options, environment, "upstream"), "--upstream")
-    listen = _given(options, environment, "listen") or [f"127.0.0.1:{DEFAULT_PORT}"]
     users = _users(options, environment)
     protocol = "SASL_PLAINTEXT" if users else "PLAINTEXT"
-    own = [sources.Setting("listeners", _endpoints(listen, "--listen", DEFAULT_PORT, protocol), "--listen")]
-    advertise = _given(options, environment, "advertise")
-    if advertise:
-        text = _endpoints(advertise, "--advertise", 0, protocol)
-        own.append(sources.Setting("advertised.listeners", text, "--advertise"))
+    default = _endpoints([f"127.0.0.1:{DEFAULT_PORT}"], "--listen", DEFAULT_PORT, protocol)
+    own: list[sources.Setting] = []
+    for option, key, port in (
+        ("listen", "listeners", DEFAULT_PORT),
+        ("advertise", "advertised.listeners", 0),
+    ):
+        if given := _given(options, environment, option):
+            own.append(
+                sources.Setting(key, _endpoints(given, flag_of(option), port, protocol), flag_of(option))
+            )
     problems: list[str] = []
+    from_environment = sources.from_environment(environment).settings
+    from_options = sources.from_options(options.settings, problems)
     acls = parse_acls(options.acl or environment.get(variable_of("acl"), "").splitlines(), "--acl")
-    implied = {"sasl.enabled.mechanisms": MECHANISMS_OF_USERS} if users else {}
+    implied = {"listeners": default}
+    if users:
+        implied["sasl.enabled.mechanisms"] = MECHANISMS_OF_USERS
     if acls:
         implied["authorizer.class.name"] = STANDARD_AUTHORIZER
     config = sources.build_config(
-        sources.from_environment(environment).settings,
-        sources.from_options(options.settings, problems),
+        [sources.Setting(key, text, "the default") for key, text in implied.items()],
+        from_environment,
+        from_options,
         own,
-        [sources.Setting(key, text, "--user, --acl") for key, text in implied.items()],
         problems=problems,
     )
+    log_ins = _log_ins(options, environment)
     warnings: list[str] = []
     listeners: list[ListenerConfig] = []
     try:
         listeners, warnings = resolve_listeners(config, host_name)
     except ConfigError as error:
         problems += error.problems
+    else:
+        unused = without_effect(config, config.texts, listeners, are_passed=log_ins.are_passed)
+        problems += _refused(unused, from_options, own)
+        others = [one.name for one in from_environment if one.name in unused]
+        if others:  # they may be there for brokers
+            named = ", ".join(others)
+            warnings.append(f"keys that have no effect on a proxy: {named} [from the environment]")
     if problems:
         raise ConfigError(*problems)
     if users:
         check_log_ins("--user", listeners)
-    log_ins = _log_ins(options, environment)
     if log_ins.are_passed:
         if users:
             raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
         listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
     first = _first_node_ports(_given(options, environment, "node_ports"), listeners)
     settings = ProxySettings(config, listeners, upstream, first, users, log_ins, acls)
-    return settings, warnings + sources.warnings_of(config)
+    return settings, warnings
+
+
+def _refused(
+    unused: Mapping[str, str], given: Sequence[sources.Setting], own: Sequence[sources.Setting]
+) -> list[str]:
+    """Return an error for each of the given settings that has no effect, ``own`` ones taking their place or not."""
+    instead = {one.name: one.origin for one in own}
+    problems = []
+    for setting in given:
+        why = unused.get(setting.name)
+        if why is None and setting.name in instead:
+            why = f"{setting.name} has no effect beside {instead[setting.name]}"
+        if why is not None:
+            problems.append(f"{why} [from {setting.origin}]")
+    return problems
 
 
 def _users(options: argparse.Namespace, environment: Mapping[str, str]) -> Users:
@@ -131,6 +166,11 @@ def upstream_addresses(texts: Sequence[str], origin: str) -> list[tuple[str, int
     for text in texts:
         if "://" in text:
             raise UsageError(f"{origin}={text}: expected HOST:PORT, without {text.partition('://')[0]}://")
+        parts = [part for part in _OTHER_SEPARATORS.split(text) if part]
+        if len(parts) > 1:
+            raise UsageError(f"{origin}={text}: addresses are separated by commas: {','.join(parts)}")
+        if parts != [text]:
+            raise UsageError(f"{origin}={text}: expected HOST:PORT")
         host, port = host_and_port(text, origin, DEFAULT_PORT)
         if not host or not port:
             raise UsageError(f"{origin}={text}: expected HOST:PORT")

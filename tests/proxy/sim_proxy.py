@@ -9,7 +9,6 @@ from typing import Any
 
 import trio
 
-from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.proxy import Proxy
@@ -25,6 +24,7 @@ from tests.harness.sim_broker import EPOCH_MS
 from tests.harness.sim_client import SimClient
 from tests.harness.sim_network import MemoryListener, MemoryTransport
 from tests.proxy.memory_pipes import MemoryPipes
+from tests.proxy.proxy_config import ProxyConfig
 
 HOST = "proxysimu"
 """As long as the simulated broker's, so that responses through the proxy differ in nothing else."""
@@ -53,7 +53,7 @@ class SimProxy:
         self.listeners = {(HOST, PORT + 100 * place): name for place, name in enumerate(listeners)}
         self.sockets: dict[tuple[str, int], MemoryListener] = {}
         self.proxy = Proxy(
-            BrokerConfig({"log.dirs": "/none", **(config or {})}),
+            ProxyConfig(config),
             upstream,
             connect=connect,
             bind_node=self._bind_node,

@@ -39,7 +39,7 @@ class AsyncProxy(AsyncFacade):
         with such tables.
     pass_logins: clients log in at the cluster, through the proxy.
     filters: see docs/proxy.md: an `Interceptor` each, or "module:name" of one. The first is nearest to the clients.
-    config: Kafka's broker configuration, of the proxy's listeners and their limits.
+    config: Kafka's broker configuration, of the proxy's listeners, log-ins, rights and quotas; other keys are refused.
     port: of the proxy; each of the cluster's nodes has one of the ports after it. 0 takes free ones.
     users, acls, tls: who may log in at the proxy, and do what, as of an `AsyncBroker`.
     seed: for what rules draw by chance.

@@ -1,0 +1,57 @@
+"""Which of Kafka's keys have an effect on a proxy. Each key says so where it is declared (`ConfigKey.of_proxies`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.config.broker_config import is_known
+from oncelog.broker.config.definitions_known import AUTHORIZER_KEYS, LISTENER_PREFIX
+from oncelog.broker.config.definitions_security import OAuthKeys, SaslKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.listeners import ListenerConfig
+
+OF_BROKERS = "it is for the cluster's brokers; a proxy uses the keys of listeners, log-ins, rights and quotas"
+
+
+def without_effect(
+    config: BrokerConfig, names: Iterable[str], listeners: Sequence[ListenerConfig], *, are_passed: bool
+) -> dict[str, str]:
+    """Return a line for each of these keys that has no effect on a proxy with this configuration and these listeners.
+
+    are_passed: whether log-ins pass through.
+    """
+    own = [row.bind.listener for row in listeners]
+    found = {}
+    for name in names:
+        why = _why(config, name, own, are_passed=are_passed)
+        if why:
+            found[name] = f"{name} has no effect on a proxy: {why}"
+    return found
+
+
+def _why(config: BrokerConfig, name: str, listeners: Sequence[str], *, are_passed: bool) -> str | None:
+    """Return why a key has no effect, None if it has one."""
+    listener = ""
+    if name.startswith(LISTENER_PREFIX):
+        listener = name.removeprefix(LISTENER_PREFIX).partition(".")[0]
+    if are_passed and _is_of_log_ins(name):
+        return "log-ins pass through it"
+    if not is_known(name):
+        return None  # that is another error
+    if config.has_effect(name, on_proxy=True):
+        if listener and listener.upper() not in listeners:
+            return f"it has no listener {listener.upper()}; there are {', '.join(listeners)}"
+        return None
+    if name in AUTHORIZER_KEYS:
+        return "there are no ACLs without authorizer.class.name"
+    return OF_BROKERS
+
+
+def _is_of_log_ins(name: str) -> bool:
+    """Whether a key, perhaps one listener's, is about log-ins only."""
+    keys = (*SaslKeys.KEYS, *OAuthKeys.KEYS, "sasl.jaas.config", "connections.max.reauth.ms")
+    return name.endswith(keys)
