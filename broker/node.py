@@ -210,6 +210,7 @@ class Node:
         self.share_coordinator = ShareCoordinator(environment)
         self.shares = SharePartitionManager(environment, self.share_coordinator)
         self.groups = GroupCoordinator(environment, self.random)
+        self.groups.warn_of_limits()
         self._share_group_states = ShareGroupStates(
             self.groups, self.share_coordinator, logs.background, self.note_bug
         )

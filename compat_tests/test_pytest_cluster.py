@@ -108,6 +108,8 @@ def test_a_share_group(cluster: Cluster, name: str) -> None:
         consumer.commit_sync(30.0)
         found = group.wait_for(state="Stable", members=1, lag=5 - len(messages))
         [member] = found.members
+        with pytest.raises(oncelog.KafkaError, match=rf"^GROUP_ID_NOT_FOUND: {name} is a share group, "):
+            cluster.group(name).commit({name: {0: 0}})
         assert (member.client_id, member.subscription) == ("c", (name,))
         assert member.assignment == {name: [0, 1]}
         assert found.partitions[name][0] == oncelog.SharePartitionInfo(0, None, 5 - len(messages))

@@ -198,16 +198,24 @@ def within_limits(overrides: Mapping[str, str], broker: BrokerConfig) -> Mapping
     """Return a group's own settings as they count: one that the broker's limits do not allow is the nearest one that
     they do (``GroupConfig.evaluate``). It was checked when it was set, but the limits may have changed since.
     """
-    moved = {}
+    moved = {name: str(broker.value(limit)) for name, limit in beyond_limits(overrides, broker)}
+    return {**overrides, **moved} if moved else overrides
+
+
+def beyond_limits(overrides: Mapping[str, str], broker: BrokerConfig) -> list[tuple[str, str]]:
+    """Return the keys of a group's own settings that the broker's limits do not allow, each with the broker's key of
+    the limit.
+    """
+    found = []
     for name, text in overrides.items():
         if name in LIMITS:
             value: Any = int(text)
-            least, most = (None if limit is None else broker.value(limit) for limit in LIMITS[name])
-            if least is not None and value < least:
-                moved[name] = str(least)
-            elif value > most:
-                moved[name] = str(most)
-    return {**overrides, **moved} if moved else overrides
+            least, most = LIMITS[name]
+            if least is not None and value < broker.value(least):
+                found.append((name, least))
+            elif value > broker.value(most):
+                found.append((name, most))
+    return found
 
 
 def parse_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Value]:

@@ -171,3 +171,12 @@ def is_so(
         and (acquired is None or found.acquired == acquired)
         and (lag is None or (found.total_lag is not None and found.total_lag <= lag))
     )
+
+
+def no_committed_offsets(group_id: str) -> str:
+    """Return why offsets cannot be committed for a share group."""
+    return (
+        f"{group_id} is a share group, which has no committed offsets: its members acknowledge each record. Where it "
+        f"begins is set by kafka.share_group({group_id!r}).configure({{'share.auto.offset.reset': 'earliest'}}), and "
+        "kafka-share-groups --reset-offsets moves it"
+    )

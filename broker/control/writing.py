@@ -16,6 +16,7 @@ from oncelog.broker.control.new_records import NewRecord, assign_partitions, che
 from oncelog.broker.control.new_topics import similar_keys
 from oncelog.broker.control.options import config_texts
 from oncelog.broker.control.records import partitions_of, topic_of
+from oncelog.broker.control.share_types import no_committed_offsets
 from oncelog.broker.control.types import Record
 from oncelog.broker.metadata.internal_topics import auto_create, ensure
 from oncelog.broker.metadata.topics import UNSET
@@ -245,7 +246,8 @@ async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Of
     """Commit offsets for a group that has no members, as a client without a group does. A group that does not exist is
     created.
 
-    Raises NotFoundError before anything is committed; KafkaError, UNKNOWN_MEMBER_ID if the group has members.
+    Raises NotFoundError before anything is committed; KafkaError: UNKNOWN_MEMBER_ID if the group has members,
+    GROUP_ID_NOT_FOUND if it is a share group.
     """
     from oncelog.wire.messages.offset_commit import (
         OffsetCommitRequest,
@@ -278,11 +280,12 @@ async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Of
     response = await _ask(node, "offset_commit", request, OFFSET_COMMIT_VERSION)
     for topic in response.topics:
         for row in topic.partitions:
-            has_members = row.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-            _check(
-                row.error_code,
-                f"group {group_id} has members: only they can commit its offsets" if has_members else None,
-            )
+            message = None
+            if row.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                message = f"group {group_id} has members: only they can commit its offsets"
+            elif row.error_code and group_id in await views.share_group_shards(node):
+                message = no_committed_offsets(group_id)
+            _check(row.error_code, message)
 
 
 async def configure_group(broker: ControlledBroker, *, group_id: str, config: Mapping[str, object]) -> None:

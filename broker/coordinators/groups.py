@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.config.group_config import within_limits
+from oncelog.broker.config.group_config import beyond_limits, within_limits
 from oncelog.broker.coordinators.members_heard import MembersHeard
 from oncelog.broker.coordinators.runtime import CoordinatorRuntime, M
 from oncelog.broker.logs import get_logger
@@ -115,6 +115,20 @@ class GroupCoordinator:
 
     def _overrides(self, group_id: str) -> Mapping[str, str]:
         return within_limits(self._metadata.image.configs.get((GROUP, group_id), {}), self._config.current)
+
+    def warn_of_limits(self) -> None:
+        """Log each setting of a group that the broker's limits, which only a start changes, do not allow any more."""
+        broker = self._config.current
+        for (kind, group_id), overrides in self._metadata.image.configs.items():
+            for key, limit in beyond_limits(overrides, broker) if kind == GROUP else ():
+                _log.warning(
+                    "a setting of a group is beyond the broker's limit, which counts instead",
+                    group=group_id,
+                    key=key,
+                    value=overrides[key],
+                    limit=limit,
+                    counts_as=broker.value(limit),
+                )
 
     def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
         """Return the shard that stores the group. Only OffsetCommit and OffsetFetch allow an empty group id.

@@ -135,7 +135,7 @@ def heartbeat_ms(session: Session, group: str) -> int:
 
 
 def test_the_broker_starts_with_other_limits(target: str, name: str, tmp_path: pathlib.Path) -> None:
-    """A group's setting counts as the nearest value that is allowed now, but is shown as it was set."""
+    """A group's setting counts as the nearest allowed value, which the log says, but is shown as it was set."""
     high, low = f"{name}-high", f"{name}-low"
     own = {
         high: {LOCK: "50000", DELIVERIES: "10", LOCKS: "4000", HEARTBEAT: "15000"},
@@ -186,3 +186,8 @@ def test_the_broker_starts_with_other_limits(target: str, name: str, tmp_path: p
         text = f"{HEARTBEAT} must be less than or equal to group.share.max.heartbeat.interval.ms"
         assert alter(session, high, RESET, "latest") == (INVALID_CONFIG, text)
         session.end()
+        lines = broker.output().splitlines()
+        for group, values in own.items():
+            for key, value in values.items():
+                said = [line for line in lines if f"{key} " in line.replace("'", " ") and group in line]
+                assert [line for line in said if "WARN" in line and value in line], (group, key, lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -221,6 +222,28 @@ def test_configures() -> None:
                 group.configure(wrong)
 
 
+def test_the_log_says_which_settings_the_brokers_limits_no_longer_allow(tmp_path: pathlib.Path) -> None:
+    with oncelog.Broker(data_dir=tmp_path) as kafka:
+        kafka.share_group(GROUP).configure(
+            {"share.record.lock.duration.ms": 50_000, "share.delivery.count.limit": 4}
+        )
+        kafka.share_group("others").configure({"share.delivery.count.limit": 2})
+    limits = {"group.share.max.record.lock.duration.ms": 40_000, "group.share.min.delivery.count.limit": 3}
+    with oncelog.Broker(data_dir=tmp_path, config=limits) as kafka:
+        lines = [line for line in kafka.log_lines if "beyond the broker's limit" in line]
+        # What is set while it runs is refused, and so no reason for a line.
+        with pytest.raises(oncelog.InvalidArgumentError, match="must be less than or equal to"):
+            kafka.share_group("later").configure({"share.record.lock.duration.ms": 50_000})
+        assert [line for line in kafka.log_lines if "beyond the broker's limit" in line] == lines
+    assert all("WARNING" in line for line in lines)
+    facts = sorted(line.partition("group=")[2] for line in lines)
+    assert facts == [
+        "jobs key=share.record.lock.duration.ms value=50000 "
+        "limit=group.share.max.record.lock.duration.ms counts_as=40000",
+        "others key=share.delivery.count.limit value=2 limit=group.share.min.delivery.count.limit counts_as=3",
+    ]
+
+
 def test_groups_and_share_groups_are_apart(kafka: oncelog.Broker) -> None:
     kafka.group("billing").commit({"work": {0: 0}})
     with consuming(kafka):
@@ -228,6 +251,8 @@ def test_groups_and_share_groups_are_apart(kafka: oncelog.Broker) -> None:
         assert kafka.groups == ["billing"]
         with pytest.raises(oncelog.NotFoundError, match=r"jobs is a share group: .*share_group"):
             _ = kafka.group(GROUP).info
+        with pytest.raises(oncelog.KafkaError, match=r"jobs is a share group, .*kafka-share-groups"):
+            kafka.group(GROUP).commit({"work": {0: 0}})
         with pytest.raises(oncelog.NotFoundError):
             _ = kafka.share_group("billing").info
 

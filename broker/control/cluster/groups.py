@@ -19,6 +19,7 @@ from oncelog.broker.control.cluster.topics import (
 from oncelog.broker.control.errors import NotFoundError, WaitTimeoutError
 from oncelog.broker.control.names import check_word, not_found
 from oncelog.broker.control.records import ISOLATION_LEVELS
+from oncelog.broker.control.share_types import no_committed_offsets
 from oncelog.broker.control.types import (
     Assignment,
     GroupInfo,
@@ -29,7 +30,7 @@ from oncelog.broker.control.types import (
     group_matches,
 )
 from oncelog.broker.seams.clock import real_time
-from oncelog.wire.errors import DecodeError
+from oncelog.wire.errors import DecodeError, ErrorCode
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
@@ -203,7 +204,7 @@ async def _lag(client: ClusterClient, committed: Offsets, subscribed: set[str], 
 
 
 async def commit_offsets(client: ClusterClient, *, group_id: str, offsets: Offsets) -> None:
-    """Commit offsets for a group that has no members. Raises KafkaError."""
+    """Commit offsets for a group that has no members. Raises KafkaError, GROUP_ID_NOT_FOUND of a share group."""
     topics = [
         OffsetCommitRequestTopic(
             topic,
@@ -215,7 +216,15 @@ async def commit_offsets(client: ClusterClient, *, group_id: str, offsets: Offse
     response = await client.call(request, CoordinatorOf(group_id), version=OFFSETS_VERSION, retry=RETRY)
     for topic in response.topics:
         for row in topic.partitions:
-            check(row.error_code, f"group {group_id}, {topic.name}-{row.partition_index}")
+            message = f"group {group_id}, {topic.name}-{row.partition_index}"
+            if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND and await _is_share_group(client, group_id):
+                message = no_committed_offsets(group_id)
+            check(row.error_code, message)
+
+
+async def _is_share_group(client: ClusterClient, group_id: str) -> bool:
+    listed = await listed_groups(client)
+    return group_id in listed and listed[group_id].group_type.lower() == "share"
 
 
 # -- transactions

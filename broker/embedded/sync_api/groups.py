@@ -96,7 +96,8 @@ class Group:
         """Commit offsets, as a client without a group does: ``{"orders": {0: 5}}``. A group that does not exist is
         created.
 
-        Raises KafkaError: UNKNOWN_MEMBER_ID while the group has members; NotFoundError for an unknown partition.
+        Raises KafkaError: UNKNOWN_MEMBER_ID while the group has members, GROUP_ID_NOT_FOUND for a share group, which
+        has no committed offsets; NotFoundError for an unknown partition.
         """
         self._broker._call("commit_offsets", group_id=self.group_id, offsets=offsets)
 
