@@ -279,6 +279,44 @@ def test_list_config_resources(pair: Pair, name: str, version: int) -> None:
     pair.compare(scenario)
 
 
+def test_config_resources_of_every_type(pair: Pair, name: str) -> None:
+    """A group and a subscription to metrics of clients are listed as long as they have a configuration."""
+    own = {CLIENT_METRICS: "interval.ms", GROUP: "consumer.heartbeat.interval.ms"}
+
+    def scenario(session: Session) -> None:
+        def listed(*types: int) -> Fields:
+            """The response with this test's resources, and those of nodes."""
+            response = session.call_unobserved("ListConfigResources", 1, {"resource_types": [*types]})
+            rows = [(row["resource_type"], row["resource_name"]) for row in response["config_resources"]]
+            rows = [row for row in rows if row[1] == name or row[0] in (BROKER, BROKER_LOGGER)]
+            return {**response, "config_resources": sorted(rows)}
+
+        def change(operation: int, value: str | None) -> None:
+            for kind, key in own.items():
+                configs = [{"name": key, "config_operation": operation, "value": value}]
+                resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+                response = session.call_unobserved("IncrementalAlterConfigs", 1, {"resources": [resource]})
+                assert response["responses"][0]["error_code"] == 0, response
+            rows = [(kind, name) for kind in own] if operation == SET else []
+            deadline = now_ms() + 60_000
+            while listed(*own)["config_resources"] != rows:  # Kafka's broker learns of it a moment later
+                assert now_ms() < deadline
+
+        session.topic(name)
+        session.observe("nothing yet", listed())
+        change(SET, "6000")
+        every = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+        for types in ((), every, *((one,) for one in every), (GROUP, TOPIC), (GROUP, GROUP)):
+            session.observe(f"types {types}", listed(*types))
+        for wrong in (0, 1, 3, 64, -1):
+            session.observe(f"type {wrong}", listed(wrong))
+            session.observe(f"groups, and type {wrong}", listed(GROUP, wrong))
+        change(DELETE, None)
+        session.observe("nothing any more", listed())
+
+    pair.compare(scenario)
+
+
 @pytest.mark.parametrize("version", versions_of("DescribeQuorum"))
 def test_describe_quorum(pair: Pair, name: str, version: int) -> None:
     def request(*topics: tuple[str, list[int]]) -> Fields:

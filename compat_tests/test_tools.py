@@ -216,13 +216,46 @@ def test_features_and_versions(bootstrap: str) -> None:
     assert re.search(r"Fetch\(1\): 4 to 18 \[usable: 18\]", versions), versions
 
 
-def test_nodes_that_are_not_there(bootstrap: str) -> None:
+def test_nodes_that_are_not_there(bootstrap: str, tmp_path: pathlib.Path) -> None:
     where = ("--bootstrap-server", bootstrap)
     ran = run_tool(f"{TOOLS}ClusterTool", "unregister", *where, "--id", "77", check=False)
     assert "Broker ID 77 is not currently registered" in ran.stderr
     directory = ("--controller-id", "77", "--controller-directory-id", "Iwxq65gLQvGpY0m9R1ufPw")
     ran = run_tool(f"{TOOLS}MetadataQuorumCommand", *where, "remove-controller", *directory, check=False)
     assert "Cluster doesn't support removing voter because the kraft.version feature is 0" in ran.stderr
+    controller = tmp_path / "controller.properties"
+    controller.write_text(
+        "process.roles=controller\nnode.id=77\ncontroller.listener.names=CONTROLLER\n"
+        f"listeners=CONTROLLER://127.0.0.1:1\nlog.dirs={tmp_path}\n"
+    )
+    directory_id = directory[-1]
+    (tmp_path / "meta.properties").write_text(
+        f"version=1\ncluster.id=any\nnode.id=77\ndirectory.id={directory_id}\n"
+    )
+    add = ("--command-config", str(controller), "add-controller")
+    ran = run_tool(f"{TOOLS}MetadataQuorumCommand", *where, *add, check=False)
+    assert "Cluster doesn't support adding voter because the kraft.version feature is 0" in ran.stderr
+
+
+def test_groups_that_have_a_configuration(bootstrap: str, name: str) -> None:
+    """kafka-configs finds them by ListConfigResources."""
+    groups = ("kafka.admin.ConfigCommand", "--entity-type", "groups")
+    tool(
+        bootstrap,
+        *groups,
+        "--entity-name",
+        name,
+        "--alter",
+        "--add-config",
+        "consumer.session.timeout.ms=46000",
+    )
+    deadline = monotonic() + 60
+    while f"group {name} are:" not in (
+        shown := tool(bootstrap, *groups, "--describe")
+    ):  # Kafka's broker learns of it a moment later
+        assert monotonic() < deadline, shown
+    _, _, own = shown.partition(f"group {name} are:")
+    assert own.lstrip().startswith("consumer.session.timeout.ms=46000 "), shown
 
 
 def test_client_metrics(bootstrap: str, name: str) -> None:
