@@ -27,7 +27,7 @@ async def client_metrics(
     """Return what clients have sent to the running broker, the newest last. ``name``: only pushes that have a metric
     whose name begins so. Raises InvalidArgumentError where clients may send nothing.
     """
-    return list(_pushes(_node(broker), client_id, name, 0))
+    return list(_pushes(node_with_client_metrics(broker), client_id, name, 0))
 
 
 async def wait_for_client_metrics(
@@ -43,7 +43,7 @@ async def wait_for_client_metrics(
     Raises WaitTimeoutError after ``timeout`` seconds of real time, InvalidArgumentError.
     """
     check_timeout(timeout)
-    node = _node(broker)
+    node = node_with_client_metrics(broker)
     note = broker.journal.changes.note
     node.client_metrics.observers.append(note)
 
@@ -55,7 +55,7 @@ async def wait_for_client_metrics(
         clients = sorted({push.facts["client_id"] for push in pushes})
         by = f", by {', '.join(clients[:CLIENTS_SHOWN])}" if clients else ""
         if not any(kind == CLIENT_METRICS for kind, _ in node.metadata.image.configs):
-            by += "; there is no subscription, so no client sends any (kafka-client-metrics makes one)"
+            by += "; there is no subscription, so no client sends any (configure_client_metrics makes one)"
         return f"no such metrics of a client in {timeout:g} s; clients have pushed {len(pushes)} times{by}"
 
     try:
@@ -64,7 +64,8 @@ async def wait_for_client_metrics(
         node.client_metrics.observers.remove(note)
 
 
-def _node(broker: ControlledBroker) -> Node:
+def node_with_client_metrics(broker: ControlledBroker) -> Node:
+    """Return the node. Raises InvalidArgumentError where clients may send nothing."""
     node = broker.node
     if not node.client_metrics.is_enabled:
         raise InvalidArgumentError(

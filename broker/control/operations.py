@@ -55,6 +55,7 @@ MODULES: dict[str, str] = {
     "delete_topic": _HERE + "writing",
     "commit_offsets": _HERE + "writing",
     "configure_group": _HERE + "writing",
+    "configure_client_metrics": _HERE + "writing",
     "requests": _HERE + "waiting",
     "wait_for": _HERE + "waiting",
     "client_metrics": _HERE + "client_metrics",

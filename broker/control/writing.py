@@ -1,4 +1,4 @@
-"""Operations: write records, topics and offsets without a client.
+"""Operations: write records, topics, offsets and configurations without a client.
 
 They go through the handlers of the requests that a client would send, but past the journal and the faults.
 """
@@ -27,7 +27,7 @@ from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.control.types import Offsets, TopicInfo
@@ -288,25 +288,58 @@ async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Of
             _check(row.error_code, message)
 
 
+# -- configurations
+
+
 async def configure_group(broker: ControlledBroker, *, group_id: str, config: Mapping[str, object]) -> None:
     """Set Kafka's configuration keys of a group, which need not exist yet. Raises InvalidArgumentError for a value that
     Kafka refuses; nothing is set then.
     """
     from oncelog.broker.config.group_config import GroupConfig
-    from oncelog.broker.metadata.config_changes import SET
     from oncelog.broker.metadata.image import GROUP
+
+    if not group_id:
+        raise InvalidArgumentError("the group id is empty")
+    await _configure(broker.node, GROUP, group_id, config, GroupConfig.KEYS, f"group {group_id}")
+
+
+async def configure_client_metrics(
+    broker: ControlledBroker, *, name: str, config: Mapping[str, object]
+) -> None:
+    """Set Kafka's configuration keys of a subscription to metrics of clients, which need not exist yet: ``metrics``,
+    ``interval.ms``, ``match``. Raises InvalidArgumentError for a value that Kafka refuses, and where clients may send
+    nothing; nothing is set then.
+    """
+    from oncelog.broker.config.client_metrics_config import ClientMetricsConfig
+    from oncelog.broker.control.client_metrics import node_with_client_metrics
+    from oncelog.broker.metadata.image import CLIENT_METRICS
+
+    if not name:
+        raise InvalidArgumentError("the name of the subscription is empty")
+    node = node_with_client_metrics(broker)
+    await _configure(node, CLIENT_METRICS, name, config, ClientMetricsConfig.KEYS, f"subscription {name}")
+
+
+async def _configure(
+    node: Node,
+    resource_type: int,
+    name: str,
+    config: Mapping[str, object],
+    known: Collection[str],
+    what: str,
+) -> None:
+    """Set configuration keys of a resource. Raises InvalidArgumentError, about ``what``."""
+    from oncelog.broker.metadata.config_changes import SET
     from oncelog.wire.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
         IncrementalAlterConfigsRequest,
     )
 
-    if not group_id:
-        raise InvalidArgumentError("the group id is empty")
-    rows = [AlterableConfig(name, SET, value) for name, value in config_texts(config).items()]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP, group_id, rows)])
-    [row] = (await _ask(broker.node, "incremental_alter_configs", request, ALTER_CONFIGS_VERSION)).responses
+    rows = [AlterableConfig(key, SET, value) for key, value in config_texts(config).items()]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(resource_type, name, rows)])
+    [row] = (await _ask(node, "incremental_alter_configs", request, ALTER_CONFIGS_VERSION)).responses
     if row.error_code:
-        unknown = next((name for name in config if name not in GroupConfig.KEYS), None)
-        hint = "" if unknown is None else meant(unknown, GroupConfig.KEYS)
-        raise InvalidArgumentError(f"group {group_id}: {row.error_message}{hint}")
+        unknown = next((key for key in config if key not in known), None)
+        hint = "" if unknown is None else meant(unknown, known)
+        raise InvalidArgumentError(f"{what}: {row.error_message}{hint}")

@@ -125,6 +125,13 @@ ROUTES = (
     Route("POST", "/wait", "wait_for"),
     Route("GET", "/client-metrics", "client_metrics"),
     Route("POST", "/client-metrics/wait", "wait_for_client_metrics"),
+    Route(
+        "POST",
+        "/client-metrics/subscriptions/{name}",
+        "configure_client_metrics",
+        whole_body="config",
+        body_words='an object such as {"metrics": "org.apache.kafka.producer.", "interval.ms": 100}',
+    ),
     Route("GET", "/failed-logins", "failed_logins"),
     Route("POST", "/failed-logins/wait", "wait_for_failed_login"),
     # Time

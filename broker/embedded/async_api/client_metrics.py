@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from oncelog.broker.control.client_metric_types import ClientMetricsPush
@@ -12,13 +13,26 @@ if TYPE_CHECKING:
 
 class AsyncClientMetrics:
     """The part of `AsyncBroker` that shows what clients have sent. They send nothing unless the broker has
-    ``oncelog.client.metrics.enable=true``, and a subscription says what (``kafka-client-metrics``).
+    ``oncelog.client.metrics.enable=true``, and a subscription says what.
     """
 
     if TYPE_CHECKING:
 
         async def _call(self, operation: str, **arguments: Any) -> Any:
             """Call an operation of the broker."""
+
+    async def configure_client_metrics(self, name: str, config: Mapping[str, object]) -> None:
+        """Set Kafka's configuration keys of the subscription ``name``, which need not exist yet:
+
+            kafka.configure_client_metrics("all", {"metrics": "org.apache.kafka.producer.", "interval.ms": 100})
+
+        ``metrics`` has the beginnings of the names of metrics, ``*`` for all; ``interval.ms`` is from 100 on, and five
+        minutes if it is not set; ``match`` says which clients, such as ``client_id=shop``, by regular expressions. A
+        client that is connected already learns of a new subscription when its interval is over.
+
+        Raises InvalidArgumentError for what Kafka refuses, and where clients may send nothing.
+        """
+        await self._call("configure_client_metrics", name=name, config=dict(config))
 
     async def client_metrics(
         self, *, client_id: str | None = None, name: str | None = None
