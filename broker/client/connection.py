@@ -27,6 +27,8 @@ from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from oncelog.wire.schema import Message, Request, ResponseT_co
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oncelog.broker.client.security.client_security import ClientSecurity
     from oncelog.broker.client.security.log_in import LogInRequest
 
@@ -88,7 +90,9 @@ class ClientConnection:
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         security: ClientSecurity | None = None,
+        sent_on: Callable[[bytes], bytes] | None = None,
     ) -> None:
+        """``sent_on`` makes what is sent of each request's header and body, for who marks requests."""
         self.versions: dict[int, tuple[int, int]] | None = None
         self._transport = transport
         self._security = security
@@ -97,6 +101,7 @@ class ClientConnection:
         self._renew_at: float | None = None
         """When the session is renewed, with the next request (real time, seconds); None: never."""
         self._client_id = client_id
+        self._sent_on = sent_on
         self._correlation_id = 0
         self._frames = FrameReader(response_bytes_max)
         self._in_flight: deque[InFlight[Any]] = deque()
@@ -281,6 +286,8 @@ class ClientConnection:
         self._check_open()
         following = next_correlation_id(self._correlation_id)
         frame = encode_request(request, version, following, self._client_id)
+        if self._sent_on is not None:
+            frame = self._sent_on(frame[4:])
         self._correlation_id = following
         return frame
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.dispatch.interception import Interception
 from oncelog.broker.handlers.table import api_name
+from oncelog.broker.logs import get_logger
 from oncelog.broker.proxy.apis import READ, REWRITTEN, KnownApis, Plan
+from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR, PassedProxies
 from oncelog.broker.proxy.versions import passable, unsupported
 from oncelog.broker.request import CloseConnection, RequestContext
 from oncelog.broker.seams.clock import real_time
@@ -25,6 +27,7 @@ from oncelog.wire.header import (
     read_request_header,
     read_response_header,
 )
+from oncelog.wire.messages.api_versions import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,12 +38,13 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.addresses import Addresses
     from oncelog.broker.proxy.connection import ProxyConnection
     from oncelog.broker.proxy.endpoints import Endpoint
-    from oncelog.wire.messages.api_versions import ApiVersionsResponse
     from oncelog.wire.primitives import Buffer
 
 SASL_HANDSHAKE_KEY = 17
 PLANS_MAX = 10_000
 """API versions that are remembered; a client may name any."""
+
+log = get_logger(__name__)
 
 
 class ProxyDispatcher(Interception):
@@ -58,6 +62,9 @@ class ProxyDispatcher(Interception):
         """By the first four bytes of a header, as a number: API key and version."""
         self._apis = KnownApis()
         self._addresses = addresses
+        self.passed = PassedProxies()
+        self.has_started = False
+        """Whether the proxy serves. A start that finds a loop fails, and says so itself."""
         self.versions: ApiVersionsResponse | None = None
         """Upstream's latest ApiVersions response."""
         self._wanting: dict[int, tuple[Interceptor, ...]] = {}
@@ -114,7 +121,7 @@ class ProxyDispatcher(Interception):
             plan.is_refused = plan.key in REWRITTEN or any(not one.only_reads for one in wanting)
         if plan.key == SASL_HANDSHAKE_KEY and plan.version == 0:  # tokens without headers follow it
             plan.is_refused = True
-        plan.needs_look = plan.reads_request or plan.is_refused
+        plan.needs_look = plan.reads_request or plan.is_refused or plan.key == API_VERSIONS_KEY
 
     def plan_of(self, context: RequestContext) -> Plan:
         """Return the plan of a request that was decoded."""
@@ -209,6 +216,11 @@ class ProxyDispatcher(Interception):
         else:
             header = read_request_header(frame, context.api.flexible[context.api_version])
             body = bytes(frame[: header.header_size]) + context.request.encode(context.api_version)
+        return self.sent_on(body)
+
+    def sent_on(self, frame: Buffer) -> bytes:
+        """Return a request as it goes upstream, with its size. Raises DecodeError."""
+        body = self.passed.added(frame)
         return b"".join((len(body).to_bytes(4, "big"), body))
 
     def wants_response(self, context: RequestContext) -> bool:
@@ -310,6 +322,15 @@ class ProxyDispatcher(Interception):
         assert plan.api is not None, "an unknown version is refused"
         out = bytearray()
         plan.api.encode_response(plan.version, correlation_id, self.told_versions(), out, [])
+        return bytes(out)
+
+    def refuse_loop(self, plan: Plan, correlation_id: int, peer: str) -> bytes:
+        """Return the response, with its size, to an ApiVersions that has passed this proxy before, and log it."""
+        if self.has_started:
+            self._lines.write(log.error, LOOP, {}, peer=peer)
+        assert plan.api is not None, "an unknown version is refused"
+        out = bytearray()
+        plan.api.encode_response(plan.version, correlation_id, ApiVersionsResponse(LOOP_ERROR), out, [])
         return bytes(out)
 
     @staticmethod

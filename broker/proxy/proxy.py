@@ -20,6 +20,7 @@ from oncelog.broker.proxy.addresses import Addresses
 from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.dispatcher import ProxyDispatcher
 from oncelog.broker.proxy.node_ports import NodePorts
+from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR
 from oncelog.broker.proxy.upstream import Upstream, UpstreamError
 from oncelog.broker.proxy.upstream_log_ins import NoUpstreamLogIn, Renewal, UpstreamLogIns
 from oncelog.broker.request import CloseConnection
@@ -128,6 +129,7 @@ class Proxy:
                 await nursery.start(self.server.run)
                 await self.look_upstream()
                 self._is_starting = False
+                self.dispatcher.has_started = True
                 task_status.started()
         finally:
             if self._pipes is not None:
@@ -210,9 +212,9 @@ class Proxy:
 
     async def _look_at(self, host: str, port: int) -> None:
         with real_time.move_on_after(CONNECT_TIMEOUT_S):
-            connection = ClientConnection(await self._open(None, host, port))
+            connection = ClientConnection(await self._open(None, host, port), sent_on=self.dispatcher.sent_on)
             try:
-                self.dispatcher.versions = await self._negotiated(connection)
+                self.dispatcher.versions = await self._negotiated(connection, address_text(host, port))
                 try:
                     response = await connection.call(MetadataRequest(None, allow_auto_topic_creation=False))
                 except KafkaError as error:
@@ -239,10 +241,12 @@ class Proxy:
             f"no response to ApiVersions within {CONNECT_TIMEOUT_S:g} s: is it a Kafka broker?"
         )
 
-    async def _negotiated(self, connection: ClientConnection) -> ApiVersionsResponse:
+    async def _negotiated(self, connection: ClientConnection, about: str) -> ApiVersionsResponse:
         try:
             return await connection.negotiate()
         except KafkaError as error:
+            if error.code is LOOP_ERROR:
+                raise UpstreamError(f"the upstream cannot be used: {about}: {LOOP}") from error
             security = self.log_ins.own or self.log_ins.without_log_in
             if error.code is ErrorCode.NETWORK_EXCEPTION and (
                 security is None or not security.protocol.endswith("SSL")

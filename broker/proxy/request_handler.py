@@ -49,6 +49,10 @@ class RequestHandler:
         if plan.is_refused or (plan.api is None and plan.reads_request):
             await self._respond(Made(self._dispatcher.refuse_version(plan, correlation_id)))
             return
+        if self._dispatcher.passed.is_loop(frame):
+            peer = connection.transport.peer
+            await self._respond(Made(self._dispatcher.refuse_loop(plan, correlation_id, peer)))
+            return
         await connection.wait_room()
         if plan.reads_request:
             await self._handle_shown(self._dispatcher.decode(connection, frame, plan), plan)
@@ -56,7 +60,7 @@ class RequestHandler:
         if connection.must_log_in_since is not None:
             await self._respond(Made(self._dispatcher.versions_before_log_in(plan, correlation_id)))
             return
-        data = memoryview(b"".join((len(frame).to_bytes(4, "big"), frame)))
+        data = memoryview(self._dispatcher.sent_on(frame))
         link = await connection.connected()
         if plan.key != PRODUCE_KEY or acks_of(data, 0, plan.is_flexible) != 0:
             connection.owed.append(Owed(correlation_id, plan))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.config.broker_config import is_known
 from oncelog.broker.config.definitions_known import AUTHORIZER_KEYS, LISTENER_PREFIX
-from oncelog.broker.config.definitions_security import OAuthKeys, SaslKeys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import ListenerConfig
 
+MAX_REAUTH = "connections.max.reauth.ms"
 OF_BROKERS = "it is for the cluster's brokers; a proxy uses the keys of listeners, log-ins, rights and quotas"
 
 
@@ -53,5 +53,5 @@ def _why(config: BrokerConfig, name: str, listeners: Sequence[str], *, are_passe
 
 def _is_of_log_ins(name: str) -> bool:
     """Whether a key, perhaps one listener's, is about log-ins only."""
-    keys = (*SaslKeys.KEYS, *OAuthKeys.KEYS, "sasl.jaas.config", "connections.max.reauth.ms")
-    return name.endswith(keys)
+    base = name.removeprefix(LISTENER_PREFIX).partition(".")[2] if name.startswith(LISTENER_PREFIX) else name
+    return "sasl." in base or base.startswith("delegation.token.") or base.endswith(MAX_REAUTH)

@@ -80,14 +80,20 @@ def topic_of(mode: str, client: str, case: str) -> str:
 
 
 def tls_options(certificates: pathlib.Path) -> dict[str, str]:
-    """Of listeners with TLS, and of signed tokens."""
-    keys = (certificates / "keys.json").as_uri()
-    signed = "listener.name.sasl_ssl.oauthbearer.sasl"
+    """Of listeners with TLS."""
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(certificates / "server.pem"),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(certificates / "ca.pem"),
+    }
+
+
+def log_in_options(certificates: pathlib.Path) -> dict[str, str]:
+    """Of listeners where certificates and signed tokens are shown."""
+    keys = (certificates / "keys.json").as_uri()
+    signed = "listener.name.sasl_ssl.oauthbearer.sasl"
+    return {
         "listener.name.ssl.ssl.client.auth": "required",
         f"{signed}.jaas.config": f"{OAUTH_PACKAGE}.OAuthBearerLoginModule required;",
         f"{signed}.server.callback.handler.class": f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler",
@@ -97,9 +103,13 @@ def tls_options(certificates: pathlib.Path) -> dict[str, str]:
     }
 
 
+def set_by(options: dict[str, str]) -> list[str]:
+    return [word for key, text in options.items() for word in ("-c", f"{key}={text}")]
+
+
 def new_proxy(mode: str, kafka: Secured, certificates: pathlib.Path, folder: pathlib.Path) -> RunningProxy:
     config = folder / f"{ALL[0][1]}-{list(LET_IN).index(mode)}.properties"
-    settings = [word for key, text in tls_options(certificates).items() for word in ("-c", f"{key}={text}")]
+    settings = set_by(tls_options(certificates))
     if mode == OPEN:
         way = Way("", "SASL_SSL", str(certificates / "ca.pem"), "", SCRAMS[1], "app", USERS["app"])
         config.write_text("".join(f"{key}={text}\n" for key, text in java_settings(way).items()))
@@ -110,6 +120,7 @@ def new_proxy(mode: str, kafka: Secured, certificates: pathlib.Path, folder: pat
         mechanisms = ",".join(("PLAIN", *SCRAMS, OAUTHBEARER))
         users = [word for name, text in USERS.items() for word in ("--user", f"{name}:{text}")]
         more = ["-c", f"listener.name.sasl_ssl.sasl.enabled.mechanisms={mechanisms}"]
+        settings += set_by(log_in_options(certificates))
         return RunningProxy(kafka.address("PLAINTEXT"), wanted, [*settings, *users, *more])
     config.write_text(
         f"security.protocol=SASL_SSL\nssl.truststore.type=PEM\nssl.truststore.location={certificates / 'ca.pem'}\n"

@@ -46,11 +46,13 @@ class SimProxy:
         acls: tuple[str, ...] = (),
         log_ins: UpstreamLogIns | None = None,
         pipes: MemoryPipes | None = None,
+        host: str = HOST,
     ) -> None:
         """A listener whose name begins with SASL asks for a log-in: by ``users``, or as ``config`` says."""
         self.pipe_bytes_max = pipe_bytes_max
         self._security: dict[str, ListenerSecurity] = {}
-        self.listeners = {(HOST, PORT + 100 * place): name for place, name in enumerate(listeners)}
+        self.host = host
+        self.listeners = {(host, PORT + 100 * place): name for place, name in enumerate(listeners)}
         self.sockets: dict[tuple[str, int], MemoryListener] = {}
         self.proxy = Proxy(
             ProxyConfig(config),
@@ -81,7 +83,7 @@ class SimProxy:
         return BoundListener(name, listener, *address, protocol, security, node_id)
 
     def _bind_node(self, main: BoundListener, node_id: int, port: int) -> BoundListener:
-        return self._listen((HOST, port), main.name, node_id)
+        return self._listen((self.host, port), main.name, node_id)
 
     async def open_transport(self, host: str, port: int) -> MemoryTransport:
         """A `Connect` of the transport seam, to the proxy."""
@@ -111,7 +113,7 @@ class SimProxy:
 
     def connect(self, port: int = PORT) -> SimClient:
         """A client of the proxy's listener, or of a node's."""
-        return SimClient(self.sockets[HOST, port].connect())
+        return SimClient(self.sockets[self.host, port].connect())
 
     @property
     def connections(self) -> list[ProxyConnection]:

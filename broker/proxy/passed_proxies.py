@@ -1,0 +1,82 @@
+"""`PassedProxies`: finds loops of proxies, of which each has another one as its upstream.
+
+A client's ApiVersions carries the ids of the proxies that it has passed, in a tagged field of its header; each adds its
+own. A proxy that finds its own there knows that the connection leads back to it. Brokers skip tagged fields that they
+do not know (KIP-482). Almost all clients begin each connection with an ApiVersions of version 3 or later, and so does
+the proxy itself when it starts: the last start that would close a loop fails.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from oncelog.broker.seams.entropy import unguessable
+from oncelog.wire.compiler import put_uvarint, tag_header, uvarint
+from oncelog.wire.errors import DecodeError, ErrorCode
+from oncelog.wire.header import API_VERSIONS_KEY
+from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from oncelog.wire.primitives import Buffer
+
+TAG = 0x6F6E63
+"""Of the field with the ids. Kafka numbers its own from 0."""
+ID_BYTES = 16
+LOOP_ERROR = ErrorCode.BROKER_NOT_AVAILABLE
+"""What a client is told whose ApiVersions has come back. Nobody else responds to an ApiVersions with it."""
+LOOP = "a loop of proxies: the --upstream of one of them, or what its cluster advertises, leads back"
+
+_CLIENT_ID_AT = 8
+_key_and_version_at = struct.Struct(">hh").unpack_from
+_length_at = struct.Struct(">h").unpack_from
+
+
+class PassedProxies:
+    """``own_id`` is that of this proxy, by default a new one."""
+
+    def __init__(self, own_id: bytes | None = None) -> None:
+        self._own = unguessable(ID_BYTES) if own_id is None else own_id
+
+    def is_loop(self, frame: Buffer) -> bool:
+        """Whether a request is an ApiVersions that has passed this proxy before. Raises DecodeError."""
+        if not _has_ids(frame):
+            return False
+        ids = _tags(frame)[0].get(TAG, b"")
+        return any(ids[at : at + ID_BYTES] == self._own for at in range(0, len(ids), ID_BYTES))
+
+    def added(self, frame: Buffer) -> Buffer:
+        """Return a request, without its size, as it goes upstream: an ApiVersions says that it has passed this proxy.
+        Raises DecodeError.
+        """
+        if not _has_ids(frame):
+            return frame
+        tags, start, stop = _tags(frame)
+        tags[TAG] = tags.get(TAG, b"") + self._own
+        out = bytearray(frame[:start])
+        put_uvarint(out, len(tags))
+        for tag in sorted(tags):
+            put_uvarint(out, tag)
+            put_uvarint(out, len(tags[tag]))
+            out += tags[tag]
+        out += frame[stop:]
+        return out
+
+
+def _has_ids(frame: Buffer) -> bool:
+    """Whether a request has a header with tagged fields, and is one that carries ids."""
+    key, version = _key_and_version_at(frame)
+    return key == API_VERSIONS_KEY and ApiVersionsRequest.is_flexible(version)
+
+
+def _tags(frame: Buffer) -> tuple[dict[int, bytes], int, int]:
+    """Return the tagged fields of a request's header, and where they begin and end. Raises DecodeError."""
+    try:
+        start = _CLIENT_ID_AT + 2 + max(_length_at(frame, _CLIENT_ID_AT)[0], 0)
+        count, at = uvarint(frame, start)
+        tags: dict[int, bytes] = {}
+        previous = -1
+        for _ in range(count):
+            previous, size, at = tag_header(frame, at, len(frame), previous)
+            tags[previous] = bytes(frame[at : at + size])
+            at += size
+    except (IndexError, struct.error) as error:
+        raise DecodeError(f"request header: {error}") from error
+    return tags, start, at
