@@ -9,7 +9,7 @@ import trio
 
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.errors import AuthenticationError
-from oncelog.broker.client.opening import CONNECT_TIMEOUT_S, PERHAPS_TLS, open_connection
+from oncelog.broker.client.opening import CONNECT_TIMEOUT_S, open_connection
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.listeners import address_text
 from oncelog.broker.line_limiter import LineLimiter
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.api_versions import ApiVersionsResponse
 
 
+PERHAPS_TLS = "(perhaps it wants TLS: security.protocol=SSL in --upstream-config)"
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 
 log = get_logger(__name__)

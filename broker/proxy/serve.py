@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
 
 
+ADDRESSES = "--listen is where clients connect to the proxy, --upstream where the cluster is"
+"""For who has taken one for the other, or has left --listen out on the cluster's machine."""
+
+
 async def serve_proxy(
     settings: ProxySettings,
     on_ready: Callable[[Proxy, list[BoundListener]], None],
@@ -39,8 +43,11 @@ async def serve_proxy(
     """
     bound_listeners: list[BoundListener] = []
     try:
-        for listener in settings.listeners:
-            bound_listeners.append(open_listener(listener, settings.config))
+        try:
+            for listener in settings.listeners:
+                bound_listeners.append(open_listener(listener, settings.config))
+        except ListenError as error:
+            raise ListenError(f"{error}; {ADDRESSES}") from error
         proxy = new_proxy(
             settings,
             bind_node=node_binder(settings.config),

@@ -51,7 +51,10 @@ def test_a_client_without_tls_and_certificate(cluster: oncelog.Broker) -> None:
         ({**trusting(STRANGERS), **showing(CLIENT)}, "the broker's certificate is refused: self-signed"),
         (trusting(), "TLS handshake: the broker says: certificate required"),
         ({**trusting(), **showing(EXPIRED)}, "TLS handshake: the broker says: certificate expired"),
-        ({}, ": the broker closed the connection (perhaps it wants TLS: security.protocol)"),
+        (
+            {},
+            ": the broker closed the connection (perhaps it wants TLS: security.protocol=SSL in --upstream-config)",
+        ),
     ],
 )
 def test_an_upstream_that_cannot_be_used(
