@@ -39,6 +39,10 @@ class Way:
     is_token: bool = False
     token_file: str = ""
     """The file with the token of OAUTHBEARER; without one, the client makes a token for `user` that nobody signs."""
+    has_bare_tokens: bool = False
+    """Whether Sarama logs in by version 0 of SaslHandshake, which knows no renewal."""
+    renewal_ms: int = 1000
+    """How long before the end of its session kafkajs renews it."""
 
     @property
     def is_tls(self) -> bool:
@@ -46,12 +50,17 @@ class Way:
 
 
 class Case(NamedTuple):
-    """One run of a client. `topic` is the group and the transactional id, too."""
+    """One run of a client. `topic` is the group and the transactional id, too.
+
+    `is_kept`: a program in Java, Go or JavaScript sends one record only, by a producer that lasts for all such cases
+    of the topic. The value that it says is how many connections this producer has opened.
+    """
 
     way: Way
     topic: str
     value: str
     timeout_s: float
+    is_kept: bool = False
 
 
 class Said(NamedTuple):
@@ -171,6 +180,7 @@ class Program:
             "topic": case.topic,
             "value": case.value,
             "timeout_ms": int(case.timeout_s * 1000),
+            **({"kept": True} if case.is_kept else {}),
         }
         future: Future[Said] = Future()
         with self._lock:
@@ -216,6 +226,8 @@ def plain_settings(way: Way) -> dict[str, str]:
         "Password": way.password,
         **({"Token": "true"} if way.is_token else {}),
         "Token_file": way.token_file,
+        **({"Bare": "true"} if way.has_bare_tokens else {}),
+        "Renewal_ms": str(way.renewal_ms),
     }
 
 

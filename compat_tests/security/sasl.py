@@ -56,13 +56,13 @@ def _listener(name: str) -> dict[str, str]:
 class SaslTarget:
     """A broker of a target, and the addresses of its listeners with SASL. A given ``data_dir`` is kept."""
 
-    def __init__(self, name: str, data_dir: pathlib.Path | None = None) -> None:
+    def __init__(self, name: str, data_dir: pathlib.Path | None = None, session_ms: int = SESSION_MS) -> None:
         self.name = name
         self._data_dir = data_dir
         sasl, session = free_ports(2)
         self.bootstrap = f"127.0.0.1:{sasl}"
         self.short_sessions = f"127.0.0.1:{session}"
-        """The address of the listener whose sessions end after `SESSION_MS`."""
+        """The address of the listener whose sessions end after `session_ms`."""
         self.properties = {
             **UNDISTURBED,
             # A Kafka on oncelog's directory starts once oncelog's session is over: it must not last minutes.
@@ -74,7 +74,7 @@ class SaslTarget:
             **_listener("sasl_plaintext"),
             **_listener("session"),
             **{
-                f"listener.name.session.{mechanism.lower()}.connections.max.reauth.ms": str(SESSION_MS)
+                f"listener.name.session.{mechanism.lower()}.connections.max.reauth.ms": str(session_ms)
                 for mechanism in (*MECHANISMS, "OAUTHBEARER")
             },
             "delegation.token.secret.key": "the-key",
@@ -112,8 +112,8 @@ def until_closed(client: SaslClient) -> Iterator[None]:
     with contextlib.suppress(Closed):
         while True:
             client.call(MetadataRequest([]), 12)
-            yield
             assert time.monotonic() < deadline, "the session does not end"
+            yield
 
 
 def while_sessions_pass(address: str, count: int) -> Iterator[None]:

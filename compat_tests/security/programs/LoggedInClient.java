@@ -1,5 +1,6 @@
 // Takes cases from standard input, a JSON object a line, and prints for each what the Java client said. The "settings" of
-// a case are the client's own.
+// a case are the client's own. A case that is kept is one record, sent by a producer that lasts for all such cases of its
+// topic; what is said is how many connections that producer has opened.
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
@@ -9,6 +10,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -20,6 +22,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 public class LoggedInClient {
     static final ObjectMapper JSON = new ObjectMapper();
+    static final Map<String, KafkaProducer<String, String>> KEPT = new ConcurrentHashMap<>();
 
     public static void main(String[] arguments) throws Exception {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
@@ -33,7 +36,7 @@ public class LoggedInClient {
         Map<String, String> said = new HashMap<>();
         said.put("id", asked.get("id").asText());
         try {
-            said.put("value", run(asked));
+            said.put("value", asked.has("kept") ? send(asked) : run(asked));
         } catch (Throwable error) {
             if (error instanceof ExecutionException) error = error.getCause();
             said.put("error", error.getClass().getSimpleName());
@@ -47,9 +50,28 @@ public class LoggedInClient {
         }
     }
 
-    static String run(JsonNode asked) throws Exception {
+    static Properties settings(JsonNode asked) {
         Properties settings = new Properties();
         asked.get("settings").fields().forEachRemaining(row -> settings.put(row.getKey(), row.getValue().asText()));
+        return settings;
+    }
+
+    static String send(JsonNode asked) throws Exception {
+        String topic = asked.get("topic").asText();
+        var producer = KEPT.computeIfAbsent(
+            topic, unused -> new KafkaProducer<>(settings(asked), new StringSerializer(), new StringSerializer()));
+        producer.send(new ProducerRecord<>(topic, asked.get("value").asText())).get();
+        for (var metric : producer.metrics().values()) {
+            if (metric.metricName().name().equals("connection-creation-total")
+                && metric.metricName().group().equals("producer-metrics")) {
+                return String.valueOf(((Double) metric.metricValue()).longValue());
+            }
+        }
+        throw new IllegalStateException("no metric");
+    }
+
+    static String run(JsonNode asked) throws Exception {
+        Properties settings = settings(asked);
         String timeout = asked.get("timeout_ms").asText();
         settings.put("default.api.timeout.ms", timeout);
         settings.put("request.timeout.ms", timeout);

@@ -1,5 +1,8 @@
-// Takes cases from standard input, a JSON object a line, and prints for each what kafkajs said.
+// Takes cases from standard input, a JSON object a line, and prints for each what kafkajs said. A case that is kept is
+// one record, sent by a producer that lasts for all such cases of its topic; what is said is how many connections that
+// producer has opened.
 import { readFileSync } from "node:fs";
+import { connect } from "node:net";
 import { createInterface } from "node:readline";
 import { Kafka, Partitioners } from "kafkajs";
 
@@ -56,10 +59,34 @@ async function run(asked) {
   }
 }
 
+const kept = {};
+
+async function keep(asked) {
+  const made = { opened: 0 };
+  const kafka = new Kafka({
+    ...config(asked.settings),
+    logLevel: 0,
+    reauthenticationThreshold: Number(asked.settings.Renewal_ms),
+    socketFactory: ({ host, port, onConnect }) => {
+      made.opened += 1;
+      return connect({ host, port }, onConnect);
+    },
+  });
+  made.producer = kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner });
+  await made.producer.connect();
+  return made;
+}
+
+async function send(asked) {
+  const found = (kept[asked.topic] ??= await keep(asked));
+  await found.producer.send({ topic: asked.topic, messages: [{ value: asked.value }] });
+  return String(found.opened);
+}
+
 async function answer(asked) {
   const said = { id: asked.id };
   try {
-    said.value = await run(asked);
+    said.value = await (asked.kept ? send : run)(asked);
   } catch (error) {
     said.error = error.name;
     said.said = error.message;

@@ -88,3 +88,20 @@ func franz(one asked) (string, error) {
 	}
 	return "", errors.New("no record")
 }
+
+func keepFranz(one asked, dialer *dialer) (func(string) error, error) {
+	options, err := franzOptions(one.Settings)
+	if err != nil {
+		return nil, err
+	}
+	producer, err := kgo.NewClient(append(options, kgo.Dialer(dialer.DialContext))...)
+	if err != nil {
+		return nil, err
+	}
+	return func(value string) error {
+		timeout := time.Duration(one.Timeout_ms) * time.Millisecond
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		return producer.ProduceSync(ctx, &kgo.Record{Topic: one.Topic, Value: []byte(value)}).FirstErr()
+	}, nil
+}

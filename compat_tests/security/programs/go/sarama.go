@@ -58,6 +58,9 @@ func saramaConfig(given settings) (*sarama.Config, error) {
 		config.Net.SASL.Mechanism = sarama.SASLMechanism(given.Mechanism)
 		config.Net.SASL.User, config.Net.SASL.Password = given.User, given.Password
 	}
+	if given.Bare != "" {
+		config.Net.SASL.Version, config.ApiVersionsRequest = sarama.SASLHandshakeV0, false // it wants both
+	}
 	switch given.Mechanism {
 	case "SCRAM-SHA-256":
 		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: sha256.New} }
@@ -132,4 +135,21 @@ func throughSarama(one asked) (string, error) {
 	default:
 		return "", errors.New("no record")
 	}
+}
+
+func keepSarama(one asked, dialer *dialer) (func(string) error, error) {
+	config, err := saramaConfig(one.Settings)
+	if err != nil {
+		return nil, err
+	}
+	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, dialer
+	config.Producer.Return.Successes = true
+	producer, err := sarama.NewSyncProducer([]string{one.Settings.Servers}, config)
+	if err != nil {
+		return nil, err
+	}
+	return func(value string) error {
+		_, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: one.Topic, Value: sarama.StringEncoder(value)})
+		return err
+	}, nil
 }
