@@ -18,6 +18,7 @@ from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.node import Node
 from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.seams.transport import SocketListener
 from oncelog.broker.security.listener import ListenerSecurity
 from oncelog.broker.security.sasl.users import Users
 from tests.harness.clocks import VirtualWall
@@ -58,9 +59,13 @@ class SimBroker:
         *,
         protocol: str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
+        sockets: SocketListener | None = None,
     ) -> None:
-        """``others``: the names of listeners beside PLAINTEXT."""
+        """``others``: the names of listeners beside PLAINTEXT. ``sockets``: where connections come from instead of
+        `connect`, as TLS wants it; until the first stop.
+        """
         self._protocol = protocol
+        self._sockets = sockets
         self._users = Users(users or {})
         self.seed = seed
         self.rng = random.Random(seed)
@@ -113,8 +118,9 @@ class SimBroker:
                 security = (
                     None if protocol == "PLAINTEXT" else ListenerSecurity(protocol, protocol, self.config)
                 )
+                listener = self._sockets or self.listener
                 bound = [
-                    BoundListener(protocol, self.listener, *self.listener.address, protocol, security),
+                    BoundListener(protocol, listener, *listener.address, protocol, security),
                     *(BoundListener(name, one, *one.address) for name, one in self.others.items()),
                 ]
                 await self.node.run(bound, task_status=task_status)
