@@ -42,6 +42,18 @@ Clients. Those that show no certificate leave the lines about client.pem out; th
                          ssl_certfile="{directory}/client.pem"
     aiokafka             security_protocol="SSL", ssl_context=aiokafka.helpers.create_ssl_context(
                              cafile="{directory}/ca.pem", certfile="{directory}/client.pem")
+    kafkajs              ssl: {{
+                             ca: [readFileSync("{directory}/ca.pem")],
+                             key: readFileSync("{directory}/client.pem"),
+                             cert: readFileSync("{directory}/client.pem"),
+                         }}
+    franz-go, Sarama     ca, err := os.ReadFile("{directory}/ca.pem")
+                         config := &tls.Config{{RootCAs: x509.NewCertPool()}}
+                         config.RootCAs.AppendCertsFromPEM(ca)
+                         pair, err := tls.LoadX509KeyPair("{directory}/client.pem", "{directory}/client.pem")
+                         config.Certificates = []tls.Certificate{{pair}}
+        franz-go         kgo.DialTLSConfig(config)
+        Sarama           Net.TLS.Enable, Net.TLS.Config = true, config
 """
 
 

@@ -67,7 +67,8 @@ def client_settings(client: str, access: Access) -> dict[str, Any]:
     """Return the settings of ``client``, one of `CLIENTS`. Raises InvalidArgumentError for another one."""
     make = CLIENTS.get(client)
     if make is None:
-        raise InvalidArgumentError(f"client {client!r}: expected one of {', '.join(CLIENTS)}")
+        hint = f"; {_IN_CODE}" if client.lower() in GO_CLIENTS else ""
+        raise InvalidArgumentError(f"client {client!r}: expected one of {', '.join(CLIENTS)}{hint}")
     return make(access)
 
 
@@ -157,3 +158,8 @@ CLIENTS: dict[str, Callable[[Access], dict[str, Any]]] = {
     "kafkajs": _kafkajs,
 }
 """The clients whose settings are known."""
+GO_CLIENTS = ("go", "franz-go", "sarama", "kafka-go")
+"""Clients that have no settings by name: a program calls functions and sets fields."""
+_IN_CODE = (
+    "Go's clients are set up in code, with the values of confluent-kafka (docs/security.md has the lines)"
+)

@@ -120,6 +120,7 @@ def test_client_settings_that_make_no_sense_are_named() -> None:
             ({"user": "app", "certificate": "app"}, "tls=True"),
             ({"user": "app", "mechanism": "OAUTHBEARER"}, "users= log in by one of PLAIN,SCRAM-SHA-256,"),
             ({"user": "app", "client": "curl"}, "expected one of confluent-kafka"),
+            ({"user": "app", "client": "franz-go"}, "are set up in code, with the values of confluent-kafka"),
         ):
             with pytest.raises(oncelog.InvalidArgumentError) as raised:
                 kafka.client_config(**arguments)
