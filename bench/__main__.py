@@ -14,6 +14,7 @@ from bench import (
     disturbed,
     embedded,
     groups,
+    idle_shares,
     lifecycle,
     logins,
     proxies,
@@ -41,6 +42,7 @@ EXPERIMENTS = (
     *reconcile.EXPERIMENTS,
     *transactions.EXPERIMENTS,
     *shares.EXPERIMENTS,
+    *idle_shares.EXPERIMENTS,
     *embedded.EXPERIMENTS,
     *proxies.EXPERIMENTS,
 )

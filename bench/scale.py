@@ -59,9 +59,10 @@ def _check(api: str, version: int, response: bytes) -> None:
         raise RuntimeError(f"{api}: error {partition['error_code']}")
 
 
-def _measure(harness: Harness, kind: Kind, server: Server, load: str) -> dict[str, float]:
+def cost_of_requests(
+    harness: Harness, server: Server, partitions: int = FEW_PARTITIONS, connections: int = FEW_CONNECTIONS
+) -> dict[str, float]:
     """Microseconds of server CPU per request of each API."""
-    partitions, connections = LOADS[load]
     if harness.scale < 1:
         partitions = max(FEW_PARTITIONS, partitions // 10)
     topic = harness.name("scale")
@@ -87,7 +88,6 @@ def _measure(harness: Harness, kind: Kind, server: Server, load: str) -> dict[st
             count, before = harness.count(REQUESTS), cpu_s(server.pid)
             _check(api, version, send_windowed(opened, frame, count, WINDOW))
             cost[api] = 1e6 * (cpu_s(server.pid) - before) / count
-            harness.record(_row(api, load), kind, cost[api])
     finally:
         for connection in opened:
             connection.close()
@@ -100,12 +100,13 @@ def _run(harness: Harness, kind: Kind) -> None:
         # Each load has its own server: flushes after ten thousand partitions must not count for the next load.
         with harness.fresh_server(kind) as fresh:
             server = fresh.server.start()
-            with harness.unrecorded():
-                _measure(harness, kind, server, FEW)  # warms up the JVM
-            cost = _measure(harness, kind, server, load)
+            cost_of_requests(harness, server)  # warms up the JVM
+            cost = cost_of_requests(harness, server, *LOADS[load])
         few = few or cost
-        for api in APIS if load != FEW else ():
-            harness.record(_growth(api, load), kind, cost[api] / few[api])
+        for api in APIS:
+            harness.record(_row(api, load), kind, cost[api])
+            if load != FEW:
+                harness.record(_growth(api, load), kind, cost[api] / few[api])
 
 
 ROWS = (
