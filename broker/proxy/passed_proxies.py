@@ -21,7 +21,7 @@ TAG = 0x6F6E63
 """Of the field with the ids. Kafka numbers its own from 0."""
 ID_BYTES = 16
 LOOP_ERROR = ErrorCode.BROKER_NOT_AVAILABLE
-"""What a client is told whose ApiVersions has come back. Nobody else responds to an ApiVersions with it."""
+"""The error that tells a client that its ApiVersions has come back. No broker responds to an ApiVersions with it."""
 LOOP = "a loop of proxies: the --upstream of one of them, or what its cluster advertises, leads back"
 
 _CLIENT_ID_AT = 8

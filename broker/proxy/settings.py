@@ -30,7 +30,7 @@ PASSED = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_PLAINTEXT": "PLAINTEXT",
 """By a listener's protocol: what is left to the proxy where log-ins pass through."""
 
 _OTHER_SEPARATORS = re.compile(r"[;|/\s]+")
-"""What no address has in it, and somebody may have put between two."""
+"""Separators that no address contains, and that are mistaken for the comma."""
 
 
 class ProxySettings(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.broker_config import is_known
-from oncelog.broker.config.definitions_known import AUTHORIZER_KEYS, LISTENER_PREFIX
+from oncelog.broker.config.definitions_known import AUTHORIZER_KEYS, LISTENER_PREFIX, listener_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,16 +35,15 @@ def without_effect(
 
 def _why(config: BrokerConfig, name: str, listeners: Sequence[str], *, are_passed: bool) -> str | None:
     """Return why a key has no effect, None if it has one."""
-    listener = ""
-    if name.startswith(LISTENER_PREFIX):
-        listener = name.removeprefix(LISTENER_PREFIX).partition(".")[0]
     if are_passed and _is_of_log_ins(name):
         return "log-ins pass through it"
     if not is_known(name):
         return None  # that is another error
     if config.has_effect(name, on_proxy=True):
-        if listener and listener.upper() not in listeners:
-            return f"it has no listener {listener.upper()}; there are {', '.join(listeners)}"
+        if name.startswith(LISTENER_PREFIX):
+            listener = name.removeprefix(LISTENER_PREFIX).partition(".")[0].upper()
+            if listener and listener not in listeners:
+                return f"it has no listener {listener}; there are {', '.join(listeners)}"
         return None
     if name in AUTHORIZER_KEYS:
         return "there are no ACLs without authorizer.class.name"
@@ -53,5 +52,7 @@ def _why(config: BrokerConfig, name: str, listeners: Sequence[str], *, are_passe
 
 def _is_of_log_ins(name: str) -> bool:
     """Whether a key, perhaps one listener's, is about log-ins only."""
-    base = name.removeprefix(LISTENER_PREFIX).partition(".")[2] if name.startswith(LISTENER_PREFIX) else name
+    base = listener_base(name)
+    if base is None:
+        base = name
     return "sasl." in base or base.startswith("delegation.token.") or base.endswith(MAX_REAUTH)

@@ -40,7 +40,7 @@ class Way:
     token_file: str = ""
     """The file with the token of OAUTHBEARER; without one, the client makes a token for `user` that nobody signs."""
     has_bare_tokens: bool = False
-    """Whether Sarama logs in by version 0 of SaslHandshake, which knows no renewal."""
+    """Sarama logs in by version 0 of SaslHandshake, which knows no renewal."""
     renewal_ms: int = 1000
     """How long before the end of its session kafkajs renews it."""
 
