@@ -7,25 +7,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import (
-    ALL,
+    ACL_OPERATIONS,
     CLUSTER_NAME,
     CLUSTER_RESOURCE,
     DELEGATION_TOKEN_RESOURCE,
     GROUP_RESOURCE,
-    OPERATION_NAMES,
     TOPIC_RESOURCE,
     TRANSACTIONAL_ID_RESOURCE,
     USER_RESOURCE,
+    acl_operation,
 )
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.metadata.acl_changes import ALLOW, DENY, LITERAL, PREFIXED, create
-from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.metadata.acl_changes import create
+from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, AclBinding
 
 if TYPE_CHECKING:
     from oncelog.broker.metadata.store import MetadataStore
 
-STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-OPERATIONS = {"ALL": ALL, **{name: operation for operation, name in OPERATION_NAMES.items()}}
 RESOURCES = {
     "topic": TOPIC_RESOURCE,
     "group": GROUP_RESOURCE,
@@ -58,10 +56,10 @@ class Acl:
 
     def binding(self) -> AclBinding:
         """Return it as the broker keeps it. Raises InvalidArgumentError."""
-        operations = {name.replace("_", ""): number for name, number in OPERATIONS.items()}
-        operation = operations.get(self.operation.replace("_", "").upper())
+        operation = acl_operation(self.operation)
         if operation is None:
-            raise InvalidArgumentError(f"{self}: unknown operation; there are {', '.join(OPERATIONS)}")
+            there = ", ".join(ACL_OPERATIONS.values())
+            raise InvalidArgumentError(f"{self}: unknown operation; there are {there}")
         named = [
             (resource_type, value)
             for name, resource_type in RESOURCES.items()

@@ -1,4 +1,4 @@
-"""`Controlled`: what a test controls: a broker, or a proxy. Operations on both are written for it."""
+"""`Controlled`: the interface of a `ControlledBroker` and a `ControlledProxy`, for the operations on both."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Controlled(Protocol):
         """Carry its runs until cancelled."""
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
-        """Perform an operation by name and return its result. Raises KeyError for a name that there is not,
-        UnsupportedError for what it cannot do.
+        """Perform an operation by name and return its result. Raises KeyError for an unknown name, UnsupportedError for
+        an operation that it cannot perform.
         """
 
     @property
@@ -67,7 +67,7 @@ class Controlled(Protocol):
 
 
 class HostOptions(Protocol):
-    """Options that make what a host carries."""
+    """Options of a broker or a proxy, which a `Host` can make from them."""
 
     def controlled(self) -> Controlled:
         """Return it, not started."""

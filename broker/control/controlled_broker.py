@@ -1,7 +1,7 @@
 """`ControlledBroker`: a broker that a test starts, stops, kills and resets. It lives in one Trio loop.
 
-A `Node` is one run of a broker and cannot be started twice. What outlives it is here: the address, the disk, the clock,
-the random numbers, and what stands between clients and handlers.
+A `Node` is one run of a broker and cannot be started twice. `ControlledBroker` has the parts that outlive it: the
+address, the disk, the clock, the random numbers, the journal and the rules.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class ControlledBroker:
         """The requests of clients to all its nodes since the last reset."""
         self.clock = MovableClock()
         self.moving_time = trio.Lock()
-        """Held by who moves the clock, until what came due is done."""
+        """Held while an operation moves the clock, until all work that came due is done."""
         self.turns = trio.Lock()
-        """Held by who starts, stops or resets the broker: several clients may ask at the same time."""
+        """Held while an operation starts, stops or resets the broker: several may come at the same time."""
         self.files = new_disk(self.options, self.config, self.clock)
         self._run: _Run | None = None
         """The latest run."""
@@ -351,7 +351,7 @@ class ControlledBroker:
         self.clock = clock
 
     async def _carry(self, run: _Run, task_status: trio.TaskStatus[None]) -> None:
-        """Run one node until its end. An error before it is ready is raised; a later one is kept for who asks next."""
+        """Run one node until its end. An error before it is ready is raised; a later one is kept for the next call."""
         is_ready = False
         try:
             with logging_to(self._log_output(self.lines, self.clock)), run.scope:

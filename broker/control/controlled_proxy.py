@@ -26,6 +26,7 @@ from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget
 from oncelog.broker.faults.seen_sessions import SeenSessions
 from oncelog.broker.faults.words import RuleError
 from oncelog.broker.filters.loading import install_filters
+from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.net.listen import ListenError
 from oncelog.broker.proxy.serve import new_proxy, node_binder
@@ -51,9 +52,9 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
 
 CLIENT_ID = "oncelog-proxy"
-"""With which the proxy's own requests come upstream."""
+"""The client id of the proxy's own requests."""
 
-OWN = (
+SHARED = (
     *("start", "stop", "kill", "info", "log_lines"),
     *("add_rule", "load_rules", "rules", "wait_fired", "release", "remove_rule", "clear_rules"),
     *("requests", "wait_for", "failed_logins", "wait_for_failed_login"),
@@ -85,7 +86,7 @@ log = get_logger(__name__)
 
 
 class Target(NamedTuple):
-    """What rules are in force in, see `oncelog.broker.faults.fault_rules.Target`."""
+    """The proxy as the target of rules, see `oncelog.broker.faults.fault_rules.Target`."""
 
     dispatcher: RequestPath
     known_topics: Upstream
@@ -109,8 +110,8 @@ class _Run:
 class ControlledProxy:
     """A proxy with ``settings``. It opens nothing before `start`. `run` must run meanwhile.
 
-    ``log_output``, ``rules``, ``observer``, ``filters``: as those of a `ControlledBroker`. ``acls`` say who may do what
-    here.
+    ``log_output``, ``rules``, ``observer``, ``filters``: as those of a `ControlledBroker`. ``acls`` are the proxy's
+    own.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class ControlledProxy:
         self.lines = LogLines()
         """The log lines of all its runs."""
         self.turns = trio.Lock()
-        """Held by who starts or stops the proxy: several may ask at the same time."""
+        """Held while an operation starts or stops the proxy: several may come at the same time."""
         names = [row.bind.listener for row in settings.listeners]
         self.faults = FaultRules(random.Random(seed), RuleTarget(REFUSED_BY_PROXY, names))
         """The rules for what goes wrong between clients and the cluster."""
@@ -171,11 +172,11 @@ class ControlledProxy:
                 reserved.close()
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
-        """Perform an operation by name and return its result. Raises KeyError for a name that there is not,
-        UnsupportedError for what a proxy cannot do.
+        """Perform an operation by name and return its result. Raises KeyError for an unknown name, UnsupportedError for
+        an operation that a proxy cannot perform.
         """
         try:
-            if operation in OWN:
+            if operation in SHARED:
                 function = getattr(importlib.import_module(MODULES[operation]), operation)
                 return await function(self, **arguments)
             if operation in OF_CLUSTER:
@@ -221,7 +222,7 @@ class ControlledProxy:
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster behind it; empty as long as no response has told it."""
+        """The id of the cluster behind it; empty before the first response that has it."""
         if self._run is None:
             raise NotRunningError("the proxy knows no cluster before its first start")
         return self._run.proxy.upstream.cluster_id or ""
@@ -251,7 +252,7 @@ class ControlledProxy:
 
     async def start(self) -> None:
         """Start it at the addresses of the run before. Nothing happens if it runs. Raises BrokerFailedError if it
-        cannot start: a port is taken, the cluster cannot be reached, ....
+        cannot start: a port is taken, the cluster cannot be reached, another process has the data directory, ....
         """
         if self.is_running:
             return
@@ -275,7 +276,7 @@ class ControlledProxy:
         run = _Run(proxy, bound, client)
         try:
             await self._nursery.start(self._carry, run)
-        except (ConfigError, ListenError, UpstreamError) as error:
+        except (ConfigError, DataDirectoryError, ListenError, UpstreamError) as error:
             raise BrokerFailedError(str(error)) from error
         finally:
             if run.ended.is_set():
@@ -291,11 +292,13 @@ class ControlledProxy:
             await self._run.ended.wait()
 
     async def kill(self) -> None:
-        """End it as SIGKILL does. A proxy keeps nothing, so this is what `stop` does."""
+        """End it as SIGKILL does. What a proxy keeps is on the disk before it is acknowledged, so this is what `stop`
+        does.
+        """
         await self.stop()
 
     async def _carry(self, run: _Run, task_status: trio.TaskStatus[None]) -> None:
-        """Carry one run until its end. An error before it is ready is raised; a later one is kept for who asks next."""
+        """Carry one run until its end. An error before it is ready is raised; a later one is kept for the next call."""
         is_ready = False
         try:
             with logging_to(self._log_output(self.lines, self.clock)), run.client, run.scope:

@@ -1,4 +1,4 @@
-"""Describes in words what a broker did because its time had come: makes each `Occurrence`."""
+"""`occurrence`: makes an `Occurrence`, with a text, of work that a broker did at a deadline."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ TEXTS = {
     "segments deleted": "topic {topic} partition {partition}: {segments} deleted by retention",
     "log compacted": "topic {topic} partition {partition}: compacted from offset {from_offset} to {to_offset}",
 }
-"""By what was done."""
+"""By the name of the work."""
 
 COUNTED = {"record locks ended": "record", "offsets expired": "offset", "segments deleted": "segment"}
-"""Of what ``count`` tells the number."""
+"""By the name of the work: the noun that its ``count`` counts."""
 
 
 def occurrence(at_ms: int, what: str, about: Mapping[str, str | int]) -> Occurrence:
-    """Return what happened at ``at_ms``. Raises KeyError for what is not in `TEXTS`, or lacks a fact."""
+    """Return the occurrence of the work ``what`` at ``at_ms``. Raises KeyError for a name that is not in `TEXTS`, or a
+    fact that is missing.
+    """
     facts = dict(about)
     if what in COUNTED:
         noun, count = COUNTED[what], facts["count"]

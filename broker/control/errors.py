@@ -1,4 +1,4 @@
-"""The errors of the test kit. Every message says what is wrong and, where there is one, the way out.
+"""The errors of the test kit. Every message names the cause and, where there is one, the remedy.
 
 All can be pickled with nothing but their message: a broker in a child process raises them too.
 """
@@ -11,7 +11,7 @@ class OncelogError(Exception):
 
 
 class InvalidArgumentError(OncelogError, ValueError):
-    """An argument that makes no sense. Nothing was changed."""
+    """An invalid argument. Nothing was changed."""
 
 
 class NotFoundError(OncelogError, LookupError):

@@ -1,8 +1,8 @@
-"""`Journal`: the latest requests of clients with their responses, and who waits for one.
+"""`Journal`: keeps the latest requests of clients with their responses, and wakes those who wait for one.
 
-It stands outermost in the dispatcher: it sees a request as it was sent, and a response as it left. It keeps a request's
-bytes, which the dispatcher copied for it, and decodes them only for who asks. It is told of log-ins, which the
-dispatcher does not see (`Services.login_observers`). It shows no secret.
+It is the outermost interceptor: it sees a request as the client sent it, and a response as it left. It keeps the bytes
+of a request, which the dispatcher copied for it, and decodes them when somebody reads the request. Log-ins, which no
+interceptor sees, come by `Services.login_observers`. It hides secrets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.request import CloseConnection, RequestContext
-from oncelog.broker.security.failed_login import FailedLogin
+from oncelog.broker.security.failed_authentication import FailedAuthentication
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY, read_request_header
 from oncelog.wire.schema import deep_copy
@@ -24,8 +24,7 @@ from oncelog.wire.schema import deep_copy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncelog.broker.control.request_types import FailedLogin as Refused
-    from oncelog.broker.control.request_types import Outcome, Request
+    from oncelog.broker.control.request_types import FailedLogin, Outcome, Request
     from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics, RequestPath
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.seams.clock import Clock
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message, Uuid
 
 BYTES_KEPT: Final = 32 * 1024 * 1024
-"""How many bytes of requests the journal keeps in all."""
+"""Bytes of all requests in the journal."""
 RESPONSE_ROWS_KEPT: Final = 1000
-"""A response with more rows than this is not kept, but for its errors."""
+"""Rows of the largest response that is kept; of a larger one the journal keeps the errors."""
 
 CLAIM_CHARS_KEPT: Final = 200
-"""How much is kept of a name or mechanism that a client claims before its log-in."""
+"""Characters that are kept of a user name or mechanism that a client claims before its log-in."""
 
 TOLD_BY_LOGS: Final = frozenset((PRODUCE_KEY, FETCH_KEY))
 """Requests that come by the thousand, and change nothing that a log does not tell its waiters."""
@@ -116,7 +115,7 @@ class Journaled(Protocol):
         """Broker time."""
 
     @property
-    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedLogin], None]]:
+    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]:
         """Told of each request of a log-in, which no interceptor sees, and of peers that are turned away."""
 
     def watch_metadata(self, on_change: Callable[[KnownTopic | None], None]) -> None:
@@ -152,7 +151,7 @@ class Journal(Interceptor):
         self.changes = Changes()
         """Noted when a request (but for `TOLD_BY_LOGS`) comes and when it is done, when topics change, when a node is
         loaded or ends, and after each operation."""
-        self.failed_logins: deque[Refused] = deque(maxlen=kept)
+        self.failed_logins: deque[FailedLogin] = deque(maxlen=kept)
         """The latest peers that were turned away, the newest last."""
         self.listeners: dict[RequestListener, None] = {}
         """Told of each request that is done."""
@@ -211,10 +210,10 @@ class Journal(Interceptor):
         if context.api.handler.api_key not in TOLD_BY_LOGS:
             self.changes.note()
 
-    def on_login(self, connection: Peer, exchange: LoginExchange | FailedLogin) -> None:
+    def on_login(self, connection: Peer, exchange: LoginExchange | FailedAuthentication) -> None:
         """A connection that logs in has sent a request, and gets its response; or it is turned away."""
         assert self._source is not None
-        if isinstance(exchange, FailedLogin):
+        if isinstance(exchange, FailedAuthentication):
             self._on_failed_login(connection, exchange)
             return
         api = self._login_apis.get(exchange.api_key)
@@ -240,13 +239,13 @@ class Journal(Interceptor):
         self._keep(entry)
         self._tell(entry)
 
-    def _on_failed_login(self, connection: Peer, failed: FailedLogin) -> None:
-        from oncelog.broker.control.request_types import FailedLogin as Refused
+    def _on_failed_login(self, connection: Peer, failed: FailedAuthentication) -> None:
+        from oncelog.broker.control.request_types import FailedLogin
 
         assert self._source is not None
         self._number += 1
         self.failed_logins.append(
-            Refused(
+            FailedLogin(
                 number=self._number,
                 step="TLS" if failed.step == "TLS" else "SASL",
                 reason=failed.reason,

@@ -2,14 +2,14 @@
 
 Time jumps from deadline to deadline. There are two kinds of them:
 
-- What has a deadline of its own: a member's session, a rebalance, a transaction, a record's lock. Time stops at each,
+- Deadlines of single things: a member's session, a rebalance, a transaction, a record's lock. Time stops at each,
   in order, and goes on when all that follows from it is done: the rebalance has begun, the markers are written.
-- What a periodic task finds: retention, compaction, expiry of offsets, ids and producers, checkpoints. Such a task does
-  not run as often as its interval fits into the jump, but where a stop is further than its interval, and once more
-  at the end, as if its time had just come.
+- Intervals of periodic tasks: retention, compaction, expiry of offsets, ids and producers, checkpoints. Such a task
+  does not run as often as its interval fits into the jump, but where a stop is further than its interval, and once
+  more at the end, as if its time had just come.
 
-Clients live in real time. So a member whose connection is open counts as if it had gone on sending heartbeats and had
-done in time what is awaited of it: deadlines that are only for such members move along with the jump.
+Clients live in real time. So a member whose connection is open counts as if it had sent all heartbeats, and all
+requests that the group waits for: deadlines that are only for such members move along with the jump.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROUNDS = 3
 ROUNDS_AT_BEGIN = 10
 """At the beginning there are more, so that connections notice that their peers have closed them."""
 LOOKS_IN_A_ROW = 100
-"""So often the loop is looked at again without a pause. Then something waits for a thread or a peer."""
+"""Looks at the loop without a pause. After them, something waits for a thread or a peer."""
 PAUSE_S = 0.001
 """Seconds of real time between looks after that."""
 
@@ -66,7 +66,7 @@ class TimeMove:
         self._ends: set[str] = set()
         """The ends of transactions to wait for. Clients end others meanwhile."""
         self.happened: list[Occurrence] = []
-        """What has come due so far, in order."""
+        """The work that has come due so far, in order."""
 
     async def advance(self, seconds: float, *, keep_members: bool, timeout_s: float) -> None:
         """Move time ahead by ``seconds``, and return when all that comes due is done.

@@ -1,4 +1,4 @@
-"""Errors about names that do not exist, and about words that mean nothing: each says what there is instead."""
+"""Errors about unknown names and words. Each lists the known ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES_SHOWN = 10
 """How many existing names an error lists."""
 
 NAMES_COMPARED = 1_000
-"""With how many existing names an unknown one is compared."""
+"""How many existing names an unknown one is compared with."""
 
 T = TypeVar("T", bound=str)
 

@@ -78,7 +78,9 @@ def as_bytes(what: str, value: object) -> bytes | None:
 
 
 def as_timestamp(value: object) -> int | None:
-    """Return milliseconds; None stays. Raises InvalidArgumentError for what is no time, and for one without a zone."""
+    """Return milliseconds; None stays. Raises InvalidArgumentError for a value that is no time, and for a datetime
+    without a zone.
+    """
     if value is None:
         return None
     if isinstance(value, datetime):

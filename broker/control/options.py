@@ -1,4 +1,4 @@
-"""`BrokerOptions`: what a controlled broker is started with, checked and plain: it can be sent to another process."""
+"""`BrokerOptions`: the checked options of a controlled broker. They can be pickled, for a child process."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import PLAINTEXT, resolve_listeners
-from oncelog.broker.control.acl_options import STANDARD_AUTHORIZER, Acl, acl_bindings
+from oncelog.broker.control.acl_options import Acl, acl_bindings
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.emulation.release import emulated
 from oncelog.broker.metadata.acls import AclBinding
@@ -42,7 +43,7 @@ KIT_CONFIG = {
 
 @dataclass(frozen=True)
 class TopicOptions:
-    """A topic that is made at the start."""
+    """A topic that is created at the start."""
 
     partitions: int = 1
     config: Mapping[str, str] = field(default_factory=dict)
@@ -63,8 +64,8 @@ class BrokerOptions:
     from_snapshot: str | bytes | None = None
     """The path of a snapshot's file, or its content."""
     origins: Mapping[str, str] | None = None
-    """The place in which each key of ``config`` was set, if that is the whole configuration, as the command line's is:
-    it has none of the kit's defaults, and ``log.dirs`` and ``listeners`` of its own."""
+    """Key -> the place that sets it (a file, an option, a variable). If this is set, ``config`` is the whole
+    configuration, as the command line's is: without the kit's defaults, with ``log.dirs`` and ``listeners``."""
     host_name: str = "localhost"
     """The advertised host of a listener on every address."""
     users: Users = field(default_factory=lambda: Users({}))
@@ -116,10 +117,10 @@ def checked_options(
     tls: Mapping[str, str] | None = None,
     has_data: bool = True,
 ) -> BrokerOptions:
-    """Return the options. ``tls``: the keys ``ssl.`` for listeners with TLS; None for listeners without. Not
-    ``has_data``: they are a proxy's.
+    """Return the options. ``tls``: the keys ``ssl.`` for listeners with TLS; None for listeners without. ``has_data``:
+    False for a proxy's, which has no data directory.
 
-    Raises InvalidArgumentError for the first one that makes no sense.
+    Raises InvalidArgumentError for the first invalid argument.
     """
     if not isinstance(port, int) or not 0 <= port <= PORT_MAX:
         raise InvalidArgumentError(f"port={port!r}: expected 0 (a free one) to {PORT_MAX}")

@@ -1,4 +1,4 @@
-"""`ProxyOptions`: what a controlled proxy is started with, checked."""
+"""`ProxyOptions`: the checked options of a controlled proxy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from oncelog.broker.control.options import BrokerOptions, checked_options, confi
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.filters.loading import FilterError, checked_filter, is_filter, load_filter
 from oncelog.broker.options import UsageError
-from oncelog.broker.proxy.settings import PASSED, ProxySettings, upstream_addresses
+from oncelog.broker.proxy.settings import (
+    NOTHING_TO_KEEP,
+    PASSED,
+    ProxySettings,
+    keeps_something,
+    upstream_addresses,
+)
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns, checked_upstream_users, read_upstream_users
 from oncelog.broker.proxy.used_keys import without_effect
 
@@ -29,9 +35,9 @@ class ProxyOptions:
 
     upstream: tuple[tuple[str, int], ...]
     own: BrokerOptions
-    """What clients meet: listeners, users, ACLs, limits."""
+    """The options for its clients: listeners, users, ACLs, limits."""
     upstream_config: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """There may be passwords in it, and in the next."""
+    """It may have passwords, as may ``upstream_users``."""
     upstream_users: Mapping[str, Mapping[str, str]] | None = field(default=None, repr=False)
     upstream_config_origin: str = "upstream_config"
     """Its file, if it has one."""
@@ -48,6 +54,10 @@ class ProxyOptions:
             raise ConfigError(*(f"config {why}" for why in unused.values()))
         if self.pass_logins:
             listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
+        if self.own.data_dir is not None and not keeps_something(
+            config, listeners, are_passed=self.pass_logins
+        ):
+            raise ConfigError(f"data_dir= {NOTHING_TO_KEEP}")
         port = self.own.port
         return ProxySettings(
             config,
@@ -62,6 +72,7 @@ class ProxyOptions:
                 origin=self.upstream_config_origin,
                 users_origin=self.upstream_users_origin,
             ),
+            data_dir=self.own.data_dir,
         )
 
     def controlled(self) -> Controlled:
@@ -86,6 +97,7 @@ def checked_proxy_options(
     pass_logins: bool,
     filters: Iterable[Interceptor | str],
     config: Mapping[str, object] | None,
+    data_dir: str | None,
     port: int,
     seed: int,
     requests_kept: int,
@@ -98,6 +110,7 @@ def checked_proxy_options(
     """
     own = checked_options(
         config=config,
+        data_dir=data_dir,
         port=port,
         seed=seed,
         requests_kept=requests_kept,

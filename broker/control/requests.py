@@ -26,11 +26,11 @@ NO_ERROR: Final = ErrorCode.NONE.name
 REQUESTS_SHOWN = 5
 """How many requests the error of a wait shows."""
 SENT: Final = ("responded", "no response")
-"""Outcomes of requests that were handled, and whose client got what it wants."""
+"""Outcomes of requests that were handled, and whose client got the response that it wants, if any."""
 
 
 class RequestFilter(NamedTuple):
-    """Which requests are meant: those for which all that is set holds. Made by `checked_filter`."""
+    """A filter for requests: all fields that are set must match. Made by `checked_filter`."""
 
     api: str | None
     api_key: int | None
@@ -41,7 +41,7 @@ class RequestFilter(NamedTuple):
     error: str | None
 
     def matches(self, journal: Journal, entry: Entry) -> bool:
-        """Whether a request is meant."""
+        """Whether a request passes the filter."""
         if self.api_key is not None and entry.api.handler.api_key != self.api_key:
             return False
         if self.client_id is not None and entry.client_id != self.client_id:
@@ -95,7 +95,7 @@ def checked_filter(
 
 
 async def find_requests(journal: Journal, wanted: RequestFilter, limit: int | None = None) -> list[Request]:
-    """Return the requests that are meant, the newest last; with ``limit``, the newest of them."""
+    """Return the requests that pass the filter, the newest last; with ``limit``, only the newest so many."""
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise InvalidArgumentError(f"limit={limit!r}: expected a number of requests, or None for all")
     found: list[Request] = []
@@ -113,7 +113,7 @@ async def find_requests(journal: Journal, wanted: RequestFilter, limit: int | No
 async def wait_for_request(
     journal: Journal, wanted: RequestFilter, *, times: int = 1, after: int = 0, timeout: float = 10
 ) -> Request:
-    """Wait until so many requests that are meant are done; return the last of them.
+    """Wait until ``times`` requests that pass the filter are done; return the last of them.
 
     Those that were done before count, too, but for those up to number ``after``. Raises WaitTimeoutError after
     ``timeout`` seconds of real time, InvalidArgumentError.
@@ -139,7 +139,7 @@ async def wait_for_request(
 
 
 class _RequestWaiter(RequestListener):
-    """Collects the requests that are meant, until there are enough."""
+    """Collects requests that pass the filter, until there are enough."""
 
     def __init__(self, journal: Journal, wanted: RequestFilter, times: int, after: int) -> None:
         self.journal = journal
@@ -159,7 +159,7 @@ class _RequestWaiter(RequestListener):
 
 
 def _instead(journal: Journal, waiter: _RequestWaiter, timeout: float) -> str:
-    """Return what there was in place of the requests that were waited for."""
+    """Return the error text of a wait that timed out: the other requests that came."""
     wanted = waiter.wanted
     times = f" {waiter.times} times" if waiter.times > 1 else ""
     lines = [f"no {wanted.text}{times} in {timeout:g} s; {len(waiter.seen)} came"]
@@ -179,7 +179,7 @@ def _instead(journal: Journal, waiter: _RequestWaiter, timeout: float) -> str:
 
 
 def recent(journal: Journal, since: int) -> str:
-    """Return in words what clients sent after the request number ``since``."""
+    """Return in words the requests after number ``since``."""
     counts = Counter(api_name(entry.api.handler.name) for entry in journal.entries() if entry.number > since)
     if not counts:
         return "no request came"

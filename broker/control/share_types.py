@@ -54,10 +54,10 @@ class SharePartitionInfo(Shown):
     """A partition as a share group reads it."""
 
     start_offset: int | None
-    """All before it is done. None: nobody has read it yet, and ``share.auto.offset.reset`` decides."""
+    """All records before it are done. None: nobody has read the partition yet, ``share.auto.offset.reset`` decides."""
     in_flight: tuple[RecordsInFlight, ...] | None = ()
-    """What was delivered from there on, by offset. What is behind it has not been delivered. None of a cluster, which
-    does not tell it."""
+    """The delivered records from there on, by offset; records behind them were not delivered yet. None on a Kafka
+    cluster, which does not show them."""
     lag: int | None = None
     """How many offsets of the log, from the start offset on, are neither acknowledged nor archived; None without a
     start offset."""
@@ -156,7 +156,7 @@ def share_group_info(
     )
 
 
-def is_so(
+def share_group_matches(
     found: ShareGroupInfo,
     *,
     state: str | None = None,

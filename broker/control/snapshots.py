@@ -1,8 +1,8 @@
-"""Snapshots: the data of a broker at one instant, in one file, from which others start.
+"""Snapshots: the data of a broker at one instant, in one file. Other brokers start from it.
 
-The file is a zip archive: `MANIFEST` says what it is, and under `DATA` is a data directory in Kafka's layout and
-formats, as the death of the process at that instant would have left it. A start from it is a start after such a death:
-it keeps topics, records, offsets, groups, open transactions, ids and the cluster id.
+The file is a zip archive: `MANIFEST` describes it, and under `DATA` is a data directory in Kafka's layout and formats,
+as the death of the process at that instant would have left it. A start from it is a start after such a death: it keeps
+topics, records, offsets, groups, open transactions, ids and the cluster id.
 
 While the data lies in the file, no broker time passes for it (docs/decisions/0009-time-in-a-snapshot.md): `load` moves
 the stored times that deadlines follow from by as much as passed (`snapshot_times`), and leaves a note beside the
@@ -65,7 +65,7 @@ their own ports. The passwords of the configuration are among them.
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a snapshot says of itself."""
+    """The content of `MANIFEST`."""
 
     format_version: int
     oncelog_version: str

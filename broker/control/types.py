@@ -164,9 +164,9 @@ class PartitionInfo(Shown):
     log_start_offset: int
     """The first offset that can be read."""
     last_stable_offset: int
-    """The end (exclusive) of what read_committed consumers read: nothing from an open transaction on."""
+    """The end (exclusive) of the records for read_committed consumers: the first offset of an open transaction."""
     high_watermark: int
-    """The end (exclusive) of what other consumers read."""
+    """The end (exclusive) of the records for other consumers."""
     log_end_offset: int
     """The next record's offset. It is above the high watermark while records wait for a flush (``flush.messages``)."""
     leader_epoch: int
@@ -207,10 +207,10 @@ class Member(Shown):
     subscription_regex: str | None = None
     """The regular expression to which it is subscribed (consumer protocol only)."""
     assignment: Assignment = field(default_factory=dict)
-    """What it has got; with the consumer protocol, also what it must give up and has not yet. Empty for groups of other
-    programs than consumers, whose assignments the broker cannot read."""
+    """The partitions that it has; with the consumer protocol, also those that it has yet to revoke. Empty for groups of
+    other programs than consumers, whose assignments the broker cannot read."""
     target_assignment: Assignment | None = None
-    """What it is to have in the end; None for a member of a classic group."""
+    """The partitions that it will have in the end; None for a member of a classic group."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -233,7 +233,7 @@ class GroupInfo(Shown):
     committed: Offsets
     """The committed offsets: of each partition, the offset of the record to be read next."""
     pending: Offsets
-    """Offsets that a transaction wrote which is still open."""
+    """The offsets of transactions that are still open."""
     lag: Offsets
     """How many records each partition has after the committed offset, or has at all where none was committed, for the
     partitions with a committed offset and those of subscribed topics."""
@@ -297,7 +297,7 @@ class TransactionInfo(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProducerInfo(Shown):
-    """What a partition knows of an idempotent or transactional producer."""
+    """The state of an idempotent or transactional producer in one partition."""
 
     topic: str
     partition: int

@@ -1,7 +1,7 @@
 """The views of a broker: its topics, groups, transactions and producers, as their logs and coordinators have them.
 
 Each function reads in one step, so that what it returns belongs together, unless it says otherwise. It waits only for
-what a start has not loaded yet.
+partitions and shards that the start has not loaded yet.
 """
 
 from __future__ import annotations
@@ -129,6 +129,7 @@ async def _shards(node: Node) -> dict[tuple[str, bool], GroupShard]:
 
 def group_view(node: Node, shard: GroupShard, found: GroupState, isolation: IsolationLevel) -> GroupInfo:
     """Return the view of a group in its shard."""
+    from oncelog.coordinator.groups.classic.group import ClassicGroup
     from oncelog.coordinator.groups.consumer.group import ConsumerGroup
 
     committed: Offsets = {
@@ -136,8 +137,11 @@ def group_view(node: Node, shard: GroupShard, found: GroupState, isolation: Isol
         for name, partitions in sorted(shard.offsets.topics(found.group_id).items())
     }
     is_consumer = isinstance(found, ConsumerGroup)
-    view = _consumer_group if is_consumer else _classic_group
-    protocol, epoch, members, subscribed = view(shard, found)  # type: ignore[arg-type]
+    if isinstance(found, ConsumerGroup):
+        protocol, epoch, members, subscribed = _consumer_group(shard, found)
+    else:
+        assert isinstance(found, ClassicGroup), found
+        protocol, epoch, members, subscribed = _classic_group(found)
     for member in members:
         subscribed |= member.assignment.keys()
     return GroupInfo(
@@ -154,9 +158,8 @@ def group_view(node: Node, shard: GroupShard, found: GroupState, isolation: Isol
     )
 
 
-def _classic_group(
-    shard: GroupShard, found: ClassicGroup
-) -> tuple[str | None, int, tuple[Member, ...], set[str]]:
+def _classic_group(found: ClassicGroup) -> tuple[str | None, int, tuple[Member, ...], set[str]]:
+    """Return its protocol, epoch, members and subscribed topics."""
     members = tuple(_classic_member(found, member) for member in found.members.values())
     subscribed = set(found.subscribed_topics() or ()).union(*(member.subscription for member in members))
     return found.protocol_name, found.generation_id, members, subscribed
@@ -201,6 +204,7 @@ def _classic_member(found: ClassicGroup, member: ClassicGroupMember) -> Member:
 def _consumer_group(
     shard: GroupShard, found: ConsumerGroup
 ) -> tuple[str | None, int, tuple[Member, ...], set[str]]:
+    """Return its assignor, epoch, members and subscribed topics."""
     from oncelog.coordinator.groups.consumer.describe import describe
 
     described = describe(shard, found.group_id)

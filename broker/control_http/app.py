@@ -86,7 +86,7 @@ def control_app(
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return _no_route(request, error, routes)
+        return _no_route(request, error)
 
     app = Starlette(
         routes=[
@@ -161,7 +161,7 @@ def _error_response(error: Exception, operation: str) -> Response:
     return _json_response(error_json(error), status_of(error))
 
 
-def _no_route(request: Request, error: HTTPException, routes: Sequence[Route]) -> Response:
+def _no_route(request: Request, error: HTTPException) -> Response:
     path = request.url.path
     message = f"there is no {path}; GET {OPENAPI_PATH} describes what there is"
     kind = "NoRouteError"

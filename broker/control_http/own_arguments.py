@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from oncelog.broker.control.clock import MOVE_TIMEOUT_S, Members
 from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.control.operations.clock import MOVE_TIMEOUT_S, Members
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ import trio.testing
 from compat_tests.batches import batch, record
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.journal import BYTES_KEPT
+from oncelog.broker.control.operations.waiting import requests
 from oncelog.broker.control.types import Record
-from oncelog.broker.control.waiting import requests
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.faults.fault_rules import FaultRules

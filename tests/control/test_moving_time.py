@@ -8,13 +8,13 @@ import pytest
 import trio
 
 from compat_tests.batches import batch, record
-from oncelog.broker.control.clock import abort_transaction
 from oncelog.broker.control.errors import (
     InvalidArgumentError,
     NotFoundError,
     NotRunningError,
     WaitTimeoutError,
 )
+from oncelog.broker.control.operations.clock import abort_transaction
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.wire.errors import ErrorCode
 from tests.control.time_moves import DAY_S, HOUR_S, advance, move_of, told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from oncelog.broker.control.clock import expire_session
+from oncelog.broker.control.operations.clock import expire_session
 from oncelog.wire.errors import ErrorCode
 from tests.control.time_moves import advance, move_of
 from tests.handlers.test_consumer_group_heartbeat import SimConsumer, described

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from oncelog.broker.control.clock import expire_session
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
+from oncelog.broker.control.operations.clock import expire_session
 from oncelog.wire.errors import ErrorCode
 from tests.control.time_moves import DAY_S, HOUR_S, MINUTE_S, advance, move_of, told
 from tests.harness.classic_members import SESSION_MS, SimMember, coordinated, describe

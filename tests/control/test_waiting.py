@@ -10,14 +10,14 @@ import trio.testing
 
 from compat_tests.batches import batch, record
 from oncelog.broker.control.errors import InvalidArgumentError, WaitTimeoutError
-from oncelog.broker.control.waiting import (
+from oncelog.broker.control.operations.waiting import (
     requests,
     wait_for,
     wait_for_group,
     wait_for_records,
     wait_for_transaction,
 )
-from oncelog.broker.control.writing import delete_topic
+from oncelog.broker.control.operations.writing import delete_topic
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.request import RequestContext
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState

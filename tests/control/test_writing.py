@@ -13,16 +13,16 @@ from oncelog.broker.control import views
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
 from oncelog.broker.control.new_records import murmur2
 from oncelog.broker.control.new_topics import create_topics
-from oncelog.broker.control.options import TopicOptions
-from oncelog.broker.control.records import read_records
-from oncelog.broker.control.waiting import requests
-from oncelog.broker.control.writing import (
+from oncelog.broker.control.operations.waiting import requests
+from oncelog.broker.control.operations.writing import (
     commit_offsets,
     create_topic,
     delete_records,
     delete_topic,
     produce,
 )
+from oncelog.broker.control.options import TopicOptions
+from oncelog.broker.control.records import read_records
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.fetch import FetchResponse
 from tests.control.journaled import journaled

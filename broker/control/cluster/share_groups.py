@@ -11,7 +11,12 @@ from oncelog.broker.control.cluster.topics import RETRY, check
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError
 from oncelog.broker.control.names import not_found
 from oncelog.broker.control.options import config_texts
-from oncelog.broker.control.share_types import ShareGroupInfo, SharePartitionInfo, is_so, share_group_info
+from oncelog.broker.control.share_types import (
+    ShareGroupInfo,
+    SharePartitionInfo,
+    share_group_info,
+    share_group_matches,
+)
 from oncelog.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -77,7 +82,7 @@ async def wait_for_share_group(
 
     return await asked(
         lambda: share_group(client, group_id=group_id),
-        lambda found: is_so(found, state=state, members=members, lag=lag),
+        lambda found: share_group_matches(found, state=state, members=members, lag=lag),
         f"share group {group_id}",
         timeout,
     )

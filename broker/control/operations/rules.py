@@ -1,4 +1,4 @@
-"""Operations: rules for what goes wrong on purpose (`oncelog.broker.faults`)."""
+"""Operations: fault rules (`oncelog.broker.faults`)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def release(broker: Controlled, *, rule_id: int) -> None:
 
 
 async def remove_rule(broker: Controlled, *, rule_id: int) -> None:
-    """Take a rule out; what it holds is released. Raises NotFoundError."""
+    """Remove a rule; release the requests that it holds. Raises NotFoundError."""
     try:
         broker.faults.remove(rule_id)
     except UnknownRuleError as error:
@@ -75,5 +75,5 @@ async def remove_rule(broker: Controlled, *, rule_id: int) -> None:
 
 
 async def clear_rules(broker: Controlled) -> None:
-    """Take all rules out; what they hold is released."""
+    """Remove all rules; release the requests that they hold."""
     broker.faults.clear()

@@ -1,4 +1,4 @@
-"""Operations: what clients sent, and waits for it and for what follows from it. No wait polls."""
+"""Operations: the requests of clients, and waits for requests, records, groups and transactions. No wait polls."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def requests(
     error: str | None = None,
     limit: int | None = None,
 ) -> list[Request]:
-    """Return the latest requests for which all holds that is given, the newest last. Raises InvalidArgumentError."""
+    """Return the latest requests that match all given arguments, the newest last. Raises InvalidArgumentError."""
     wanted = checked_filter(
         api=api,
         client_id=client_id,
@@ -69,7 +69,8 @@ async def wait_for(
     after: int = 0,
     timeout: float = 10,
 ) -> Request:
-    """Wait until so many such requests are done; return the last of them. Those up to number ``after`` do not count.
+    """Wait until ``times`` matching requests are done; return the last of them. Requests up to number ``after`` do not
+    count.
 
     Raises WaitTimeoutError, InvalidArgumentError.
     """
@@ -249,7 +250,7 @@ async def wait_for_transaction(
 
 
 def _log_of(broker: ControlledBroker, coordinator: str, key: str) -> list[PartitionLog]:
-    """Return the log in which a coordinator keeps what it knows of ``key``, if there is one yet."""
+    """Return the log of the coordinator's partition for ``key``, if there is one yet."""
     try:
         node = broker.node
         found: GroupCoordinator | TransactionCoordinator = getattr(node, coordinator)

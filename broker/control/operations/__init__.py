@@ -2,7 +2,7 @@
 
 An operation is a function of that name in the module that `MODULES` names: ``async def name(broker, *, arguments)``.
 Arguments and results are plain values and the dataclasses of `oncelog.broker.control.types`, so that another process
-can call it. It raises what `oncelog.broker.control.errors` has, and KafkaError, before it has changed anything.
+can call it. It raises the errors of `oncelog.broker.control.errors`, and KafkaError, before it changes anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.controlled_broker import ControlledBroker
 
-_HERE = "oncelog.broker.control."
+_HERE = "oncelog.broker.control.operations."
 
 MODULES: dict[str, str] = {
     "start": _HERE + "lifecycle",
@@ -73,7 +73,7 @@ MODULES: dict[str, str] = {
 
 
 async def call_operation(broker: ControlledBroker, name: str, arguments: Mapping[str, Any]) -> Any:
-    """Call an operation and return its result. Raises KeyError for a name that there is not."""
+    """Call an operation and return its result. Raises KeyError for an unknown name."""
     function = getattr(importlib.import_module(MODULES[name]), name)
     try:
         return await function(broker, **arguments)

@@ -1,4 +1,4 @@
-"""Operations: the broker's time, and what comes due with it."""
+"""Operations: move the broker's time, and let one member or transaction expire."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from oncelog.broker.control.types import Occurrence
     from oncelog.broker.node import Node
     from oncelog.coordinator.groups.group import Group
-    from oncelog.coordinator.groups.shard import GroupShard
 
 Members: TypeAlias = Literal["keep", "expire"]
-"""What becomes of members whose connection is open when time is moved."""
+"""Whether members with an open connection stay or expire when time is moved."""
 MEMBERS: tuple[Members, ...] = ("keep", "expire")
 
 MOVE_TIMEOUT_S = 30.0
@@ -28,14 +27,14 @@ LAST_MS = 253_402_300_799_999
 
 
 async def clock(broker: ControlledBroker) -> ClockInfo:
-    """Return what time it is in the broker."""
+    """Return the broker's time."""
     return ClockInfo(broker.clock.now_ms(), broker.clock.is_frozen, round(broker.clock.ahead_ms))
 
 
 async def clock_advance(
     broker: ControlledBroker, *, seconds: float, members: Members = "keep", timeout: float = MOVE_TIMEOUT_S
 ) -> list[Occurrence]:
-    """Move time ahead. Returns what came due, in order, when it is done.
+    """Move time ahead. Returns the work that came due, in order, when it is done.
 
     Raises InvalidArgumentError; WaitTimeoutError after ``timeout`` seconds of real time.
     """
@@ -94,8 +93,8 @@ async def expire_member(
 ) -> list[Occurrence]:
     """Let the session of a member expire now. ``member`` is its member id, or ``group.instance.id``.
 
-    Returns what came of it. Raises NotFoundError; InvalidArgumentError if the member waits for a rebalance, when its
-    session cannot expire; WaitTimeoutError.
+    Returns the work that followed. Raises NotFoundError; InvalidArgumentError if the member waits for a rebalance, when
+    its session cannot expire; WaitTimeoutError.
     """
     _check_timeout(timeout)
     async with broker.moving_time:
@@ -116,7 +115,7 @@ def expire_session(node: Node, group_id: str, member: str) -> None:
     if found is None:
         raise not_found("group", group_id, [name for shard in shards for name in shard.groups])
     group = found.groups[group_id]
-    member_id = _member_id(found, group, member)
+    member_id = _member_id(group, member)
     if isinstance(group, ClassicGroup):
         key = session_key(found, group_id, member_id)
     else:
@@ -129,7 +128,8 @@ def expire_session(node: Node, group_id: str, member: str) -> None:
     runtime.timer.deadlines.hasten(key)
 
 
-def _member_id(shard: GroupShard, group: Group, member: str) -> str:
+def _member_id(group: Group, member: str) -> str:
+    """Return the id of a member, given by it or by its instance id. Raises NotFoundError."""
     if group.has_member(member):
         return member
     found = group.static_members.get(member)
@@ -143,8 +143,8 @@ async def expire_transaction(
 ) -> list[Occurrence]:
     """Let the open transaction of a transactional id time out now: it is aborted, and its producer fenced.
 
-    Returns what came of it, when the markers are written. Raises NotFoundError; InvalidArgumentError if no transaction
-    is open; WaitTimeoutError; KafkaError if it cannot be stored.
+    Returns the work that followed, when the markers are written. Raises NotFoundError; InvalidArgumentError if no
+    transaction is open; WaitTimeoutError; KafkaError if it cannot be stored.
     """
     _check_timeout(timeout)
     async with broker.moving_time:

@@ -77,7 +77,7 @@ async def produce(broker: ControlledBroker, *, topic: str, records: Sequence[obj
     """Write records, each given as its value, as (key, value), or as a dictionary; return them with their offsets.
 
     A topic that does not exist is created if the broker creates topics on demand. Raises InvalidArgumentError and
-    NotFoundError before anything is written, KafkaError for what a broker refuses.
+    NotFoundError before anything is written, KafkaError for a record that the broker refuses.
     """
     node = broker.node
     await node.logs.recovered()
@@ -311,7 +311,7 @@ async def configure_client_metrics(
     nothing; nothing is set then.
     """
     from oncelog.broker.config.client_metrics_config import ClientMetricsConfig
-    from oncelog.broker.control.client_metrics import node_with_client_metrics
+    from oncelog.broker.control.operations.client_metrics import node_with_client_metrics
     from oncelog.broker.metadata.image import CLIENT_METRICS
 
     if not name:

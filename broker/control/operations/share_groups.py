@@ -13,8 +13,8 @@ from oncelog.broker.control.share_types import (
     RecordsInFlight,
     ShareGroupInfo,
     SharePartitionInfo,
-    is_so,
     share_group_info,
+    share_group_matches,
 )
 from oncelog.broker.control.views import share_group_shards
 from oncelog.broker.share.settings import LATEST
@@ -77,7 +77,7 @@ async def wait_for_share_group(
             found = await view(broker.node, group_id)
         except (NotFoundError, NotRunningError):
             return None
-        matches = is_so(found, state=state, members=members, acquired=acquired, lag=lag)
+        matches = share_group_matches(found, state=state, members=members, acquired=acquired, lag=lag)
         return found if matches else None
 
     async def explain() -> str:
@@ -99,7 +99,7 @@ async def wait_for_share_group(
 
 
 def _hints(node: Node, group: ShareGroupInfo) -> str:
-    """Return why members may get no records: topics that there are not, and records before the first offset."""
+    """Return why members may get no records: unknown topics, and records before the group's first offset."""
     topics = node.metadata.image.topics
     subscribed = sorted({name for member in group.members for name in member.subscription})
     text = "".join(
@@ -174,7 +174,7 @@ def _partitions(node: Node, group_id: str) -> dict[str, dict[int, SharePartition
 
 
 def _rows_of_window(node: Node, window: Window) -> Iterator[RecordsInFlight]:
-    """Yield what a loaded share partition has."""
+    """Yield the records in flight of a loaded share partition."""
     now, now_ms, start = node.clock.monotonic(), node.clock.now_ms(), window.start_offset
     for run in window.runs():
         if run.last < start:
@@ -191,7 +191,7 @@ def _rows_of_window(node: Node, window: Window) -> Iterator[RecordsInFlight]:
 
 
 def _stored_rows(state: StoredShareState) -> Iterator[RecordsInFlight]:
-    """Yield what is stored of a share partition that nobody has read since the start."""
+    """Yield the stored records in flight of a share partition that no member has read since the start."""
     for first, last, delivery_state, count in state.batches:
         yield RecordsInFlight(first, last, _name(delivery_state), count)
 

@@ -27,12 +27,12 @@ async def stop(broker: Controlled) -> None:
 
 
 async def kill(broker: Controlled) -> None:
-    """End the broker as SIGKILL does: what it wrote stays."""
+    """End the broker as SIGKILL does: written data stay."""
     await broker.kill()
 
 
 async def lose_power(broker: ControlledBroker) -> None:
-    """End the broker as a loss of power does: what it had not flushed is lost."""
+    """End the broker as a loss of power does: data that it had not flushed are lost."""
     await broker.lose_power()
 
 

@@ -24,7 +24,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 async def client_metrics(
     broker: ControlledBroker, *, client_id: str | None = None, name: str | None = None
 ) -> list[ClientMetricsPush]:
-    """Return what clients have sent to the running broker, the newest last. ``name``: only pushes that have a metric
+    """Return the pushes of clients to the running broker, the newest last. ``name``: only pushes that have a metric
     whose name begins so. Raises InvalidArgumentError where clients may send nothing.
     """
     return list(_pushes(node_with_client_metrics(broker), client_id, name, 0))
