@@ -52,6 +52,8 @@ KEPT = {
     "latest_epoch": "what a log shows; tests look at it",
     "bugs": "what the node counts of itself; tests hold it at none",
     "open_descriptors": "what the limit of open files bounds; tests look at it",
+    "task_scheduled": "Trio calls it, as the next",
+    "before_io_wait": "",
     "redirect_slashes": "an option of Starlette's router",
     "log_errors": "an option of re2",
     "never_capture": "an option of re2",

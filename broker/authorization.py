@@ -50,6 +50,13 @@ RESOURCE_NAMES = {
     USER_RESOURCE: "user",
 }
 
+ACL_OPERATIONS = {ALL: "ALL", **OPERATION_NAMES}
+"""The operations that an ACL may name."""
+_ACL_OPERATION = {name.replace("_", ""): operation for operation, name in ACL_OPERATIONS.items()}
+
+TOPIC_DENIED = "Topic authorization failed."
+"""Kafka's message of TOPIC_AUTHORIZATION_FAILED."""
+
 CLUSTER_NAME = "kafka-cluster"
 CLUSTER = (CLUSTER_RESOURCE, CLUSTER_NAME)
 """The cluster as a resource: its type and its only name."""
@@ -79,34 +86,41 @@ AUTHORIZATION_ERROR = {
     TRANSACTIONAL_ID_RESOURCE: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     DELEGATION_TOKEN_RESOURCE: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-"""By type of resource: the error for who is denied (Kafka: ``AclEntry.authorizationError``)."""
+"""By type of resource: the error of a denied request or row (Kafka: ``AclEntry.authorizationError``)."""
 
 CLUSTER_OPERATION = {
-    29: DESCRIBE,
-    30: ALTER,
-    31: ALTER,
-    34: ALTER,
-    35: DESCRIBE,
-    43: ALTER,
-    45: ALTER,
-    46: DESCRIBE,
-    48: DESCRIBE_CONFIGS,
-    49: ALTER_CONFIGS,
-    50: DESCRIBE,
-    51: ALTER,
-    55: DESCRIBE,
-    57: ALTER,
-    64: ALTER,
-    74: DESCRIBE_CONFIGS,
-    80: ALTER,
-    81: ALTER,
+    29: DESCRIBE,  # DescribeAcls
+    30: ALTER,  # CreateAcls
+    31: ALTER,  # DeleteAcls
+    34: ALTER,  # AlterReplicaLogDirs
+    35: DESCRIBE,  # DescribeLogDirs
+    43: ALTER,  # ElectLeaders
+    45: ALTER,  # AlterPartitionReassignments
+    46: DESCRIBE,  # ListPartitionReassignments
+    48: DESCRIBE_CONFIGS,  # DescribeClientQuotas
+    49: ALTER_CONFIGS,  # AlterClientQuotas
+    50: DESCRIBE,  # DescribeUserScramCredentials
+    51: ALTER,  # AlterUserScramCredentials
+    55: DESCRIBE,  # DescribeQuorum
+    57: ALTER,  # UpdateFeatures
+    64: ALTER,  # UnregisterBroker
+    74: DESCRIBE_CONFIGS,  # ListConfigResources
+    80: ALTER,  # AddRaftVoter
+    81: ALTER,  # RemoveRaftVoter
 }
 """By API key: the operation on the cluster that a whole request of the API needs, before anything else is looked at
 (Kafka: ``KafkaApis``, ``ControllerApis``). Every other API asks in its handler."""
 
 
+def acl_operation(text: str) -> int | None:
+    """Return the operation that an ACL names, as protocols or tools spell it: ``IDEMPOTENT_WRITE``,
+    ``IdempotentWrite``; None if there is none of this name.
+    """
+    return _ACL_OPERATION.get(text.replace("_", "").upper())
+
+
 def denied(operation: int, resource_type: int, name: str) -> KafkaError:
-    """Return the error for who may not do the operation on the resource."""
+    """Return the error of a client without the right to the operation on the resource."""
     text = f"The request needs {OPERATION_NAMES[operation]} on the {RESOURCE_NAMES[resource_type]} {name}."
     return KafkaError(AUTHORIZATION_ERROR[resource_type], text)
 
@@ -126,7 +140,7 @@ class Authorizer(Protocol):
 
 
 class Asking(Protocol):
-    """The principal and host that ask: a request has them, and so has whatever outlives it."""
+    """The principal and the host of a check. A request has them, and so have objects that outlive it."""
 
     @property
     def principal(self) -> str:

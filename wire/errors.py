@@ -198,6 +198,8 @@ _RETRIABLE = frozenset(
 class KafkaError(Exception):
     """A request fails with ``code``; ``message`` is the response's error message."""
 
+    __module__ = "oncelog"  # a traceback names the class as programs import it
+
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code.name if message is None else f"{code.name}: {message}")
         self.code = code

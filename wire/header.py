@@ -16,10 +16,9 @@ from oncelog.wire.compiler import REQUEST_ELEMENTS_MAX, skip_tags
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.primitives import Buffer
 
-PRODUCE_KEY = 0
-FETCH_KEY = 1
-SHARE_FETCH_KEY = 78
-API_VERSIONS_KEY = 18
+PRODUCE_KEY, FETCH_KEY, METADATA_KEY = 0, 1, 3
+SASL_HANDSHAKE_KEY, API_VERSIONS_KEY, SASL_AUTHENTICATE_KEY = 17, 18, 36
+SHARE_FETCH_KEY, SHARE_ACKNOWLEDGE_KEY = 78, 79
 REQUEST_PREFIX_SIZE = 8
 """Bytes of a request's key, version and correlation id, with which it can be refused."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.authorization import GROUP_RESOURCE, READ, TOPIC_DENIED, TOPIC_RESOURCE
 from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.request import Pending
 from oncelog.coordinator.errors import to_client_error
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.share.offsets import Altered
     from oncelog.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequestTopic
 
-DENIED = "Topic authorization failed."
 UNKNOWN = "This server does not host this topic-partition."
 
 
@@ -46,7 +45,7 @@ def handle(
     refused, topics = [], []
     for topic in request.topics:
         if not may_read(topic.topic_name):
-            refused.append(_refused(services, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, DENIED))
+            refused.append(_refused(services, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_DENIED))
         elif topic.topic_name not in services.metadata.image.topics:
             refused.append(_refused(services, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN))
         else:

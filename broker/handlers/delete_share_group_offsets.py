@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DELETE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.authorization import DELETE, GROUP_RESOURCE, READ, TOPIC_DENIED, TOPIC_RESOURCE
 from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.request import Pending
 from oncelog.coordinator.errors import to_client_error
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.share.offsets import DeletedOffsets
-
-DENIED = "Topic authorization failed."
 
 
 def handle(
@@ -50,7 +48,7 @@ def handle(
                 DeleteShareGroupOffsetsResponseTopic(
                     topic_name=topic.topic_name,
                     error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                    error_message=DENIED,
+                    error_message=TOPIC_DENIED,
                 )
             )
     try:

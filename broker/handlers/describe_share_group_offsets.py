@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_RESOURCE
+from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_DENIED, TOPIC_RESOURCE
 from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.request import Pending
 from oncelog.broker.slices import Slices
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 UNINITIALIZED = -1
 """A start offset, a lag or a count that is not known."""
-DENIED = "Topic authorization failed."
 
 
 def handle(
@@ -93,7 +92,7 @@ async def _group(
         topic = image.topics.get(name)
         if not may_describe(name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            denied.append(_without_offsets(name, numbers, code, DENIED))
+            denied.append(_without_offsets(name, numbers, code, TOPIC_DENIED))
         elif topic is None:
             unknown.append(_without_offsets(name, numbers))
         else:

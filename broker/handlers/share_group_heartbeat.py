@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, READ, TOPIC_RESOURCE, denied
 from oncelog.broker.handlers.client import client_of
 from oncelog.broker.metadata.features import are_share_groups_enabled
+from oncelog.broker.share.responses import is_member_id
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
 
-MEMBER_ID_CHARS_MAX = 36
-
 
 def handle(
     services: Services, request: ShareGroupHeartbeatRequest, context: RequestContext
@@ -37,7 +36,7 @@ def handle(
     if not are_share_groups_enabled(services.metadata.image):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
-    if not request.member_id or len(request.member_id) > MEMBER_ID_CHARS_MAX:
+    if not is_member_id(request.member_id):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
     may_describe = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
     for name in request.subscribed_topic_names or ():

@@ -37,6 +37,9 @@ NAMES_SHOWN = 3
 DIRECTORY_NAME_MAX_CHARS = 255
 """The longest name that file systems allow; longer ones lose the end of the topic."""
 
+PROXY_NODE_ID = -1
+"""The ``node.id`` in the directory of a proxy, which is no node. No broker can have it, Kafka's neither."""
+
 _RESERVED_IDS = 100
 """Kafka reserves the directory ids below this number (``DirectoryId``: UNASSIGNED, LOST, …)."""
 
@@ -77,7 +80,8 @@ class DataDirectory:
     def open(self, node_id: int, cluster_id: str | None, random: Random) -> None:
         """Lock the directory for this process and node; it is created if it is missing.
 
-        ``cluster_id`` None: the directory's own, or a new one. When it returns, the mark of a clean stop is off
+        ``cluster_id`` None: the directory's own, or a new one. A proxy's (`PROXY_NODE_ID`) gets none but by
+        `set_cluster_id`, and ``cluster_id`` is empty until then. When it returns, the mark of a clean stop is off
         the disk: a start without `mark_clean` will recover. Raises DataDirectoryError if another process uses the
         directory, it belongs to another node or cluster, it holds other files and was never a data directory, or
         the disk refuses.
@@ -98,6 +102,12 @@ class DataDirectory:
         except DataDirectoryError:
             self.release()
             raise
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Note, durably, to which cluster the directory belongs. Raises OSError."""
+        path = f"{self.path}/{META_PROPERTIES}"
+        found = parse_properties(self._files.read_bytes(path))
+        self._write_identity(path, found, cluster_id)
 
     def mark_clean(self, broker_epoch: int) -> None:
         """Mark the stop as clean; this must be the last write. Raises OSError."""
@@ -134,21 +144,28 @@ class DataDirectory:
         if found:
             _check_identity(found, path, node_id, cluster_id)
         self.node_id = node_id
-        self.cluster_id = found.get("cluster.id") or cluster_id or uuid_to_text(random_uuid(random))
+        self.cluster_id = found.get("cluster.id") or cluster_id or ""
+        if not self.cluster_id and node_id != PROXY_NODE_ID:
+            self.cluster_id = uuid_to_text(random_uuid(random))
         try:
             given = found.get("directory.id")
             self.directory_id = uuid_from_text(given) if given else random_uuid(random)
         except ValueError as error:
             raise DataDirectoryError(f"directory.id in {path} is {error}") from None
+        self._write_identity(path, found, self.cluster_id)
+
+    def _write_identity(self, path: str, found: Mapping[str, str], cluster_id: str) -> None:
+        """Write what ``path`` is to hold, if it holds something else."""
         wanted = {
-            "cluster.id": self.cluster_id,
+            "cluster.id": cluster_id,
             "directory.id": uuid_to_text(self.directory_id),
-            "node.id": str(node_id),
+            "node.id": str(self.node_id),
             "version": "1",
         }
         if found != wanted:
             text = "".join(f"{key}={value}\n" for key, value in {**found, **wanted}.items())
             self._files.replace(path, text.encode())
+        self.cluster_id = cluster_id
 
 
 def _check_identity(found: Mapping[str, str], path: str, node_id: int, cluster_id: str | None) -> None:
@@ -158,6 +175,10 @@ def _check_identity(found: Mapping[str, str], path: str, node_id: int, cluster_i
     for key in ("node.id", "cluster.id"):
         if key not in found:
             raise DataDirectoryError(f"{key} was not found in {path}")
+    stored_by_proxy = found["node.id"] == str(PROXY_NODE_ID)
+    if stored_by_proxy != (node_id == PROXY_NODE_ID):
+        other, own = ("proxy", "broker") if stored_by_proxy else ("broker", "proxy")
+        raise DataDirectoryError(f"{path} is of a {other}: a {own} needs a data directory of its own")
     if found["node.id"] != str(node_id):
         raise DataDirectoryError(
             f"stored node id {found['node.id']} is not the configured node.id {node_id} in {path}; "

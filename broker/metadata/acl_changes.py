@@ -1,4 +1,4 @@
-"""Changes of the access control lists: what CreateAcls and DeleteAcls ask for, checked, as records.
+"""Changes of the access control lists: checks the rows of CreateAcls and DeleteAcls, and makes records of them.
 
 Source: Kafka's ``AclControlManager``, ``AclApis``, ``AclBindingFilter``.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.authorization import CLUSTER_NAME, CLUSTER_RESOURCE, TWO_PHASE_COMMIT, USER_RESOURCE
+from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import RemoveAccessControlEntryRecord
 
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
 
 ANY = 1
 """In a filter: every resource type, pattern type, operation or permission."""
-MATCH, LITERAL, PREFIXED = 2, 3, 4
-"""Pattern types. MATCH is for filters: all patterns that a resource of the name matches."""
-DENY, ALLOW = 2, 3
-"""Permissions."""
-WILDCARD = "*"
+MATCH = 2
+"""A pattern type for filters: all patterns that a resource of the name matches."""
 
 CHANGES_MAX = 10_000
 """How many ACLs one request may create or delete (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""

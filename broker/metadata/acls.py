@@ -15,9 +15,16 @@ if TYPE_CHECKING:
 
     from oncelog.wire.schema import Uuid
 
+LITERAL, PREFIXED = 3, 4
+"""Pattern types (Kafka: ``PatternType``)."""
+DENY, ALLOW = 2, 3
+"""Permissions (Kafka: ``AclPermissionType``)."""
+WILDCARD = "*"
+"""All names, all hosts; ``User:*``: all principals."""
+
 
 class AclBinding(NamedTuple):
-    """One ACL: who may do, or must not do, what, and to which resources. Types are Kafka's numbers."""
+    """One ACL: it allows or denies a principal an operation on resources, from a host. Types are Kafka's numbers."""
 
     resource_type: int
     resource_name: str

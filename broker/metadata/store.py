@@ -65,7 +65,7 @@ class MetadataStore:
         data_dir: str,
         files: FileSystem,
         clock: Clock,
-        chance: random.Random,
+        rng: random.Random,
         config: BrokerConfig,
         *,
         cluster_id: str,
@@ -82,7 +82,7 @@ class MetadataStore:
         self._files = files
         self._clock = clock
         self.lines = LineLimiter(clock)
-        self._chance = chance
+        self._rng = rng
         self._log = MetadataLog(data_dir, files, clock)
         self._listeners: list[RecordListener] = []
         self._snapshot_ms = 0
@@ -258,7 +258,7 @@ class MetadataStore:
         """Return a random (version 4) UUID that Kafka would give out (``Uuid.randomUuid``): not a reserved one, and its
         text does not begin with ``-``, which command lines would take for an option."""
         while True:
-            bits = self._chance.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
+            bits = self._rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
             uuid = bits.to_bytes(16, "big")
             if uuid not in _RESERVED_UUIDS and uuid[0] >> 2 != _DASH:
                 return uuid

@@ -23,7 +23,7 @@ FACTS = (TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID)
 
 TOPIC_RESOURCE, GROUP_RESOURCE = 2, 32
 """Resource types of the requests about configurations (Kafka: ``ConfigResource.Type``)."""
-GROUP_KEY, TRANSACTION_KEY = 0, 1
+GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE = 0, 1
 """Key types of FindCoordinator (Kafka: ``FindCoordinatorRequest.CoordinatorType``)."""
 
 TOP_LEVEL_FACTS = {
@@ -331,5 +331,5 @@ def _facts(
 
 
 def _coordinator_key(request: Any, key: str) -> dict[str, Any]:
-    kind = {GROUP_KEY: GROUP, TRANSACTION_KEY: TRANSACTIONAL_ID}.get(request.key_type)
+    kind = {GROUP_KEY_TYPE: GROUP, TRANSACTION_KEY_TYPE: TRANSACTIONAL_ID}.get(request.key_type)
     return {kind: key} if kind is not None else {}

@@ -5,27 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import (
-    ALL,
+    ACL_OPERATIONS,
     CLUSTER_NAME,
     CLUSTER_RESOURCE,
     DELEGATION_TOKEN_RESOURCE,
     GROUP_RESOURCE,
-    OPERATION_NAMES,
     TOPIC_RESOURCE,
     TRANSACTIONAL_ID_RESOURCE,
     USER_RESOURCE,
+    acl_operation,
 )
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.metadata.acl_changes import ALLOW, DENY, LITERAL, PREFIXED
-from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD, AclBinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_OPERATIONS = {
-    "ALL": ALL,
-    **{name.replace("_", ""): operation for operation, name in OPERATION_NAMES.items()},
-}
 _RESOURCES = {
     "topic": TOPIC_RESOURCE,
     "group": GROUP_RESOURCE,
@@ -35,7 +30,6 @@ _RESOURCES = {
     "cluster": CLUSTER_RESOURCE,
 }
 SHAPE = "[deny] PRINCIPAL OPERATION RESOURCE[:NAME] [from HOST]"
-WILDCARD = "*"
 
 
 def parse_acls(texts: Iterable[str], origin: str) -> list[AclBinding]:
@@ -57,9 +51,10 @@ def _parse(text: str, origin: str) -> AclBinding:
         del words[-2:]
     if len(words) < 3 or ":" not in " ".join(words[:-2]):
         raise ConfigError(f"{origin}={text}: expected {SHAPE}")
-    operation = _OPERATIONS.get(words[-2].replace("_", "").upper())
+    operation = acl_operation(words[-2])
     if operation is None:
-        raise ConfigError(f"{origin}={text}: {words[-2]} is no operation; there are {', '.join(_OPERATIONS)}")
+        there = ", ".join(ACL_OPERATIONS.values())
+        raise ConfigError(f"{origin}={text}: {words[-2]} is no operation; there are {there}")
     kind, colon, name = words[-1].partition(":")
     resource = _RESOURCES.get(kind.lower())
     if resource is None or (resource == CLUSTER_RESOURCE) == bool(colon):

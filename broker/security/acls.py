@@ -24,6 +24,7 @@ from oncelog.broker.authorization import (
     WRITE,
 )
 from oncelog.broker.config.checks import super_users
+from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,19 +34,13 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.acls import AclBinding
     from oncelog.wire.schema import Uuid
 
-LITERAL, PREFIXED = 3, 4
-"""Kafka: ``PatternType``."""
-DENY, ALLOW = 2, 3
-"""Kafka: ``AclPermissionType``."""
-
-WILDCARD = "*"
 ANY_PRINCIPAL = "User:*"
 
 DECISIONS_MAX = 8192
 """How many decisions are remembered, at some 300 bytes each. One more, and all are forgotten."""
 
 NAME_CHARS_MAX = 256
-"""Characters of the longest resource name of which a decision is remembered; those of topics are shorter."""
+"""Characters of the longest resource name that is remembered with a decision; topic names are shorter."""
 
 _EVERY_BIT = (1 << 128) - 1
 _IMPLIED_BY_ALLOW = {
@@ -53,7 +48,7 @@ _IMPLIED_BY_ALLOW = {
     ALTER_CONFIGS: DESCRIBE_CONFIGS,
 }
 _ANY_NAME = "hardcode"
-"""The name by which Kafka asks whether somebody may do an operation on every resource of a type."""
+"""The resource name in Kafka's check of a right to every resource of a type."""
 
 Who = tuple[str, str]
 """A principal and a host, or their wildcards."""
@@ -71,7 +66,7 @@ class _Rules:
         self.deny = 0
 
     def change(self) -> None:
-        """Work out the bits from the ACLs. What is no ALLOW denies, as in Kafka."""
+        """Compute the bits from the ACLs. Every permission other than ALLOW denies, as in Kafka."""
         self.allow = self.deny = 0
         for operation, permission in self.acls:
             bits = _EVERY_BIT if operation == ALL else 1 << max(operation, 0)

@@ -1,4 +1,4 @@
-"""`ClientLimits`: the quotas of one kind (one key) of users and clients: which holds for whom, and what is shared.
+"""`ClientLimits`: the quotas of one key, such as ``producer_byte_rate``, by user and client id, and their sensors.
 
 Source: Kafka's ``ClientQuotaManager``.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.client_quotas import Entity
 
 UNLIMITED = float(2**63 - 1)
-"""The limit of who has none."""
+"""The limit of a client without a quota."""
 SWEEP_AT = 1000
 """Sensors beyond which idle ones are looked for, whenever their number has doubled."""
 
@@ -41,7 +41,7 @@ class ClientLimits(Generic[S]):
         self._sweep_at = SWEEP_AT
 
     def load(self, entities: Mapping[Entity, Mapping[str, float]]) -> None:
-        """Take over these quotas in place of all earlier ones. What was used stays."""
+        """Take over these quotas in place of all earlier ones. The sensors stay."""
         self._users_clients, self._users, self._clients = {}, {}, {}
         for entity, values in entities.items():
             limit, names = values.get(self._key), dict(entity)
@@ -60,7 +60,7 @@ class ClientLimits(Generic[S]):
         return bool(self._users_clients or self._users or self._clients)
 
     def tags(self, user: str, client_id: str | None) -> Tags:
-        """Return whom the client shares its quota with."""
+        """Return the tags of the client's sensor. Clients with the same tags share a quota."""
         both = (user, client_id)
         if not self._users_clients:
             if not self._users:

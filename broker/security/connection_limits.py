@@ -1,4 +1,4 @@
-"""`ConnectionLimits`: how many connections a listener may have, and how many it accepts in a second.
+"""`ConnectionLimits`: the limits of a listener's connections, and of those that it accepts in a second.
 
 A listener has keys of its own (``listener.name.NAME.max.connections``, ``….max.connection.creation.rate``), else the
 broker's. The limits of the whole broker hold beside them, but not for the listener that brokers use among themselves,
@@ -59,7 +59,7 @@ class ConnectionLimits:
         return self.is_protected(listener) or all_connections < self._broker.connections
 
     def is_protected(self, listener: str) -> bool:
-        """Whether the limits of the whole broker do not concern the listener."""
+        """Whether the listener is exempt from the limits of the whole broker."""
         return listener == self._protected
 
     @property

@@ -1,4 +1,4 @@
-"""`ConnectionRates`: how many connections a second a node accepts: in all, at each listener, and from each address.
+"""`ConnectionRates`: limits the connections that a node accepts in a second: of all, of each listener, of each address.
 
 Source: Kafka's ``ConnectionQuotas``; KIP-612.
 """
@@ -52,8 +52,8 @@ class ConnectionRates:
         self._is_stale = True
 
     def accepted(self, listener: str) -> int:
-        """Count a connection of a listener. Returns milliseconds to wait before it is served, and the listener accepts
-        the next one.
+        """Count a connection of a listener. Returns the milliseconds until the broker may serve it, and until the
+        listener accepts the next one.
         """
         wait_ms = 0
         if not self.limits.is_protected(listener):
@@ -61,8 +61,8 @@ class ConnectionRates:
         return max(wait_ms, self._record(self._of_listener(listener), self.limits.rate_of(listener)))
 
     def accepted_from(self, listener: str, address: str) -> int:
-        """Count a connection from an address. If it is one too many, it is not counted at all: returns milliseconds
-        after which it has to be closed; else 0.
+        """Count a connection from an address; return 0. If it exceeds the quota of the address, do not count it, and
+        return the milliseconds after which the caller closes it.
         """
         if self._is_stale:
             self._load()

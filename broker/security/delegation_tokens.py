@@ -1,8 +1,8 @@
 """`DelegationTokens`: tokens by which a client logs in as their owner, for a time (KIP-48).
 
 A token is its id and the HMAC of the id, which is its password for SCRAM. The metadata keeps tokens without the HMAC:
-only who knows ``delegation.token.secret.key`` can make it. Source: ``DelegationTokenControlManager``,
-``DelegationTokenManager``, ``DelegationTokenCache``.
+the HMAC needs ``delegation.token.secret.key``. Source: ``DelegationTokenControlManager``, ``DelegationTokenManager``,
+``DelegationTokenCache``.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class DelegationTokens:
         return list(self._metadata.image.delegation_tokens.values())
 
     def credential(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
-        """Return what a client needs to log in with a token, None for an unknown one."""
+        """Return the SCRAM credential of a token, None for an unknown token."""
         token = self._metadata.image.delegation_tokens.get(token_id)
         if token is None or self._secret is None:
             return None
@@ -102,7 +102,8 @@ class DelegationTokens:
     def create(
         self, owner: Principal, requester: Principal, renewers: Sequence[Principal], lifetime_ms: int
     ) -> DelegationTokenRecord:
-        """Make a token. ``lifetime_ms``: for how long it can be renewed at most; 0 or less for the configured time.
+        """Make a token. ``lifetime_ms``: milliseconds after which it cannot be renewed any more; 0 or less: the
+        configured time.
 
         Raises KafkaError.
         """
@@ -125,7 +126,7 @@ class DelegationTokens:
         return token
 
     def renew(self, shown: bytes, requester: Principal, period_ms: int) -> int:
-        """Let a token expire later: ``period_ms`` from now; 0 or less for the configured time. Returns when (wall time,
+        """Let a token expire ``period_ms`` from now; 0 or less: the configured time. Returns its new end (wall time,
         ms). Raises KafkaError.
         """
         token = self._find(shown)
@@ -135,8 +136,8 @@ class DelegationTokens:
         return self._expire_at(token, _sum(self._clock.now_ms(), period_ms))
 
     def expire(self, shown: bytes, requester: Principal, period_ms: int) -> int:
-        """Let a token expire ``period_ms`` from now; a negative time removes it. Returns when (wall time, ms). Raises
-        KafkaError.
+        """Let a token expire ``period_ms`` from now; a negative time removes it. Returns its new end (wall time, ms).
+        Raises KafkaError.
         """
         token = self._find(shown)
         _check_renewer(token, requester)
@@ -149,7 +150,7 @@ class DelegationTokens:
         return self._expire_at(token, _sum(now_ms, period_ms))
 
     def remove_expired(self) -> int:
-        """Remove expired tokens. Returns how many."""
+        """Remove expired tokens. Returns their number."""
         expired = [token.token_id for token in self.all() if self._is_expired(token)]
         for start in range(0, len(expired), REMOVED_AT_ONCE):
             self._metadata.commit(

@@ -6,11 +6,13 @@ import ipaddress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from oncelog.broker.metadata.client_quotas import IP
 from oncelog.broker.seams.host_names import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from oncelog.broker.metadata.client_quotas import ClientQuotasImage
     from oncelog.broker.seams.files import FileSystem
 
 NAMES_MAX = 10_000
@@ -18,7 +20,7 @@ NAMES_MAX = 10_000
 
 
 class HostNames:
-    """Looks names up beside the loop, each once: a quota holds for the address that its host had then, as in Kafka."""
+    """Looks each name up once, in a thread: the quota of a host holds for the address that it had then, as in Kafka."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
@@ -36,6 +38,12 @@ class HostNames:
                 if len(self._addresses) >= NAMES_MAX:
                     self._addresses.clear()
                 self._addresses[name] = address
+
+    async def resolve_quotas(self, quotas: ClientQuotasImage) -> bool:
+        """Look up the hosts that these quotas name. Returns whether there was one to look up."""
+        unknown = self.unknown([dict(entity).get(IP) for entity in quotas.entities])
+        await self.resolve(unknown)
+        return bool(unknown)
 
     def address(self, name: str) -> str | None:
         """Return the address of a host: the name itself, if it is one; None if it has none, or was not looked up."""

@@ -16,7 +16,7 @@ from oncelog.broker.request import AuthenticationFailed, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.tls import TlsTransport, read_file
 from oncelog.broker.seams.transport import SocketTransport
-from oncelog.broker.security.failed_login import FailedLogin
+from oncelog.broker.security.failed_authentication import FailedAuthentication
 from oncelog.broker.security.sasl.listener import SaslListener
 from oncelog.broker.security.sasl.login import SaslLogin
 from oncelog.broker.security.settings import ListenerSettings
@@ -78,7 +78,7 @@ class ListenerSecurity:
     def _reloaded(
         self, config: BrokerConfig, *, is_start: bool = False
     ) -> tuple[ListenerTls | None, dict[str, object]]:
-        """Return the TLS settings for another configuration, and what they are made of.
+        """Return the TLS settings for another configuration, and the keys and files that they are made of.
 
         Raises ConfigError if they are invalid, or another broker's (``SslFactory.CertificateEntries``).
         """
@@ -111,12 +111,12 @@ class ListenerSecurity:
         return source
 
     async def prepare(self) -> None:
-        """Fetch what log-ins need, before the first connection. Raises ConfigError if that fails."""
+        """Fetch the keys for log-ins, before the first connection. Raises ConfigError if that fails."""
         if self._sasl is not None:
             await self._sasl.prepare()
 
     async def run(self) -> None:
-        """Keep it up to date until cancelled; may end before."""
+        """Refresh these keys until cancelled; return at once if there are none."""
         if self._sasl is not None:
             await self._sasl.run()
 
@@ -158,9 +158,9 @@ class ListenerSecurity:
             connection.principal = f"User:{name}"
 
     def _tell(self, connection: Peer, reason: str) -> None:
-        """Tell the observers that a peer is turned away."""
+        """Report the failed handshake to the observers."""
         for observe in self._services.login_observers:
-            observe(connection, FailedLogin("TLS", reason))
+            observe(connection, FailedAuthentication("TLS", reason))
 
     def _failure(self, connection: Peer, reason: str) -> AuthenticationFailed:
         self._tell(connection, reason)

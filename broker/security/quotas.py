@@ -33,7 +33,7 @@ BUCKET_IDLE_MS = 3_600_000
 DECISIONS_MAX = 10_000
 """Decisions of `ClientQuotas.concern` that are remembered; one more, and all are forgotten."""
 CLIENT_ID_CHARS_MAX = 256
-"""Characters of a client id about which a decision is remembered."""
+"""Characters of the longest client id that is remembered with a decision."""
 EXEMPT = frozenset({27})
 """API keys without a quota of the loop's time: WriteTxnMarkers."""
 
@@ -44,7 +44,7 @@ def time_ms() -> int:
 
 
 class ClientQuotas:
-    """The quotas of a node, and what was used of them (a `Quotas` of the dispatcher)."""
+    """The quotas of a node, and their use by clients (a `Quotas` of the dispatcher)."""
 
     def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
         samples, self._window_ms = config.quota_window_num, config.quota_window_size_seconds * 1000
@@ -100,8 +100,8 @@ class ClientQuotas:
         return found
 
     def begin(self, context: RequestContext, began: float) -> Usage | None:
-        """Return what will be known of the request's usage, None if no quota concerns it. It was begun at that time
-        (real time).
+        """Return a new `Usage` for the request, None if no quota concerns it. ``began``: when the request began (real
+        time, seconds).
         """
         if not self.concern(context.principal, context.client_id or "", context.api.handler.api_key):
             return None
@@ -110,7 +110,7 @@ class ClientQuotas:
         return Usage(self, user, context.client_id, size, began)
 
     def throttle(self, principal: str, client_id: str | None, context: RequestContext, response: Any) -> int:
-        """Count the request and its response; return milliseconds for which the connection is muted after it."""
+        """Count the request and its response. Returns the milliseconds for which the connection is muted then."""
         usage = context.usage
         if usage is None:  # it was read before there were quotas
             return 0
@@ -133,8 +133,8 @@ class ClientQuotas:
             self._record_time(usage)
 
     def throttle_fetch(self, usage: Usage, size: int) -> int:
-        """Count a Fetch whose response would have ``size`` bytes. Return milliseconds for which it is throttled: then
-        the response has to be empty, and its bytes are not counted.
+        """Count a Fetch whose response would have ``size`` bytes. Returns the milliseconds for which it is throttled.
+        If it is, the caller must send an empty response, and the bytes do not count.
         """
         time_throttle_ms = self._record_time(usage)
         throttle_ms = max(time_throttle_ms, self._record(self._fetch, usage, size))
@@ -144,7 +144,7 @@ class ClientQuotas:
         return throttle_ms
 
     def fetch_bytes_max(self, usage: Usage) -> int:
-        """Return how many bytes the client may fetch at once: more would be throttled whatever it used before."""
+        """Return the most bytes that one Fetch of the client may have without being throttled."""
         limit = self._fetch.limit(self._fetch.tags(usage.user, usage.client_id))
         return int(min(limit * self._fetch_span_s, INT_MAX)) if limit != UNLIMITED else INT_MAX
 

@@ -1,4 +1,4 @@
-"""`Rate` and `TokenBucket`: how much was used lately. Pure; times are milliseconds.
+"""`Rate` and `TokenBucket`: Kafka's measures of use, for quotas. Pure; times are milliseconds.
 
 Source: Kafka's ``Rate``, ``SampledStat``, ``TokenBucket``, ``QuotaUtils``.
 """
@@ -11,7 +11,7 @@ THROTTLE_MS_MAX = 2**31 - 1
 
 
 def rounded_ms(milliseconds: float) -> int:
-    """Round as Java's ``Math.round``; at most what a response can tell."""
+    """Round as Java's ``Math.round``, to at most the largest value of the response's field."""
     return THROTTLE_MS_MAX if milliseconds >= THROTTLE_MS_MAX else math.floor(milliseconds + 0.5)
 
 
@@ -38,7 +38,7 @@ class Rate:
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add ``value`` to what was used."""
+        """Count ``value``."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(now_ms))
@@ -59,7 +59,7 @@ class Rate:
         return sum(sample.value for sample in self._samples) / (span_ms / 1000)
 
     def span_ms(self, now_ms: int) -> int:
-        """Return over how many milliseconds the rate is measured: at least over all complete windows."""
+        """Return the milliseconds over which the rate is measured: at least all complete windows."""
         age_ms = self._samples_max * self._window_ms
         for sample in self._samples:
             if now_ms - sample.last_ms >= age_ms:
@@ -72,7 +72,7 @@ class Rate:
         return max(elapsed_ms, 1)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Return for how long nothing may be used so that the rate falls to the limit; 0 if it is not above it."""
+        """Return the milliseconds without use after which the rate is at the limit; 0 if it is not above it."""
         rate = self.measure(now_ms)
         if rate <= limit:
             return 0
@@ -107,6 +107,6 @@ class TokenBucket:
         return self._tokens
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Return after how long there are no fewer than 0 tokens; 0 if that is now."""
+        """Return the milliseconds until there are 0 tokens or more."""
         tokens = self.measure(limit, now_ms)
         return rounded_ms(-tokens / limit * 1000) if tokens < 0 else 0

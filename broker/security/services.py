@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.security.delegation_tokens import DelegationTokens
-    from oncelog.broker.security.failed_login import FailedLogin
+    from oncelog.broker.security.failed_authentication import FailedAuthentication
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.broker.security.sasl.users import Users
 
@@ -36,4 +36,4 @@ class LoginServices(Protocol):
     def users(self) -> Users: ...
 
     @property
-    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedLogin], None]]: ...
+    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]: ...

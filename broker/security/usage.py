@@ -41,9 +41,9 @@ class Usage:
         self.client_id = client_id
         self.request_bytes = request_bytes
         self.fetch_throttle_ms: int | None = None
-        """How long a Fetch is throttled, once that is decided."""
+        """Milliseconds for which a Fetch is throttled, once that is decided."""
         self.mutations: MutationQuota | None = None
-        """The quota by which the request's changes of topics were judged."""
+        """The quota of the request's changes of topics."""
         self._busy_s = real_time.monotonic() - began
         self._running_since: float | None = None
         self._recorded_s = 0.0
@@ -121,7 +121,7 @@ class MutationQuota:
         self._bucket.record(partitions, self._limit, self._time_ms())
 
     def throttle_ms(self) -> int:
-        """Return for how much longer the client has to wait, in milliseconds."""
+        """Return the milliseconds that the client still has to wait."""
         if not self._throttle_ms:
             return 0
         return max(0, self._throttle_ms - (self._time_ms() - self._throttled_at_ms))

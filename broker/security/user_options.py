@@ -1,4 +1,4 @@
-"""Users as the command line takes them, and the listeners that they imply."""
+"""Users in the form of the command line, and the configuration that they imply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MECHANISMS_OF_USERS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 
 
 def security_config(port: int, *, has_users: bool, has_tls: bool) -> dict[str, str]:
-    """Return the configuration that users and TLS imply where nobody sets it: one listener, where everybody logs in."""
+    """Return the configuration that users and TLS imply, unless it is set: one listener, with SASL for users."""
     config = {}
     if has_users or has_tls:
         protocol = "SASL_SSL" if has_users and has_tls else SASL_PLAINTEXT if has_users else "SSL"
@@ -29,7 +29,7 @@ def security_config(port: int, *, has_users: bool, has_tls: bool) -> dict[str, s
 
 
 def parse_users(texts: Iterable[str], origin: str) -> Users:
-    """Return the users of ``NAME:PASSWORD`` texts. Raises ConfigError, which quotes none: all may be a password."""
+    """Return the users of ``NAME:PASSWORD`` texts. Raises ConfigError, which quotes no text: it may be a password."""
     passwords: dict[str, str] = {}
     for text in texts:
         name, colon, password = text.partition(":")
@@ -45,7 +45,7 @@ def parse_users(texts: Iterable[str], origin: str) -> Users:
 
 
 def check_log_ins(origin: str, listeners: Iterable[ListenerConfig]) -> None:
-    """Raises ConfigError if there are users, and no listener where they could log in."""
+    """Raise ConfigError if no listener has SASL, so that users could not log in."""
     if not any(listener.protocol.startswith("SASL") for listener in listeners):
         raise ConfigError(
             f"{origin} has no effect: no listener asks for a log-in; give one the protocol SASL_PLAINTEXT or SASL_SSL "

@@ -1,4 +1,4 @@
-"""Acknowledging records: what their members say of them. Source: ``SharePartition.acknowledge``."""
+"""Acknowledgements of records: accept, release, reject, renew, or a gap. Source: ``SharePartition.acknowledge``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Acknowledgement(NamedTuple):
 def acknowledge(
     window: Window, member_id: str, acknowledgements: Iterable[Acknowledgement], deadline: float
 ) -> list[StateBatch]:
-    """Begin the moves that a member's acknowledgements ask for; `Window.complete` ends them. Renewed locks end at
+    """Begin the transitions that a member's acknowledgements ask for; `Window.complete` ends them. Renewed locks end at
     ``deadline``, at once and without being stored.
 
     Raises KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST. No state has changed then.
@@ -55,7 +55,7 @@ def acknowledge(
 
 
 def _batches(window: Window, asked: Acknowledgement) -> list[InFlightBatch]:
-    """Return the batches of the window in which the acknowledged offsets are."""
+    """Return the batches of the window that have acknowledged offsets. Raises KafkaError for offsets outside them."""
     index = window.floor(asked.first)
     if index < 0:
         if not asked.first < window.start_offset <= asked.last:
@@ -90,7 +90,7 @@ class _Acknowledging:
         if is_inside and not batch.is_split and len(asked.types) == 1 and batch.first >= start:
             if batch.whole.state is not ACQUIRED:
                 raise _invalid("The batch cannot be acknowledged. The batch is not in the acquired state.")
-            self._move(batch.whole, asked.types[0])
+            self._begin(batch.whole, asked.types[0])
             return
         if not batch.is_split:
             if batch.whole.state is not ACQUIRED:
@@ -103,7 +103,7 @@ class _Acknowledging:
             if first <= last:
                 for run in batch.between(first, last):
                     self._check(run)
-                    self._move(run, kind)
+                    self._begin(run, kind)
 
     def _check_whole(self, run: Run) -> None:
         # While the end of a lock is being stored, Kafka has no member for the records any more.
@@ -118,7 +118,7 @@ class _Acknowledging:
         if run.member_id != self._member_id:
             raise _invalid("Member is not the owner of offset")
 
-    def _move(self, run: Run, kind: int) -> None:
+    def _begin(self, run: Run, kind: int) -> None:
         window = self._window
         if kind != RENEW:
             window.begin(run, STATE_OF[kind], self._changes)
@@ -130,7 +130,7 @@ class _Acknowledging:
 
 
 def _by_type(asked: Acknowledgement) -> Iterable[tuple[int, int, int]]:
-    """The ranges of offsets with the same type."""
+    """Yield the ranges of offsets with one type: first, last, type."""
     if len(asked.types) == 1:
         yield asked.first, asked.last, asked.types[0]
         return

@@ -1,4 +1,4 @@
-"""Acquiring records: which of those that were read are delivered, and in which batches.
+"""Acquisition: chooses the records for a member among those that were read, and their batches.
 
 Whole record batches are acquired, unless the member asks for a limit (KIP-1206), or earlier deliveries have failed so
 often that records are delivered in ever smaller batches, at last alone. Source: ``SharePartition.acquire``.
@@ -104,7 +104,7 @@ class Acquisition:
         return last, room
 
     def _archive_compacted(self, fetch_offset: int, base: int) -> None:
-        """Archive what was to be read and is no longer in the log: the window could never move past it."""
+        """Archive records that are no longer in the log: the window could never move past them."""
         window = self._window
         if not window.batches or fetch_offset >= base:
             return
@@ -114,7 +114,7 @@ class Acquisition:
             floor = window.firsts[index]
         batches = window.slice(floor, base - 1)
         if window.archive(fetch_offset, base - 1, batches, AVAILABLE):
-            window.has_free = True
+            window.may_have_available = True
             for batch in batches:
                 batch.join()
 
@@ -138,12 +138,12 @@ class Acquisition:
                 break
             is_inside = first_read <= batch.first and batch.last <= last
             if is_inside and not batch.is_split and not throttled and not self._exceeds(batch, room):
-                if batch.whole.is_free:
+                if batch.whole.is_available:
                     self._take(batch.whole, [])
                     self.acquired.append(Acquired(batch.first, batch.last, batch.whole.delivery_count))
                 continue
             if not batch.is_split:
-                if not batch.whole.is_free:
+                if not batch.whole.is_available:
                     continue
                 batch.is_split = True
             before = self._count
@@ -164,7 +164,7 @@ class Acquisition:
         counts = (
             run.delivery_count
             for run in (batch.overlapping(first, last) if batch.is_split else batch.runs)
-            if run.is_free
+            if run.is_available
         )
         return max(counts, default=0) >= self._throttled_from()
 
@@ -184,12 +184,12 @@ class Acquisition:
         throttled_max = -1
         count = 0
         taken: list[Run] = []
-        free = [
+        available = [
             (max(run.first, first), min(run.last, last))
             for run in batch.overlapping(first, last)
-            if run.is_free
+            if run.is_available
         ]
-        for begin, end in free:
+        for begin, end in available:
             delivered = batch.at(begin).delivery_count
             is_last = deliveries_max > ALONE_FROM and delivered == deliveries_max - 1
             if is_last and count:
@@ -270,9 +270,9 @@ class Acquisition:
             end = first + room - 1
             batch.is_split = True
             for run in batch.between(end + 1, last):
-                run.move(AVAILABLE)
+                run.transition_to(AVAILABLE)
                 run.delivery_count = 0
-            window.has_free = True
+            window.may_have_available = True
         index = window.floor(first) + 1
         window.firsts.insert(index, first)
         window.batches.insert(index, batch)
@@ -288,8 +288,8 @@ class Acquisition:
 
 
 def without_aborted(window: Window, acquired: list[Acquired], aborted: Sequence[Bounds]) -> list[Acquired]:
-    """Archive what was just acquired of aborted transactions, and return the other acquired records. ``aborted``: their
-    record batches, in order (``filterAbortedTransactionalAcquiredRecords``).
+    """Archive the acquired records of aborted transactions, and return the others. ``aborted``: their record batches,
+    in order (``filterAbortedTransactionalAcquiredRecords``).
     """
     touched: dict[int, InFlightBatch] = {}
     for first, last in aborted:

@@ -39,7 +39,7 @@ class DelayedShareFetch:
         self._event.set()
 
     async def wait(self, max_wait_ms: int) -> None:
-        """Return when the response is ready, or after that time, which is the client's: real time."""
+        """Wait until the response is ready, or for ``max_wait_ms`` of real time, since the client waits in it."""
         self._watch()
         try:
             with real_time.move_on_after(max_wait_ms / 1000):
@@ -54,7 +54,7 @@ class DelayedShareFetch:
         await self.is_ready(at_once=True)
 
     async def is_ready(self, *, at_once: bool = False) -> bool:
-        """As `ShareFetch.is_ready`, after a read of the disk if that is needed."""
+        """Do as `ShareFetch.is_ready`; read the disk in a thread first if the bytes are not cached."""
         try:
             return self._fetch.is_ready(at_once=at_once)
         except NotCached as cold:

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.share_fetch import ShareFetchRequest
 
 RECORD_LIMIT = 1
-"""The acquire mode in which no more records are acquired than asked for (KIP-1206)."""
+"""The acquire mode that never exceeds ``max_records`` (KIP-1206)."""
 ACQUIRE_MODES = (0, RECORD_LIMIT)
 """0: batch_optimized, whole batches are acquired."""
 
 Found = tuple["PartitionKey", "SharePartition", int, "LogRead | KafkaError"]
-"""A share partition, the offset to read from, and what is there."""
+"""A share partition, the offset of its read, and the result of the read."""
 
 
 class ShareFetch:
     """Reads ``partitions`` (by topic id and partition: the topic's name) for a member of a group.
 
-    ``rows`` has the row of each partition that was read, and ``errors`` of those that cannot be. ``max_bytes``: of the
-    whole response.
+    ``rows`` has the row of each partition that was read, and ``errors`` the row of each that cannot be read.
+    ``max_bytes`` is for the whole response.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class ShareFetch:
                 self.errors[key] = error_row(key[1], error)
 
     def is_ready(self, *, at_once: bool = False, may_wait: bool = False) -> bool:
-        """Read what members can acquire, and acquire it if it is enough; ``at_once``: whatever there is.
+        """Read the records that the member can acquire, and acquire them if they are ``min_bytes``; with ``at_once`` in
+        any case.
 
         Returns whether the response is ready. Raises NotCached unless ``may_wait``: nothing was acquired then.
         """

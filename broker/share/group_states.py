@@ -1,7 +1,7 @@
 """`ShareGroupStates`: initializes and deletes the states of a share group's partitions, and tells the group of the
 outcome.
 
-The group's own record says first what is to be done, so that what a death interrupts is tried again. Source: Kafka's
+The group's own record names the partitions first, so that a start tries again after a crash. Source: Kafka's
 ``GroupCoordinatorService``, ``persisterInitialize``, ``deleteShareGroups``, ``deleteShareGroupOffsetsState``.
 """
 
@@ -79,7 +79,7 @@ class ShareGroupStates:
             )
 
     async def initialize(self, begun: Initialization) -> Errors:
-        """Initialize states, and tell the group which are. Raises KafkaError if the group cannot be told."""
+        """Initialize states, and note them in the group's record. Raises KafkaError if the record cannot be written."""
         from oncelog.coordinator.groups.share.initialization import initialized, not_initialized
 
         offsets = begun.start_offsets

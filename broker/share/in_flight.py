@@ -1,4 +1,4 @@
-"""Records in flight: their states, the legal moves between them, and `InFlightBatch`.
+"""Records in flight: their states, the valid transitions, and `InFlightBatch`.
 
 Neighbouring records in the same state are one `Run`, so the cost is that of batches, not of records. Kafka keeps one
 object for a batch, and one for each offset as soon as its offsets differ. Pure. Source: ``RecordState``,
@@ -24,20 +24,20 @@ NEVER = float("inf")
 AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
 ACKNOWLEDGED, ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
 
-MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
+TRANSITIONS: dict[DeliveryState, frozenset[DeliveryState]] = {
     AVAILABLE: frozenset((ACQUIRED, ARCHIVED)),  # archived: no longer in the log
     ACQUIRED: frozenset((AVAILABLE, ACKNOWLEDGED, ARCHIVED)),
     ACKNOWLEDGED: frozenset(),
     ARCHIVED: frozenset(),
 }
-"""The legal moves."""
-FINAL = frozenset(state for state, moves in MOVES.items() if not moves)
-"""The states that records do not leave."""
+"""State -> the states to which it may change."""
+FINAL = frozenset(state for state, others in TRANSITIONS.items() if not others)
+"""The states without a transition."""
 
 
 class Run:
-    """Neighbouring records in the same state. A move that has to be stored first is ``pending``: the state changes only
-    when it is stored, and until then nothing else moves the records.
+    """Neighbouring records in the same state. A transition that has to be stored first is ``pending``: the state
+    changes only when it is stored, and until then no other transition begins.
     """
 
     __slots__ = ("deadline", "delivery_count", "first", "last", "member_id", "pending", "state")
@@ -61,7 +61,7 @@ class Run:
         self.deadline = deadline
         """When their lock ends, in the clock's seconds."""
         self.pending = pending
-        """The state that is being stored."""
+        """The new state, while it is being stored."""
 
     def __repr__(self) -> str:
         return f"Run({self.first}-{self.last} {self.state.name} x{self.delivery_count} {self.member_id!r})"
@@ -73,11 +73,11 @@ class Run:
 
     @property
     def outcome(self) -> DeliveryState:
-        """The state after the pending move, if there is one."""
+        """The state after the pending transition, if there is one."""
         return self.state if self.pending is None else self.pending
 
     @property
-    def is_free(self) -> bool:
+    def is_available(self) -> bool:
         """Whether a member may acquire the records."""
         return self.state is AVAILABLE
 
@@ -90,9 +90,9 @@ class Run:
         """Whether the lock of the records has ended, and nothing else happens to them."""
         return self.state is ACQUIRED and self.pending is None and self.deadline <= now
 
-    def move(self, state: DeliveryState) -> None:
+    def transition_to(self, state: DeliveryState) -> None:
         """Change the state; records that nobody has acquired have no lock."""
-        assert state in MOVES[self.state], (self, state)
+        assert state in TRANSITIONS[self.state], (self, state)
         self.state = state
         self.pending = None
         if state is not ACQUIRED:
@@ -100,8 +100,8 @@ class Run:
             self.deadline = NEVER
 
     def acquire(self, member_id: str, deadline: float) -> None:
-        """Deliver the records to a member, who has them until ``deadline``."""
-        self.move(ACQUIRED)
+        """Deliver the records to a member, which holds their lock until ``deadline``."""
+        self.transition_to(ACQUIRED)
         self.delivery_count += 1
         self.member_id = member_id
         self.deadline = deadline
@@ -129,8 +129,8 @@ class Run:
 
 
 class InFlightBatch:
-    """Records that were acquired together, as one run or several. ``is_split`` says whether Kafka would keep the state
-    of each offset: its errors differ then, and it is so from the first difference on.
+    """Records that were acquired together, as one run or several. ``is_split``: whether Kafka would have one state for
+    each offset by now. Kafka's errors differ then.
     """
 
     __slots__ = ("first", "is_split", "last", "runs")

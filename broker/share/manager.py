@@ -1,7 +1,7 @@
 """`SharePartitionManager`: the share partitions and share sessions of a node.
 
-A share partition is made when its group first reads it. It goes when its topic or its group's last session does, and
-when another leader has stored its state. Without traffic it costs memory only. Source: ``SharePartitionManager``.
+The first read of a group makes a share partition. The end of its topic or of the group's last session removes it, and
+so does a state that another leader has stored. Without traffic it costs memory only. Source: ``SharePartitionManager``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SharePartitionManager:
         self.sessions = ShareSessions(environment.config.current.group_share_max_share_sessions)
         self._partitions: dict[tuple[str, Uuid, int], SharePartition] = {}
         self._storing: dict[tuple[str, Uuid, int], SharePartition] = {}
-        """Those that were removed, and still store what their members gave back."""
+        """Removed share partitions that still store records that their members released."""
         self._groups: dict[object, set[str]] = {}
         """The groups of each open connection's sessions."""
         self._settings: dict[str, ShareGroupSettings] = {}
@@ -79,7 +79,7 @@ class SharePartitionManager:
                 self._nursery = None
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Do ``work`` beside requests. Nothing is done any more when the node stops."""
+        """Do ``work`` beside requests; drop it if the node has stopped."""
         if self._nursery is None:
             work.close()
         else:
@@ -148,7 +148,7 @@ class SharePartitionManager:
         return found
 
     def remove(self, partition: SharePartition) -> None:
-        """Forget a share partition; the next request loads it again. What members have acquired is lost to them."""
+        """Forget a share partition; the next request loads it again. Members lose their acquired records."""
         partition.is_fenced = True
         key = _key(partition)
         if self._partitions.get(key) is partition:
@@ -166,7 +166,7 @@ class SharePartitionManager:
     # -- sessions
 
     def end_session(self, key: SessionKey) -> None:
-        """End a session; the member gives back what it has acquired."""
+        """End a session and release the records that its member has acquired."""
         session = self.sessions.end(key)
         if session is None:
             return
@@ -179,7 +179,9 @@ class SharePartitionManager:
                     self.spawn(release.run())
 
     def watch(self, connection: Peer, group_id: str) -> None:
-        """A session begins on the connection: it ends with it. A group without sessions keeps no share partitions."""
+        """Note a session that begins on the connection, and ends with it. A group without sessions keeps no share
+        partitions.
+        """
         groups = self._groups.get(connection)
         if groups is None:
             groups = self._groups[connection] = set()

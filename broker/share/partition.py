@@ -1,7 +1,7 @@
-"""`SharePartition`: a partition as a share group reads it: its window, what is stored of it, and its locks.
+"""`SharePartition`: a partition for one share group: its window, its stored state and its locks.
 
-It is loaded from the persister when the group first reads the partition. What members acknowledge or give back is
-stored before it holds. Source: ``SharePartition``.
+The first read of the group loads it from the persister. Acknowledged and released records change their state only when
+the persister has stored the new state. Source: ``SharePartition``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _log = get_logger(__name__)
 
 
 class AcquiredRecords(NamedTuple):
-    """The records that a member gets of a partition, and the ranges of them that it has acquired."""
+    """Record batches of a partition for a member, and the ranges of offsets in them that it has acquired."""
 
     acquired: Sequence[Acquired]
     records: FileRange | bytes
@@ -93,7 +93,7 @@ class SharePartition:
         leader: LeaderPartition,
         predecessor: SharePartition | None = None,
     ) -> None:
-        """``predecessor`` was removed, and still stores what its members gave back."""
+        """``predecessor`` was removed, and may still store records that its members released."""
         self._manager = manager
         self.group_id = group_id
         self.topic = topic
@@ -105,16 +105,16 @@ class SharePartition:
         self.error: KafkaError | None = None
         """Why it could not be loaded."""
         self.is_fenced = False
-        """Whether the manager no longer has it: it gives nobody any record."""
+        """Whether the manager has removed it: then no member acquires records of it."""
         self.waiters: dict[DelayedShareFetch, None] = {}
-        """Told when records may have become available."""
+        """The fetches to wake when records may have become available."""
         self._deadline = NEVER
         """When the manager's timer calls `expire`."""
         self._predecessor = predecessor
         self._stores = 0
-        """Stores that have begun or are about to."""
+        """The number of stores that have begun or are about to begin."""
         self._stored = trio.Event()
-        """Set when it is fenced, and all is stored."""
+        """Set when it is fenced, and its last store has ended."""
 
     def __repr__(self) -> str:
         return f"SharePartition({self.group_id!r}, {self.topic}-{self.partition}, {self.window})"
@@ -132,7 +132,7 @@ class SharePartition:
     # -- loading
 
     async def load(self) -> None:
-        """Read what is stored. Sets `window`, or `error`."""
+        """Load the stored state. Sets `window`, or `error`."""
         try:
             if self._predecessor is not None and self._predecessor.is_storing:
                 await self._predecessor._stored.wait()
@@ -162,7 +162,7 @@ class SharePartition:
         self._manager.remove(self)
 
     def _first_offset(self) -> int:
-        """Return where the group begins, by ``share.auto.offset.reset``. Raises KafkaError: OFFSET_NOT_AVAILABLE."""
+        """Return the group's first offset, by ``share.auto.offset.reset``. Raises KafkaError: OFFSET_NOT_AVAILABLE."""
         log = self.leader.log
         reset = self._manager.settings(self.group_id).reset
         if reset == LATEST:
@@ -180,7 +180,7 @@ class SharePartition:
     # -- reading
 
     def fetch_offset(self) -> int | None:
-        """Return where to read records that can be acquired; None if there is no room for any."""
+        """Return the offset of the next record to acquire; None if the window has no room for one."""
         window = self.window
         if window is None or self.is_fenced:
             return None
@@ -190,10 +190,10 @@ class SharePartition:
         return window.next_fetch_offset()
 
     def read(self, offset: int, max_bytes: int, *, minimum_one: bool) -> LogRead:
-        """Return the range of the log with what there is from the offset on; the caller releases it. If the log begins
-        later, the window moves there, and there is nothing.
+        """Read up to ``max_bytes`` of the log from the offset on; the caller releases the range of the file.
+        ``minimum_one``: the first batch counts whatever its size.
 
-        Raises KafkaError.
+        Raises KafkaError: OFFSET_OUT_OF_RANGE if the log begins later (see `move_log_start`), KAFKA_STORAGE_ERROR.
         """
         log = self.leader.log
         committed = self._manager.settings(self.group_id).is_committed
@@ -201,7 +201,7 @@ class SharePartition:
         return log.read(offset, max_bytes, minimum_one=minimum_one, up_to=bound)
 
     def move_log_start(self) -> None:
-        """The log does not have the offset to read from: the window goes on where the log begins."""
+        """Move the window to the log start offset, after a read of an offset before it."""
         if self.window is not None:
             self.window.move_log_start(self.leader.log.log_start_offset)
 
@@ -247,7 +247,7 @@ class SharePartition:
             if acquired and aborted:
                 acquired = without_aborted(window, acquired, aborted)
             if not acquired:
-                # Records that nobody gets must not fill the window: it would never move on.
+                # Records that no member gets must not fill the window: it would never move on.
                 if window.advance():
                     self.wake()
                 return AcquiredRecords((), NOTHING)
@@ -256,10 +256,10 @@ class SharePartition:
         except OSError as error:
             raise log.storage_error(error) from error
 
-    # -- what members say
+    # -- acknowledgements
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> Storing:
-        """Begin to do what a member's acknowledgements ask for. It holds when it is stored.
+        """Begin the transitions that a member's acknowledgements ask for. They hold when they are stored.
 
         Raises KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST. The records are as before then.
         """
@@ -275,7 +275,7 @@ class SharePartition:
         return Storing(self, acknowledge(window, member_id, acknowledgements, deadline))
 
     def release(self, member_id: str) -> Storing | None:
-        """Begin to give back what a member has acquired, if it has anything."""
+        """Begin to release the records that a member has acquired; None if it has none."""
         if self.window is None:
             return None
         changes = self.window.release(member_id)
@@ -286,7 +286,7 @@ class SharePartition:
         self._stores += 1
 
     def end_store(self, changes: Sequence[StateBatch], *, is_stored: bool) -> None:
-        """A store has ended: the moves hold, or the members still have the records."""
+        """A store has ended: the transitions hold, or the members still have the records."""
         self._stores -= 1
         if not self._stores and self.is_fenced:
             self._stored.set()
@@ -297,7 +297,7 @@ class SharePartition:
             self.wake()
 
     async def store(self, changes: Sequence[StateBatch]) -> None:
-        """Store the new states of records. Raises KafkaError, with what clients are told."""
+        """Store the new states of records. Raises KafkaError, with the error code for clients."""
         window = self.window
         assert window is not None
         try:
@@ -330,7 +330,7 @@ class SharePartition:
             self._manager.set_deadline(self, at)
 
     def expire(self) -> None:
-        """Give back the records whose locks have ended. It holds, whether it can be stored or not."""
+        """Release the records whose locks have ended. They are available at once, also if that cannot be stored."""
         self._deadline = NEVER
         window = self.window
         if window is None or self.is_fenced:
@@ -360,7 +360,7 @@ class SharePartition:
 
 
 class Storing:
-    """Moves of records that have begun. Either `run` or `abandon` ends them; they end once."""
+    """Transitions of records that have begun. Either `run` or `abandon` ends them; they end once."""
 
     __slots__ = ("_changes", "_is_over", "_partition")
 

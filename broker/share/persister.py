@@ -38,9 +38,9 @@ __all__ = [
 class SharePersister(Protocol):
     """Keeps the state of share partitions.
 
-    What a call changes is as durable as the settings promise when the call returns. Calls for a share partition
-    take effect in the order in which they began, and before their first wait if the state is loaded. A cancelled call
-    may have taken effect.
+    A change is as durable as the settings promise when its call returns. Calls for a share partition take effect in the
+    order in which they began, and before their first wait if the state is loaded. A cancelled call may have taken
+    effect.
 
     Each raises KafkaError as Kafka's API answers: INVALID_REQUEST (an empty group id, a negative partition, or no state
     where some is needed), UNKNOWN_TOPIC_OR_PARTITION, and COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS,
@@ -73,7 +73,7 @@ class SharePersister(Protocol):
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Put ``batches`` over those that are stored, and drop what is before ``start_offset`` (-1: it stays).
+        """Put ``batches`` over the stored ones, and drop batches before ``start_offset`` (-1: it stays).
 
         Where batches overlap, the higher delivery count holds, and among equal counts the higher delivery state.
 

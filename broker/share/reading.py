@@ -26,7 +26,7 @@ SMALL_BATCH_BYTES = 8 * 1024
 HEAD_BYTES = 51
 """Bytes of a batch up to and with its producer id."""
 INLINE_BYTES_MAX = 16 * 1024
-"""Up to so many bytes of records are copied into the response."""
+"""Bytes of records up to which they are copied into the response."""
 
 _head = Struct(">qi9xhi16xq").unpack_from
 
@@ -67,8 +67,8 @@ class BatchReader:
         self.batches: list[ReadBatch] = []
 
     def read(self, reach: int, next_offset: int) -> None:
-        """Read the headers of batches up to the one with offset ``reach``, but of none that is not whole, or begins at
-        or after ``next_offset``. A first batch that is larger than the read counts as whole.
+        """Read the headers of batches, up to the one with offset ``reach``. Leave out a batch that is cut off by the
+        end of the read, unless it is the first one, and one that begins at or after ``next_offset``.
 
         Raises NotCached, OSError.
         """

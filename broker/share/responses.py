@@ -77,7 +77,7 @@ class Acknowledging:
             self._results.update(dict.fromkeys(nothing_said, DONE))
 
     async def finish(self) -> dict[PartitionKey, KafkaError]:
-        """Store them. Returns the result of each partition: an error with code NONE if it is done."""
+        """Store them. Returns the result of each partition: an error with code NONE for success."""
         self._results.update((key, DONE) for key, _ in self._stores)
 
         async def store(one: tuple[PartitionKey, Storing]) -> None:
@@ -91,7 +91,7 @@ class Acknowledging:
         return self._results
 
     def abandon(self) -> None:
-        """Undo what was not stored."""
+        """Undo the transitions that were not stored."""
         for _, storing in self._stores:
             storing.abandon()
 
@@ -101,8 +101,8 @@ UNKNOWN_PARTITION = "This server does not host this topic-partition."
 
 
 def _checked(batches: Sequence[Batch], types_max: int, is_renew: bool) -> list[Acknowledgement]:
-    """Return the batches. Raises KafkaError (INVALID_REQUEST) unless they are in order and say something that can be
-    said (``KafkaApis.validateAcknowledgementBatches``).
+    """Return the batches. Raises KafkaError (INVALID_REQUEST) unless they are in order, with known types, one for the
+    batch or one for each offset (``KafkaApis.validateAcknowledgementBatches``).
     """
     before = -1
     found = []

@@ -153,7 +153,7 @@ class ShareSessions:
         return session
 
     def partitions_of(self, key: SessionKey) -> list[PartitionKey]:
-        """Return what a session remembers; nothing if there is no such session."""
+        """Return the partitions of a session; none if there is no such session."""
         session = self._sessions.get(key)
         return list(session.partitions) if session is not None else []
 

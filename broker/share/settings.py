@@ -1,4 +1,4 @@
-"""`ShareGroupSettings`: what the configuration of a share group, or the broker's where it says nothing, means here."""
+"""`ShareGroupSettings`: the settings of a share group: its own, else the broker's."""
 
 from __future__ import annotations
 

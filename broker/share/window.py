@@ -1,9 +1,9 @@
 """`Window`: the records of one partition that are in flight for one share group.
 
-The window begins at the start offset: all before it is done. It ends with the last record that was ever delivered. In
-between lie batches, which were acquired together. Pure: no I/O, and the time comes in. What has to be stored is
-returned as state batches, which `complete` applies, or takes back, once that is known. `acquisition.py` acquires
-records, `acknowledgement.py` acknowledges them. Source: ``SharePartition``.
+The window begins at the start offset, before which all records are done, and ends with the last record that was ever
+delivered. In between lie batches, each of records that were acquired together. Pure: no I/O, and the time comes in.
+Changes that have to be stored first are returned as state batches; `complete` applies them or takes them back.
+`acquisition.py` acquires records, `acknowledgement.py` acknowledges them. Source: ``SharePartition``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 STALE_LOCKS_MAX = 1_000
-"""Locks of records that are no longer acquired which may stay in the queue, beyond as many as there are."""
+"""Entries of ended locks that may stay in the queue, beyond as many entries as there are locks."""
 
 
 class Limits(NamedTuple):
@@ -57,13 +57,13 @@ class Window:
         "firsts",
         "gap",
         "gap_end",
-        "has_free",
         "limits",
+        "may_have_available",
         "start_offset",
     )
 
     def __init__(self, start_offset: int, limits: Limits, stored: Iterable[StateBatch] = ()) -> None:
-        """``stored`` is what was stored, in order of offsets. Raises StoredStateError."""
+        """``stored``: the stored state batches, in order of offsets. Raises StoredStateError."""
         self.limits = limits
         self.start_offset = start_offset
         self.end_offset = start_offset
@@ -72,12 +72,12 @@ class Window:
         self.firsts: list[int] = []
         """The first offset of each batch."""
         self.delivery_complete_count = 0
-        """Records from the start offset on that are done, or will be if what is being stored is stored."""
-        self.has_free = False
-        """False if certainly no record in the window is available."""
+        """Records from the start offset on that are done, pending transitions included."""
+        self.may_have_available = False
+        """False: no record in the window is available. True: look for one."""
         self.gap = -1
-        """From here on stored batches have gaps between them: records that were perhaps delivered, but about which
-        nothing was stored. It is so as long as the window ends at `gap_end`. -1: there are none.
+        """The offset from which stored batches have gaps between them: records without a stored state, which may have
+        been delivered. It is valid while the window ends at `gap_end`. -1: there are no gaps.
         """
         self.gap_end = -1
         self._locks: list[tuple[float, int, int]] = []
@@ -102,7 +102,7 @@ class Window:
             if run.is_done:
                 self.delivery_complete_count += run.size
         if self.batches:
-            self.has_free = True
+            self.may_have_available = True
             self.end_offset = before
             if gap >= 0:
                 self.gap, self.gap_end = gap, before
@@ -137,19 +137,19 @@ class Window:
         return self.batches[bisect_left(self.firsts, first) : bisect_right(self.firsts, last)]
 
     def next_fetch_offset(self) -> int:
-        """Return the offset from which to read records that can be acquired."""
+        """Return the offset of the next read: of an available record, or the one after the window."""
         batches = self.batches
         if not batches or self.start_offset > batches[-1].last:
-            self.has_free = False
+            self.may_have_available = False
             return self.end_offset
-        if self.has_free:
-            found = self._first_free()
+        if self.may_have_available:
+            found = self._first_available()
             if found is not None:
                 return found
-            self.has_free = False
+            self.may_have_available = False
         return self.end_offset + 1
 
-    def _first_free(self) -> int | None:
+    def _first_available(self) -> int | None:
         has_gap = self.has_gap
         gap = self.gap
         for batch in self.batches:
@@ -158,7 +158,7 @@ class Window:
                     return gap
                 gap = max(batch.last + 1, gap)
             for run in batch.runs:
-                if run.is_free:
+                if run.is_available:
                     return run.first
         return None
 
@@ -169,7 +169,7 @@ class Window:
     # -- locks
 
     def lock(self, deadline: float, first: int, last: int) -> None:
-        """Note when the lock of these records ends."""
+        """Put the end of the lock of these records into the queue."""
         if len(self._locks) > self._locks_max:
             self._locks = [
                 (run.deadline, run.first, run.last) for run in self.runs() if run.deadline != NEVER
@@ -179,13 +179,13 @@ class Window:
         heappush(self._locks, (deadline, first, last))
 
     def next_deadline(self) -> float:
-        """Return when `expire` has something to do next, in the clock's seconds; perhaps it has not."""
+        """Return the time of the next call of `expire`, in the clock's seconds. The lock may have ended before."""
         return self._locks[0][0] if self._locks else NEVER
 
     def expire(self, now: float) -> list[StateBatch]:
-        """Make records available whose locks have ended, or archive those that were delivered as often as allowed.
+        """Make records available whose locks have ended, or archive them after the last delivery that is allowed.
 
-        Returns what is to be stored; it holds whether it can be stored or not.
+        Returns the changes to store. They hold at once, also if they cannot be stored.
         """
         due: dict[int, InFlightBatch] = {}
         while self._locks and self._locks[0][0] <= now:
@@ -207,11 +207,11 @@ class Window:
 
     def _give_back(self, run: Run) -> StateBatch:
         state = self._after_release(run)
-        run.move(state)
+        run.transition_to(state)
         if state is ARCHIVED:
             self.delivery_complete_count += self._size_in_window(run)
         else:
-            self.has_free = True
+            self.may_have_available = True
         return StateBatch(run.first, run.last, state, run.delivery_count)
 
     def _after_release(self, run: Run) -> DeliveryState:
@@ -222,10 +222,10 @@ class Window:
             return ARCHIVED
         return AVAILABLE
 
-    # -- moves that are stored first
+    # -- transitions that are stored first
 
     def begin(self, run: Run, state: DeliveryState, changes: list[StateBatch]) -> None:
-        """Begin to move acquired records; `complete` ends it."""
+        """Begin a transition of acquired records; `complete` ends it."""
         if state is AVAILABLE:
             state = self._after_release(run)
         run.pending = state
@@ -234,7 +234,7 @@ class Window:
         changes.append(StateBatch(run.first, run.last, state, run.delivery_count))
 
     def release(self, member_id: str) -> list[StateBatch]:
-        """Begin to give back all that a member has acquired."""
+        """Begin to release all records that a member has acquired. Returns the changes to store."""
         changes: list[StateBatch] = []
         for batch in self.batches:
             if all(run.member_id != member_id for run in batch.runs):
@@ -247,7 +247,7 @@ class Window:
         return joined(changes)
 
     def complete(self, changes: Iterable[StateBatch], *, is_stored: bool) -> bool:
-        """End moves that were begun: with ``is_stored`` they hold, otherwise the members still have the records.
+        """End transitions that were begun: with ``is_stored`` they hold, otherwise the members still have the records.
 
         Returns whether the start offset has moved.
         """
@@ -267,9 +267,9 @@ class Window:
         if pending is None:
             return
         if is_stored:
-            run.move(pending)
+            run.transition_to(pending)
             if pending is AVAILABLE:
-                self.has_free = True
+                self.may_have_available = True
             return
         run.pending = None
         if pending in FINAL:
@@ -277,13 +277,13 @@ class Window:
         self.lock(run.deadline, run.first, run.last)
 
     def _size_in_window(self, run: Run) -> int:
-        """Return how many records of a run are not before the start offset."""
+        """Return the number of records of a run from the start offset on."""
         return max(0, run.last - max(self.start_offset, run.first) + 1)
 
     # -- the start offset
 
     def advance(self) -> bool:
-        """Move the start offset behind the records that are done, and forget them. Returns whether it has moved."""
+        """Move the start offset past the done records, and forget them. Returns whether it has moved."""
         batches = self.batches
         index = self.floor(self.start_offset)
         if index < 0 or not batches[index].at(self.start_offset).is_done:
@@ -311,7 +311,7 @@ class Window:
         return True
 
     def _done_up_to(self) -> tuple[int | None, int]:
-        """Return the last offset up to which all records are done, and how many of them are in the window."""
+        """Return the last offset of the done records at the beginning, None if there are none, and their number."""
         done = None
         count = 0
         for batch in self.batches:
@@ -344,7 +344,7 @@ class Window:
                     end = min(run.last, last)
                     self.delivery_complete_count -= end - max(run.first, self.start_offset) + 1
         if self.archive(self.start_offset, last, self.batches, AVAILABLE, counts=False):
-            self.has_free = True
+            self.may_have_available = True
             for batch in self.batches:
                 batch.join()
         self.start_offset = log_start_offset
@@ -375,7 +375,7 @@ class Window:
                     continue
                 found = True
                 if run.pending is None:
-                    run.move(ARCHIVED)
+                    run.transition_to(ARCHIVED)
                 else:
                     run.pending = ARCHIVED
                 if counts:

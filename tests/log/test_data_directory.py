@@ -14,6 +14,7 @@ from oncelog.broker.log.checkpoints import (
     parse_offsets,
 )
 from oncelog.broker.log.data_directory import (
+    PROXY_NODE_ID,
     DataDirectory,
     DataDirectoryError,
     parse_properties,
@@ -61,6 +62,42 @@ def test_a_new_directory_gets_an_identity_that_stays() -> None:
     assert (second.cluster_id, second.directory_id) == (first.cluster_id, first.directory_id)
     second.release()
     assert opened(SimFileSystem(random.Random(0)), cluster_id=CLUSTER_ID).cluster_id == CLUSTER_ID
+
+
+def test_a_proxys_belongs_to_the_cluster_that_it_is_told() -> None:
+    files = disk()
+    first = opened(files, PROXY_NODE_ID)
+    assert first.cluster_id == ""
+    first.set_cluster_id(CLUSTER_ID)
+    assert first.cluster_id == CLUSTER_ID
+    first.release()
+    found = parse_properties(files.read_bytes(f"{DATA}/meta.properties"))
+    second = opened(files, PROXY_NODE_ID)
+    assert (second.cluster_id, second.directory_id) == (CLUSTER_ID, first.directory_id)
+    assert found == {
+        "cluster.id": CLUSTER_ID,
+        "directory.id": uuid_to_text(first.directory_id),
+        "node.id": "-1",
+        "version": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("made_by", "taken_by", "why"),
+    [
+        (PROXY_NODE_ID, 1, "is of a proxy: a broker needs a data directory of its own"),
+        (1, PROXY_NODE_ID, "is of a broker: a proxy needs a data directory of its own"),
+    ],
+)
+def test_a_broker_and_a_proxy_take_nothing_from_each_other(made_by: int, taken_by: int, why: str) -> None:
+    files = disk()
+    opened(files, made_by).release()
+    before = files.read_bytes(f"{DATA}/meta.properties")
+    with pytest.raises(DataDirectoryError) as caught:
+        opened(files, taken_by)
+    assert str(caught.value) == f"{DATA}/meta.properties {why}"
+    assert files.read_bytes(f"{DATA}/meta.properties") == before
+    opened(files, made_by).release()
 
 
 def test_kafkas_own_file_is_taken_as_it_is() -> None:

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from oncelog.broker.seams.transport import SocketListener, SocketTransport
-from oncelog.broker.security.failed_login import FailedLogin
+from oncelog.broker.security.failed_authentication import FailedAuthentication
 from oncelog.broker.security.listener import HANDSHAKE_SECONDS
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
@@ -147,6 +147,6 @@ def test_a_handshake_that_does_not_end_is_cut_off(says: str) -> None:
                         pass
                     await pass_time(2 * HANDSHAKE_SECONDS)
                     assert await is_served(other), "the limit is not only the handshake's"
-        assert failed == [FailedLogin("TLS", f"no TLS handshake in {HANDSHAKE_SECONDS} s")]
+        assert failed == [FailedAuthentication("TLS", f"no TLS handshake in {HANDSHAKE_SECONDS} s")]
 
     trio.run(main, clock=clock)

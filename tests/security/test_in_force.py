@@ -27,8 +27,7 @@ from oncelog.broker.authorization import (
 from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.metadata.acl_changes import AclFilter, Deletion, create
-from oncelog.broker.metadata.acls import AclBinding
-from oncelog.broker.security.acls import ALLOW, DENY, LITERAL
+from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, AclBinding
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse

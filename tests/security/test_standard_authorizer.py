@@ -25,8 +25,8 @@ from oncelog.broker.authorization import (
     WRITE,
 )
 from oncelog.broker.metadata.acl_changes import ANY, MATCH, AclFilter
-from oncelog.broker.metadata.acls import AclBinding
-from oncelog.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, StandardAuthorizer
+from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, AclBinding
+from oncelog.broker.security.acls import StandardAuthorizer
 from tests.harness.kafka_oracle import ask_oracle
 
 TOPIC, GROUP = 2, 3

@@ -23,7 +23,7 @@ from oncelog.broker.share.in_flight import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
-    MOVES,
+    TRANSITIONS,
     InFlightBatch,
     Run,
 )
@@ -84,18 +84,18 @@ def error(of: Window, *said: tuple[int, int, list[int]], member: str = "m") -> t
 
 
 def test_the_table_of_moves_is_kafkas() -> None:
-    assert MOVES[AVAILABLE] == {ACQUIRED, ARCHIVED}
-    assert MOVES[ACQUIRED] == {AVAILABLE, ACKNOWLEDGED, ARCHIVED}
-    assert not MOVES[ACKNOWLEDGED]
-    assert not MOVES[ARCHIVED]
+    assert TRANSITIONS[AVAILABLE] == {ACQUIRED, ARCHIVED}
+    assert TRANSITIONS[ACQUIRED] == {AVAILABLE, ACKNOWLEDGED, ARCHIVED}
+    assert not TRANSITIONS[ACKNOWLEDGED]
+    assert not TRANSITIONS[ARCHIVED]
     for state in DeliveryState:
         for other in DeliveryState:
             run = Run(0, 0, state, 1)
-            if other in MOVES[state]:
-                run.move(other)
+            if other in TRANSITIONS[state]:
+                run.transition_to(other)
             else:
                 with pytest.raises(AssertionError):
-                    run.move(other)
+                    run.transition_to(other)
 
 
 def test_records_are_acquired_once_and_the_window_moves_on() -> None:

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
 from oncelog.wire.errors import DecodeError, ErrorCode
-from oncelog.wire.header import API_VERSIONS_KEY, read_request_header
+from oncelog.wire.header import (
+    API_VERSIONS_KEY,
+    SASL_AUTHENTICATE_KEY,
+    SASL_HANDSHAKE_KEY,
+    read_request_header,
+)
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -22,7 +27,6 @@ if TYPE_CHECKING:
     from oncelog.broker.security.sasl.mechanism import SaslServer
     from oncelog.wire.schema import Message
 
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 _prefix_at = struct.Struct(">hhi").unpack_from
 _SIZE = struct.Struct(">i")
@@ -134,7 +138,7 @@ class SaslServerAuthenticator:
 
     def _handshake(self, frame: memoryview) -> Step:
         api_key, version, correlation_id = _prefix_at(frame, 0)
-        if api_key not in (API_VERSIONS_KEY, SASL_HANDSHAKE):
+        if api_key not in (API_VERSIONS_KEY, SASL_HANDSHAKE_KEY):
             return Step(
                 failed=f"API key {api_key} before the log-in (this listener wants one by SASL; perhaps the client's "
                 "security.protocol is PLAINTEXT or SSL)"
@@ -158,7 +162,7 @@ class SaslServerAuthenticator:
         response = SaslHandshakeResponse(error, self._mechanisms)
         send = _frame(correlation_id, response, version)
         exchange = LoginExchange(
-            SASL_HANDSHAKE,
+            SASL_HANDSHAKE_KEY,
             version,
             correlation_id,
             header.client_id,
@@ -199,7 +203,7 @@ class SaslServerAuthenticator:
             exchange = self._token(server, 0, 0, self._client_id, bare, None, is_refused=failed is not None)
             return Step(send, failed=failed, exchange=exchange)
         api_key, version, correlation_id = _prefix_at(frame, 0)
-        if api_key != SASL_AUTHENTICATE:
+        if api_key != SASL_AUTHENTICATE_KEY:
             return Step(failed=f"API key {api_key} during SASL authentication")
         if not SaslAuthenticateRequest.MIN_VERSION <= version <= SaslAuthenticateRequest.MAX_VERSION:
             return Step(failed=f"SaslAuthenticate v{version} is not served")
@@ -244,7 +248,7 @@ class SaslServerAuthenticator:
         is_refused: bool,
     ) -> LoginExchange:
         return LoginExchange(
-            SASL_AUTHENTICATE,
+            SASL_AUTHENTICATE_KEY,
             version,
             correlation_id,
             client_id,

@@ -1,4 +1,4 @@
-"""The keys that signed tokens are checked with: in a file, or fetched from a URL and fetched again, in real time.
+"""The keys for signatures of tokens: in a file, or fetched from a URL, again and again in real time.
 
 Source: ``JwksFileVerificationKeyResolver``, ``RefreshingHttpsJwks``.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MISSED_KEYS_MAX = 16
 MISSED_KEY_SECONDS = 60.0
-"""Real seconds in which one unknown key causes one refresh."""
+"""Real seconds between two refreshes that one unknown key causes."""
 KEY_ID_LENGTH_MAX = 1000
 
 log = get_logger(__name__)
@@ -60,7 +60,7 @@ class RefreshTimes(NamedTuple):
 
 
 class KeyUrl:
-    """See `KeySet`. `fetch` comes first; `run` fetches them again. ``tls``: whom an https URL trusts."""
+    """See `KeySet`. `fetch` comes first; `run` fetches them again. ``tls`` is for an https URL."""
 
     def __init__(self, url: str, times: RefreshTimes, tls: ssl.SSLContext | None) -> None:
         self._url = url
@@ -68,7 +68,7 @@ class KeyUrl:
         self._times = times
         self._keys: list[dict[str, Any]] = []
         self._missed: dict[str, float] = {}
-        """Unknown keys, and until when (real time) they cause no other refresh."""
+        """Unknown key -> the real time before which it causes no other refresh."""
         self._wanted = trio.Event()
 
     def keys(self) -> Sequence[Mapping[str, Any]]:
@@ -101,7 +101,7 @@ class KeyUrl:
             await self._refresh()
 
     async def _refresh(self) -> None:
-        """Fetch the keys, again and again until it succeeds or the time for that is over."""
+        """Fetch the keys; after a failure try again, until ``backoff_max_ms`` have passed."""
         pause_ms = self._times.backoff_ms
         end = real_time.monotonic() + self._times.backoff_max_ms / 1000
         while True:

@@ -1,7 +1,7 @@
 """`SaslLogin`: the log-in of one connection, and the end of its session.
 
-While a connection logs in, its frames come here and not to the dispatcher (`Peer.gate`). After that the gate is
-gone, or looks at each frame whether the session has ended (KIP-368). Source: ``SaslChannelBuilder``, ``KafkaChannel``.
+While a connection logs in, its frames come here and not to the dispatcher (`Peer.gate`). After that there is no gate,
+or one that refuses frames after the end of the session (KIP-368). Source: ``SaslChannelBuilder``, ``KafkaChannel``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.request import AuthenticationFailed, CloseConnection
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.security.failed_login import FailedLogin
-from oncelog.broker.security.sasl.authenticator import (
-    SASL_HANDSHAKE,
-    State,
-)
+from oncelog.broker.security.failed_authentication import FailedAuthentication
+from oncelog.broker.security.sasl.authenticator import State
+from oncelog.wire.header import SASL_HANDSHAKE_KEY
 
 if TYPE_CHECKING:
     from oncelog.broker.net.peer import Peer
@@ -69,9 +67,9 @@ class SaslLogin:
         return None
 
     def _tell(self, step: Step) -> None:
-        """Tell the observers that the log-in has failed."""
+        """Report the failed log-in to the observers."""
         said = ("", "") if step.exchange is None else (step.exchange.mechanism, step.exchange.user)
-        failed = FailedLogin("SASL", step.failed or "", *said)
+        failed = FailedAuthentication("SASL", step.failed or "", *said)
         for observe in self._listener.services.login_observers:
             observe(self._connection, failed)
 
@@ -88,7 +86,7 @@ class SaslLogin:
 
     def _lets_pass(self, api_key: int) -> bool:
         """Whether a request is one of a session that goes on."""
-        return api_key != SASL_HANDSHAKE and (
+        return api_key != SASL_HANDSHAKE_KEY and (
             self._ends_at is None or self._clock.monotonic() <= self._ends_at
         )
 
@@ -97,7 +95,7 @@ class SaslLogin:
         api_key = _key_at(frame, 0)[0]
         connection = self._connection
         now = self._clock.monotonic()
-        if api_key == SASL_HANDSHAKE and now - self._renewed_at >= REAUTH_INTERVAL_MIN_S:
+        if api_key == SASL_HANDSHAKE_KEY and now - self._renewed_at >= REAUTH_INTERVAL_MIN_S:
             self._renewed_at = now
             self._authenticator.reauthenticate()
             self.begin()

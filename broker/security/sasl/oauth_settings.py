@@ -43,7 +43,7 @@ class OAuthSettings:
         self._options = options
         self._url: KeyUrl | None = None
         self.validate: Callable[[str], OAuthToken]
-        """Returns what a token says. Raises TokenRefused."""
+        """Returns the principal and the end of a token. Raises TokenRefused."""
         handler = self._text(HANDLER_KEY) or UNSECURED
         if handler == UNSECURED:
             log.warning(
@@ -133,7 +133,7 @@ class OAuthSettings:
         return self._url
 
     def _tls(self) -> ssl.SSLContext:
-        """Return whom to trust at an https URL: the options ``ssl.*`` of the JAAS text say so, as in Kafka."""
+        """Return the TLS context for an https URL, by the options ``ssl.*`` of the JAAS text, as in Kafka."""
         from oncelog.broker.credentials.client_tls import ENDPOINT_KEY, client_tls
 
         values = {key: text for key, text in self._options.items() if key != ENDPOINT_KEY}

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: the client shows a token, and a validator says whose it is (RFC 7628, KIP-255).
+"""OAUTHBEARER: the client sends a token, and a validator returns its principal (RFC 7628, KIP-255).
 
 Source: ``OAuthBearerSaslServer``, ``OAuthBearerClientInitialResponse``.
 """
@@ -32,7 +32,7 @@ class OAuthToken(NamedTuple):
 
 
 class TokenRefused(Exception):  # noqa: N818 - the client is told, and goes on
-    """The token is not valid. ``reason`` is for the log; the client is told ``status`` (RFC 7628), and ``scope``."""
+    """The token is not valid. ``reason`` is for the log; ``status`` (RFC 7628) and ``scope`` are for the client."""
 
     def __init__(self, reason: str, status: str = "invalid_token", scope: str | None = None) -> None:
         super().__init__(reason)
@@ -41,13 +41,13 @@ class TokenRefused(Exception):  # noqa: N818 - the client is told, and goes on
 
     @property
     def json(self) -> str:
-        """The message that tells the client of the refusal (RFC 7628)."""
+        """The error message for the client (RFC 7628)."""
         scope = "" if self.scope is None else f', "scope":"{self.scope}"'
         return f'{{"status":"{self.status}"{scope}}}'
 
 
 class OAuthBearerServer:
-    """See `SaslServer`. ``validate`` returns what a token says, or raises TokenRefused."""
+    """See `SaslServer`. ``validate`` returns the principal and the end of a token, or raises TokenRefused."""
 
     is_token_authenticated = False
 
@@ -60,8 +60,8 @@ class OAuthBearerServer:
         self.expires_at_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """See `SaslServer`. A token that is refused fails the log-in only with the client's next message, which must
-        say that it has read why.
+        """See `SaslServer`. A refused token fails the log-in only with the client's next message, which must confirm
+        the error message.
         """
         refused, self._refused = self._refused, None
         if refused is not None and token == _AFTER_ERROR:

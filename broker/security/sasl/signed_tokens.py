@@ -30,7 +30,7 @@ class KeySet(Protocol):
         ...
 
     def missed(self, key_id: str) -> None:
-        """Take note that a token names a key that is not there: it may be new."""
+        """Note an unknown key that a token names: the issuer may have made it since."""
         ...
 
 
@@ -53,7 +53,7 @@ class SignedTokens:
         self._now_ms = now_ms
 
     def __call__(self, token: str) -> OAuthToken:
-        """Return what a token says. Raises TokenRefused."""
+        """Return the principal and the end of a token. Raises TokenRefused."""
         if [bool(part) for part in token.split(".")] != [True] * 3:
             raise TokenRefused(
                 "Malformed JWT provided; expected three sections (header, payload, and signature)"

@@ -33,7 +33,7 @@ class UnsecuredTokens:
                 raise ValueError(f"Invalid scope value: {scope}")
 
     def __call__(self, token: str) -> OAuthToken:
-        """Return what a token says. Raises TokenRefused."""
+        """Return the principal and the end of a token. Raises TokenRefused."""
         claims = _claims(token)
         scopes = _scopes(claims, self._scope_claim)
         expires = _number(claims, "exp")

@@ -36,7 +36,9 @@ class ListenerTls(NamedTuple):
         return self.mapper.name(name)
 
     def wrong_period(self, now: float) -> str | None:
-        """Return whose the broker's certificate is and when it is valid, if that is not now (seconds since 1970)."""
+        """Return the broker's certificate with its period, in words, if it is not valid at ``now`` (seconds since
+        1970).
+        """
         first, last = self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc
         if first.timestamp() <= now <= last.timestamp():
             return None
@@ -81,7 +83,7 @@ def _check_suites(values: Mapping[str, str | None]) -> None:
 def incompatibility(
     old: Certificate, new: Certificate, *, allow_dn_changes: bool, allow_san_changes: bool
 ) -> str | None:
-    """Return why a broker may not go over from one certificate to another, or None."""
+    """Return why a broker may not replace one certificate by another, or None."""
     names = distinguished_name(old.subject), distinguished_name(new.subject)
     if not allow_dn_changes and names[0].lower() != names[1].lower():
         return f"Keystore DistinguishedName does not match: existing={names[0]}, new={names[1]}"

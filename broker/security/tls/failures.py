@@ -1,4 +1,4 @@
-"""Says why a TLS handshake with a client failed, and what may be wrong."""
+"""`handshake_failure`: the cause of a failed TLS handshake with a client, and a hint, for the log."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def _words(reason: str) -> str:
 
 
 def _untrusted(verify_code: int) -> str:
-    """Return what an ``X509_V_ERR_…`` says about the trusted certificates, if anything."""
+    """Return the hint of an ``X509_V_ERR_…`` about the trusted certificates, if there is one."""
     return "its authority is not among them" if verify_code in (18, 19, 20, 21) else ""
