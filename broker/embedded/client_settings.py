@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from oncelog.broker.security.tls.authority import Certificate
 
 
-class Access(NamedTuple):
-    """A way to a broker. ``password`` None: no log-in. ``certificate``: what the client shows, if anything."""
+class ClientEndpoint(NamedTuple):
+    """A listener of a broker, with all that a client needs for it. ``password`` None: no log-in. ``certificate``: the
+    client's own, if it has one.
+    """
 
     bootstrap_servers: str
     protocol: str
@@ -27,15 +29,17 @@ class Access(NamedTuple):
     certificate: Certificate | None
 
 
-def access_of(
+def client_endpoint(
     options: BrokerOptions,
     bootstrap_servers: str,
     user: str | None,
     mechanism: str,
     authority: bytes | None,
     certificate: Certificate | None,
-) -> Access:
-    """Return the way to the first listener of a broker. Raises InvalidArgumentError for one that it does not have."""
+) -> ClientEndpoint:
+    """Return the endpoint of a broker's first listener. Raises InvalidArgumentError for a user or a certificate that
+    the listener does not take.
+    """
     listener = resolve_listeners(options.broker_config(), lambda: options.host_name)[0][0]
     protocol = listener.protocol
     if user is not None and user not in options.users:
@@ -52,7 +56,7 @@ def access_of(
         raise InvalidArgumentError(f"mechanism {mechanism!r}: users= log in by one of {MECHANISMS_OF_USERS}")
     if certificate is not None and not protocol.endswith("SSL"):
         raise InvalidArgumentError("certificate=: the broker has no TLS; tls=True gives it")
-    return Access(
+    return ClientEndpoint(
         bootstrap_servers.split(",")[0],
         protocol,
         mechanism,
@@ -63,92 +67,93 @@ def access_of(
     )
 
 
-def client_settings(client: str, access: Access) -> dict[str, Any]:
+def client_settings(client: str, endpoint: ClientEndpoint) -> dict[str, Any]:
     """Return the settings of ``client``, one of `CLIENTS`. Raises InvalidArgumentError for another one."""
     make = CLIENTS.get(client)
     if make is None:
         hint = f"; {_IN_CODE}" if client.lower() in GO_CLIENTS else ""
         raise InvalidArgumentError(f"client {client!r}: expected one of {', '.join(CLIENTS)}{hint}")
-    return make(access)
+    return make(endpoint)
 
 
-def _librdkafka(access: Access) -> dict[str, Any]:
+def _librdkafka(endpoint: ClientEndpoint) -> dict[str, Any]:
     settings: dict[str, Any] = {
-        "bootstrap.servers": access.bootstrap_servers,
-        "security.protocol": access.protocol,
+        "bootstrap.servers": endpoint.bootstrap_servers,
+        "security.protocol": endpoint.protocol,
     }
-    if access.user is not None:
-        settings["sasl.mechanism"] = access.mechanism
-        settings["sasl.username"] = access.user
-        settings["sasl.password"] = access.password
-    if access.authority is not None:
-        settings["ssl.ca.pem"] = access.authority.decode()
-    if access.certificate is not None:
-        settings["ssl.key.pem"] = access.certificate.key.decode()
-        settings["ssl.certificate.pem"] = access.certificate.chain.decode()
+    if endpoint.user is not None:
+        settings["sasl.mechanism"] = endpoint.mechanism
+        settings["sasl.username"] = endpoint.user
+        settings["sasl.password"] = endpoint.password
+    if endpoint.authority is not None:
+        settings["ssl.ca.pem"] = endpoint.authority.decode()
+    if endpoint.certificate is not None:
+        settings["ssl.key.pem"] = endpoint.certificate.key.decode()
+        settings["ssl.certificate.pem"] = endpoint.certificate.chain.decode()
     return settings
 
 
-def _python(access: Access) -> dict[str, Any]:
+def _python(endpoint: ClientEndpoint) -> dict[str, Any]:
     settings: dict[str, Any] = {
-        "bootstrap_servers": access.bootstrap_servers,
-        "security_protocol": access.protocol,
+        "bootstrap_servers": endpoint.bootstrap_servers,
+        "security_protocol": endpoint.protocol,
     }
-    if access.user is not None:
-        settings["sasl_mechanism"] = access.mechanism
-        settings["sasl_plain_username"] = access.user
-        settings["sasl_plain_password"] = access.password
-    if access.authority is not None:
+    if endpoint.user is not None:
+        settings["sasl_mechanism"] = endpoint.mechanism
+        settings["sasl_plain_username"] = endpoint.user
+        settings["sasl_plain_password"] = endpoint.password
+    if endpoint.authority is not None:
         import ssl
 
         from oncelog.broker.seams.tls import load_certificate
 
-        context = ssl.create_default_context(cadata=access.authority.decode())
-        if access.certificate is not None:
-            load_certificate(context, access.certificate.key, access.certificate.chain)
+        context = ssl.create_default_context(cadata=endpoint.authority.decode())
+        if endpoint.certificate is not None:
+            load_certificate(context, endpoint.certificate.key, endpoint.certificate.chain)
         settings["ssl_context"] = context
     return settings
 
 
-def _java(access: Access) -> dict[str, Any]:
-    settings = {"bootstrap.servers": access.bootstrap_servers, "security.protocol": access.protocol}
-    if access.user is not None:
-        module = "plain.Plain" if access.mechanism == "PLAIN" else "scram.Scram"
+def _java(endpoint: ClientEndpoint) -> dict[str, Any]:
+    settings = {"bootstrap.servers": endpoint.bootstrap_servers, "security.protocol": endpoint.protocol}
+    if endpoint.user is not None:
+        module = "plain.Plain" if endpoint.mechanism == "PLAIN" else "scram.Scram"
         user, password = (
-            text.replace("\\", "\\\\").replace('"', '\\"') for text in (access.user, access.password or "")
+            text.replace("\\", "\\\\").replace('"', '\\"')
+            for text in (endpoint.user, endpoint.password or "")
         )
-        settings["sasl.mechanism"] = access.mechanism
+        settings["sasl.mechanism"] = endpoint.mechanism
         settings["sasl.jaas.config"] = (
             f"org.apache.kafka.common.security.{module}LoginModule required "
             f'username="{user}" password="{password}";'
         )
-    if access.authority is not None:
+    if endpoint.authority is not None:
         settings["ssl.truststore.type"] = "PEM"
-        settings["ssl.truststore.certificates"] = access.authority.decode()
-    if access.certificate is not None:
+        settings["ssl.truststore.certificates"] = endpoint.authority.decode()
+    if endpoint.certificate is not None:
         settings["ssl.keystore.type"] = "PEM"
-        settings["ssl.keystore.key"] = access.certificate.key.decode()
-        settings["ssl.keystore.certificate.chain"] = access.certificate.chain.decode()
+        settings["ssl.keystore.key"] = endpoint.certificate.key.decode()
+        settings["ssl.keystore.certificate.chain"] = endpoint.certificate.chain.decode()
     return settings
 
 
-def _kafkajs(access: Access) -> dict[str, Any]:
-    settings: dict[str, Any] = {"brokers": [access.bootstrap_servers]}
-    if access.user is not None:
+def _kafkajs(endpoint: ClientEndpoint) -> dict[str, Any]:
+    settings: dict[str, Any] = {"brokers": [endpoint.bootstrap_servers]}
+    if endpoint.user is not None:
         settings["sasl"] = {
-            "mechanism": access.mechanism.lower(),
-            "username": access.user,
-            "password": access.password,
+            "mechanism": endpoint.mechanism.lower(),
+            "username": endpoint.user,
+            "password": endpoint.password,
         }
-    if access.authority is not None:
-        settings["ssl"] = {"ca": [access.authority.decode()]}
-        if access.certificate is not None:
-            settings["ssl"]["key"] = access.certificate.key.decode()
-            settings["ssl"]["cert"] = access.certificate.chain.decode()
+    if endpoint.authority is not None:
+        settings["ssl"] = {"ca": [endpoint.authority.decode()]}
+        if endpoint.certificate is not None:
+            settings["ssl"]["key"] = endpoint.certificate.key.decode()
+            settings["ssl"]["cert"] = endpoint.certificate.chain.decode()
     return settings
 
 
-CLIENTS: dict[str, Callable[[Access], dict[str, Any]]] = {
+CLIENTS: dict[str, Callable[[ClientEndpoint], dict[str, Any]]] = {
     "confluent-kafka": _librdkafka,
     "librdkafka": _librdkafka,
     "kcat": _librdkafka,

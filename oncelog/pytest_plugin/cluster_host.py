@@ -1,4 +1,4 @@
-"""`ClusterHost`: the operations of a broker that any client can do, on a Kafka cluster that runs elsewhere."""
+"""`ClusterHost`: performs operations on a Kafka cluster, as far as a client can."""
 
 from __future__ import annotations
 

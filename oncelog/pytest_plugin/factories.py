@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import pytest
 
 from oncelog.pytest_plugin.fixture_brokers import add_faults, failure, shown_in_reports
-from oncelog.pytest_plugin.proxies import ProxySettings, proxy_of
+from oncelog.pytest_plugin.proxies import KafkaProxySettings, proxy_of
 from oncelog.pytest_plugin.settings import KafkaSettings, SettingError, Settings, fixture_settings
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def kafka_noproc(bootstrap_servers: str | None = None) -> Any:
 
 
 def kafka_proxy(
-    upstream: str | None = None, /, *, scope: Scope = "function", **settings: Unpack[ProxySettings]
+    upstream: str | None = None, /, *, scope: Scope = "function", **settings: Unpack[KafkaProxySettings]
 ) -> Any:
     """Make a fixture: a proxy before a cluster.
 
@@ -71,7 +71,7 @@ def kafka_proxy(
         ``--kafka-proxy-upstream`` says, and without that the broker, or the cluster, of the fixture ``kafka``.
     settings: as `oncelog.Proxy` has them. Those of the test's markers ``kafka_proxy`` win.
     """
-    given: ProxySettings = settings
+    given: KafkaProxySettings = settings
     if upstream is not None:
         given["upstream"] = upstream
 

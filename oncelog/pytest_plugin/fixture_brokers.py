@@ -30,7 +30,7 @@ def brokers_of(item: pytest.Item) -> dict[str, Broker | Proxy]:
 
 
 def check_markers(item: pytest.Item) -> None:
-    """Fail a test with a marker that no broker heeds, because all of its brokers are the session's."""
+    """Fail a test with a marker that has no effect, because the session owns all brokers of the test."""
     marker = item.get_closest_marker("kafka")
     if marker is not None and marker.kwargs:
         shared = brokers_of(item).keys() & _brokers.get(item.session, {}).keys()
@@ -58,7 +58,7 @@ def add_faults(broker: Broker | Proxy, faults: Any) -> None:
 
 @contextmanager
 def shown_in_reports(request: pytest.FixtureRequest, broker: Broker | Proxy) -> Iterator[None]:
-    """Show it in the report of a test that fails meanwhile."""
+    """Show the broker in the report of a test that fails meanwhile."""
     brokers = _brokers.setdefault(request.node, {})
     name = request.fixturename or "kafka"
     brokers[name] = broker
@@ -69,5 +69,5 @@ def shown_in_reports(request: pytest.FixtureRequest, broker: Broker | Proxy) -> 
 
 
 def failure(request: pytest.FixtureRequest, message: str) -> BaseException:
-    """Return what fails a test because of its fixture, in one line."""
+    """Return the exception that fails a test because of its fixture, with a message of one line."""
     return pytest.fail.Exception(f"{request.fixturename}: {message}", pytrace=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import pytest
 
 from oncelog.pytest_plugin.fixture_brokers import add_faults, failure, shown_in_reports
-from oncelog.pytest_plugin.settings import SettingError
+from oncelog.pytest_plugin.settings import SettingError, unknown_setting
 
 if TYPE_CHECKING:
     from oncelog import Proxy
@@ -21,7 +21,7 @@ HELP = "the Kafka cluster before which kafka_proxy stands; without it, the broke
 MARKER = "kafka_proxy"
 
 
-class ProxySettings(TypedDict, total=False):
+class KafkaProxySettings(TypedDict, total=False):
     """The settings of ``factories.kafka_proxy`` and ``@pytest.mark.kafka_proxy``: the arguments of `oncelog.Proxy`.
 
     upstream: addresses of a cluster, or the name of a fixture that has ``bootstrap_servers``.
@@ -34,6 +34,7 @@ class ProxySettings(TypedDict, total=False):
     pass_logins: bool
     filters: Iterable[object]
     config: Mapping[str, object]
+    data_dir: str | os.PathLike[str]
     port: int
     users: Mapping[str, str]
     acls: Iterable[object]
@@ -44,7 +45,7 @@ class ProxySettings(TypedDict, total=False):
     faults: Mapping[str, object] | Iterable[Mapping[str, object]] | str | os.PathLike[str]
 
 
-NAMES = tuple(ProxySettings.__annotations__)
+NAMES = tuple(KafkaProxySettings.__annotations__)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -54,7 +55,7 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini(INI, HELP, type="string")
 
 
-def proxy_of(request: pytest.FixtureRequest, given: ProxySettings) -> Iterator[Proxy]:
+def proxy_of(request: pytest.FixtureRequest, given: KafkaProxySettings) -> Iterator[Proxy]:
     """Start a proxy with the settings of the factory and of the test's markers, for as long as the fixture lives."""
     from oncelog import OncelogError, Proxy
 
@@ -74,7 +75,7 @@ def proxy_of(request: pytest.FixtureRequest, given: ProxySettings) -> Iterator[P
         raise failure(request, str(error)) from None
 
 
-def _joined(request: pytest.FixtureRequest, given: ProxySettings) -> dict[str, Any]:
+def _joined(request: pytest.FixtureRequest, given: KafkaProxySettings) -> dict[str, Any]:
     """Return the settings; those of a marker win. Raises SettingError."""
     found: dict[str, Any] = {}
     places = [(f"the factory of {request.fixturename}", given)]
@@ -89,7 +90,7 @@ def _joined(request: pytest.FixtureRequest, given: ProxySettings) -> dict[str, A
     for place, settings in places:
         for name, value in settings.items():
             if name not in NAMES:
-                raise SettingError(f"{place}: no setting {name!r}: expected {', '.join(NAMES)}")
+                raise unknown_setting(place, name, NAMES)
             found[name] = value
     for name in ("faults", "upstream_config"):
         if isinstance(found.get(name), str | os.PathLike):

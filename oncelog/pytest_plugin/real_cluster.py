@@ -1,7 +1,7 @@
 """A Kafka cluster in the place of a broker: `Cluster` and `AsyncCluster`.
 
 They are `oncelog.Broker` and `AsyncBroker` on a host that is a Kafka client (`oncelog.pytest_plugin.cluster_host`).
-What that host cannot do ends the test as skipped.
+An operation that this host does not have skips the test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from oncelog.pytest_plugin.settings import Settings
 
 UNSEEN = {"topics", "seed", "requests_kept", "process"}
-"""Settings that a cluster has no use for, and a test does not notice the lack of; and topics, which it creates."""
+"""Settings that do not skip a test on a cluster: ``topics``, which the fixture creates there, and those without an
+effect that a test can see.
+"""
 
 
 class Cluster(Broker):

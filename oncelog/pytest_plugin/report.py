@@ -22,7 +22,7 @@ REQUESTS_MAX = 2000
 """How many of the latest requests are looked through."""
 AHEAD_SHOWN_S = 1.0
 TIMEOUT_S = 5.0
-"""A broker that has not told everything by then is hung."""
+"""Seconds after which a broker that has not answered everything counts as hung."""
 WARNINGS = (" WARNING ", " ERROR ", " CRITICAL ")
 
 
@@ -54,7 +54,7 @@ def _is_for_the_author(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
 
 
 def _text(broker: Broker | Proxy) -> str:
-    """Return what the broker tells within `TIMEOUT_S`, as far as it came."""
+    """Return the answers that came from the broker within `TIMEOUT_S`."""
     lines: list[str] = []
 
     def ask() -> None:
@@ -118,7 +118,7 @@ def _requests(broker: Broker | Proxy) -> Iterable[str]:
 
 
 def _request(request: Request) -> str:
-    """Return what a request says, without what differs each time."""
+    """Return a request in words, without its number and time."""
     from oncelog.broker.control.request_types import ANONYMOUS
 
     named = (

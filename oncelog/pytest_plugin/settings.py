@@ -1,4 +1,4 @@
-"""The settings of the fixtures: where they come from, and which one wins.
+"""The settings of the fixtures, from all places.
 
 From the weakest to the strongest: the ini file, the command line, the factory's arguments, the markers from the
 module's to the function's. ``topics`` and ``config`` are joined, topic by topic and key by key; any other setting
@@ -8,7 +8,7 @@ replaces the weaker one.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
@@ -40,11 +40,11 @@ NAMES = tuple(KafkaSettings.__annotations__)
 PATHS = ("from_snapshot", "faults")
 """Settings that are files of the project: relative to pytest's rootdir."""
 JOINED = ("topics", "config")
-"""Settings of which every place gives a part."""
+"""Settings that all places together make up."""
 
 
 class SettingError(Exception):
-    """A setting that makes no sense. The message names the place."""
+    """An invalid setting. The message names its place."""
 
 
 @dataclass
@@ -62,14 +62,19 @@ class Settings:
         """Add the settings of a stronger place. Raises SettingError."""
         for name, value in given.items():
             if name not in NAMES:
-                from difflib import get_close_matches
-
-                close = get_close_matches(name, NAMES, 1)
-                meant = f"did you mean {close[0]}? " if close else ""
-                raise SettingError(f"{place}: no setting {name!r}: {meant}expected {', '.join(NAMES)}")
+                raise unknown_setting(place, name, NAMES)
             if name in JOINED:
                 value = {**self.arguments.get(name, {}), **_as_mapping(name, value, place)}
             self.arguments[name] = value
+
+
+def unknown_setting(place: str, name: str, known: Sequence[str]) -> SettingError:
+    """Return the error for a setting that is not among the known ones."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, 1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    return SettingError(f"{place}: no setting {name!r}: {meant}expected {', '.join(known)}")
 
 
 def _as_mapping(name: str, value: object, place: str) -> Mapping[str, object]:

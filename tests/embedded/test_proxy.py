@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 import oncelog
 from compat_tests.real_kafka import free_ports
@@ -372,3 +377,35 @@ def test_a_cluster_that_is_not_there() -> None:
     servers = f"127.0.0.1:{free_ports(1)[0]}"
     with pytest.raises(oncelog.BrokerFailedError, match=f"the upstream cannot be used: {servers}: .*refused"):
         oncelog.Proxy(servers).start()
+
+
+# -- what it keeps
+
+
+def test_users_that_are_kept(cluster: oncelog.Broker, tmp_path: pathlib.Path) -> None:
+    options: dict[str, Any] = {"users": {"admin": "admin-secret"}, "data_dir": tmp_path / "kept"}
+    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    with oncelog.Proxy(cluster.bootstrap_servers, **options) as kafka:
+        admin = AdminClient({**kafka.client_config(user="admin"), **FAST})
+        [made] = admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion("app", credential, b"app-secret")]
+        ).values()
+        made.result(30)
+        kafka.kill()
+        kafka.start()
+        assert topics_of(kafka) >= {"orders"}
+        with pytest.raises(oncelog.BrokerFailedError, match="in use by another process"):
+            oncelog.Proxy(cluster.bootstrap_servers, **options).start()
+    with oncelog.Proxy(cluster.bootstrap_servers, **options, process=True) as kafka:
+        assert topics_of(kafka) >= {"orders"}
+
+
+def topics_of(kafka: oncelog.Proxy) -> set[str]:
+    """What the user of the test before is shown."""
+    settings = {**kafka.client_config(user="admin"), "sasl.username": "app", "sasl.password": "app-secret"}
+    return set(AdminClient({**settings, "sasl.mechanism": "SCRAM-SHA-256"}).list_topics(timeout=30).topics)
+
+
+def test_a_data_directory_needs_something_to_keep(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(oncelog.InvalidArgumentError, match=r"^data_dir= has no effect: no log-ins end"):
+        oncelog.Proxy("127.0.0.1:1", data_dir=tmp_path)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import pathlib
+import pickle
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 
 import pytest
@@ -108,3 +110,10 @@ def test_what_a_mistake_says() -> None:
             kafka.faults.on("EndTxn").close().wait_fired(timeout=0)
         assert caught.value.__suppress_context__, "the same message twice"
         assert (caught.type.__module__, caught.type.__qualname__) == ("oncelog", "WaitTimeoutError")
+
+
+def test_kafkas_error_is_shown_by_its_public_name_and_can_be_sent_to_another_process() -> None:
+    error = oncelog.KafkaError(oncelog.ErrorCode.NOT_COORDINATOR, "elsewhere")
+    assert traceback.format_exception_only(error) == ["oncelog.KafkaError: NOT_COORDINATOR: elsewhere\n"]
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.code, again.message) == (type(error), error.code, "elsewhere")

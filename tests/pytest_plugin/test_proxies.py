@@ -72,7 +72,10 @@ def test_the_upstream_of_a_proxy(pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize(
     ("marker", "said"),
     [
-        ("upstrem='x'", "@pytest.mark.kafka_proxy: no setting 'upstrem': expected upstream, "),
+        (
+            "upstrem='x'",
+            r"@pytest.mark.kafka_proxy: no setting 'upstrem': did you mean upstream\? expected upstream, ",
+        ),
         ("'127.0.0.1:1'", "@pytest.mark.kafka_proxy takes keyword arguments, such as upstream="),
         ("upstream='127.0.0.1:1'", "kafka_proxy: the upstream cannot be used: 127.0.0.1:1: .*refused"),
         ("upstream='tmp_path'", "kafka_proxy: the fixture tmp_path has no bootstrap_servers"),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AsyncClientMetrics:
-    """The part of `AsyncBroker` that shows what clients have sent. They send nothing unless the broker has
+    """The part of `AsyncBroker` for metrics of clients. They send nothing unless the broker has
     ``oncelog.client.metrics.enable=true``, and a subscription says what.
     """
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from oncelog.broker.control.clock import MOVE_TIMEOUT_S
 from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.control.operations.clock import MOVE_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from oncelog.broker.control.clock import Members
+    from oncelog.broker.control.operations.clock import Members
     from oncelog.broker.control.types import ClockInfo, Occurrence
     from oncelog.broker.embedded.async_api.facade import AsyncFacade
 
@@ -40,12 +40,12 @@ class AsyncClock:
         members: Members = "keep",
         timeout: float = MOVE_TIMEOUT_S,
     ) -> list[Occurrence]:
-        """Move time ahead: ``advance(days=7)``. Returns what came due, in order, when all of it is done: retention,
+        """Move time ahead: ``advance(days=7)``. Returns the work that came due, in order, when it is done: retention,
         rebalances, the markers of transactions that timed out.
 
         Members of groups whose connection is open stay, as if they had gone on sending heartbeats; the others' sessions
-        expire. ``members="expire"`` expires all. ``advance()`` does what is due by now, without waiting for periodic
-        tasks.
+        expire. ``members="expire"`` expires all. ``advance()`` does the work that is due by now, without waiting for
+        periodic tasks.
 
         Raises InvalidArgumentError for a negative time, WaitTimeoutError if it is not done after ``timeout`` seconds of
         real time.

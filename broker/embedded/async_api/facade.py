@@ -1,4 +1,4 @@
-"""`AsyncFacade`: what a broker and a proxy in the program that uses it have in common."""
+"""`AsyncFacade`: the common base of `AsyncBroker` and `AsyncProxy`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotRunningError, OncelogError
-from oncelog.broker.embedded.async_api.access import AsyncAccess
+from oncelog.broker.embedded.async_api.access import AsyncClientAccess
 from oncelog.broker.embedded.async_api.clock import AsyncClock
 from oncelog.broker.embedded.async_api.faults import AsyncFaults
 from oncelog.broker.embedded.async_api.groups import AsyncGroup
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from oncelog.broker.embedded.host import Calls
 
 
-class AsyncFacade(AsyncAccess):
-    """The life of a broker or a proxy, and all that a test does with it. What a proxy cannot do raises
-    UnsupportedError.
+class AsyncFacade(AsyncClientAccess):
+    """Starts and stops a broker or a proxy, and performs the operations of a test. Those that a proxy cannot perform
+    raise UnsupportedError.
     """
 
     _kind: ClassVar[str]
-    """What it is, in errors."""
+    """The noun for it in errors."""
 
     def __init__(self, options: BrokerOptions, certificates: Certificates | None) -> None:
         self._options = options
@@ -54,7 +54,7 @@ class AsyncFacade(AsyncAccess):
         """Return calls of a new host."""
         raise NotImplementedError
 
-    # -- its life
+    # -- start and stop
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -90,11 +90,11 @@ class AsyncFacade(AsyncAccess):
         await self._call("stop")
 
     async def kill(self) -> None:
-        """End the broker as SIGKILL does: what it wrote stays, everything else is lost; `start` starts it again."""
+        """End the broker as SIGKILL does: data that it wrote stay, everything else is lost; `start` starts it again."""
         await self._call("kill")
 
     async def lose_power(self) -> None:
-        """End the broker as a loss of power does: what it had not flushed is lost, too; `start` starts it again.
+        """End the broker as a loss of power does: data that it had not flushed are lost, too; `start` starts it again.
 
         Raises UnsupportedError if the data is on a real disk.
         """
@@ -137,7 +137,7 @@ class AsyncFacade(AsyncAccess):
             finally:
                 calls.close()
 
-    # -- what there is in it
+    # -- topics, groups, transactions
 
     @property
     async def topics(self) -> list[str]:
@@ -146,8 +146,8 @@ class AsyncFacade(AsyncAccess):
         return topics
 
     async def create_topics(self, topics: Mapping[str, object] | Iterable[str]) -> None:
-        """Create topics: names, or what `topics` of the constructor may be. Raises InvalidArgumentError for the first
-        that cannot be created, such as one that exists; none is created then.
+        """Create topics, given as `topics` of the constructor. Raises InvalidArgumentError for the first one that
+        cannot be created, such as one that exists; none is created then.
         """
         await self._call(
             "create_topics", topics=topics if isinstance(topics, Mapping | str) else list(topics)
@@ -191,14 +191,14 @@ class AsyncFacade(AsyncAccess):
         producers: list[ProducerInfo] = await self._call("producers")
         return producers
 
-    # -- its time
+    # -- time
 
     @property
     def clock(self) -> AsyncClock:
         """The broker's time: ``kafka.clock.advance(days=7)``."""
         return AsyncClock(self)
 
-    # -- what a test puts into it
+    # -- records and topics of the test
 
     async def produce(
         self,
@@ -218,7 +218,7 @@ class AsyncFacade(AsyncAccess):
         partition: without it, that of the key, as Kafka's default partitioner has it; without a key, the shortest one.
 
         A topic that does not exist is created if ``auto.create.topics.enable`` is true, as it is by default. Raises
-        KafkaError for what the broker refuses, such as MESSAGE_TOO_LARGE.
+        KafkaError for a record that the broker refuses: MESSAGE_TOO_LARGE, ....
         """
         record = {
             "value": value,
@@ -256,7 +256,7 @@ class AsyncFacade(AsyncAccess):
         await self._call("create_topic", name=name, partitions=partitions, config=config)
         return AsyncTopic(self, name)
 
-    # -- what clients sent
+    # -- requests of clients
 
     async def requests(
         self,
@@ -269,7 +269,7 @@ class AsyncFacade(AsyncAccess):
         error: str | None = None,
         limit: int | None = None,
     ) -> list[Request]:
-        """Return the latest requests of clients for which all holds that is given, the newest last.
+        """Return the latest requests of clients that match all given arguments, the newest last.
 
         api: Kafka's name of the API, such as "Produce".
         topic, group, transactional_id: that the request names.
@@ -304,7 +304,7 @@ class AsyncFacade(AsyncAccess):
         after: Request | None = None,
         timeout: float = 10,
     ) -> Request:
-        """Wait until a client has sent such a request and its response has left; return it.
+        """Wait until a client has sent a matching request and its response has left; return the request.
 
             kafka.wait_for("OffsetCommit", group="billing")
 
@@ -314,7 +314,7 @@ class AsyncFacade(AsyncAccess):
         error: by default, only requests without an error count; with the name of an error, those that have it; with
             None, every request that is done, also one that a fault dropped.
         times: wait until there are so many; the last of them is returned.
-        timeout: seconds of real time. WaitTimeoutError says what came instead.
+        timeout: seconds of real time. WaitTimeoutError lists the requests that came instead.
         """
         request: Request = await self._call(
             "wait_for",
@@ -330,18 +330,18 @@ class AsyncFacade(AsyncAccess):
         )
         return request
 
-    # -- what goes wrong
+    # -- faults
 
     @property
     def faults(self) -> AsyncFaults:
-        """What goes wrong on purpose: ``kafka.faults.on("EndTxn").nth(2).drop_response()``."""
+        """The rules for faults on purpose: ``kafka.faults.on("EndTxn").nth(2).drop_response()``."""
         return AsyncFaults(self)
 
-    # -- what identifies it
+    # -- identity
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients connect to: ``127.0.0.1:39093``. It stays the same until `close`."""
+        """The address for clients: ``127.0.0.1:39093``. It stays the same until `close`."""
         return self._known_info.bootstrap_servers
 
     @property
@@ -351,7 +351,7 @@ class AsyncFacade(AsyncAccess):
 
     @property
     def seed(self) -> int:
-        """Random ids and delays follow from it."""
+        """The seed of random ids and delays."""
         return self._known_info.seed
 
     @property
@@ -374,7 +374,7 @@ class AsyncFacade(AsyncAccess):
         closed = ", closed" if self._is_closed else ""
         return f"<{type(self).__name__} {self._info.bootstrap_servers}{closed}>"
 
-    # -- how everything is done
+    # -- calls
 
     @property
     def _known_info(self) -> BrokerInfo:

@@ -1,4 +1,4 @@
-"""`AsyncFaults`: what goes wrong between clients and the broker, because a test says so."""
+"""`AsyncFaults`: the rules of a test for faults between clients and the broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAIT_S = 10.0
 
 
 class AsyncFaults:
-    """Rules for requests: which of them, and what happens to them.
+    """Rules for requests: filters, and an action.
 
         await kafka.faults.on("EndTxn", transactional_id="a").nth(2).drop_response()
 
@@ -99,8 +99,8 @@ class AsyncFaults:
         One more belongs to share groups: "share state" (what was acknowledged in a partition, or came back;
         docs/share-groups.md).
 
-        It happens once, at the ``nth`` write or response that passes the filters. Which filters a point has, the error
-        says, an InvalidArgumentError.
+        It happens once, at the ``nth`` write or response that passes the filters. InvalidArgumentError for a filter
+        that a point does not have lists those that it has.
         """
         filters = {
             "on": on,
@@ -141,7 +141,7 @@ class AsyncFaults:
         return states
 
     async def clear(self) -> None:
-        """Remove all rules. What they hold is released."""
+        """Remove all rules. The requests that they hold are released."""
         await self._broker._call("clear_rules")
 
     async def assert_all_fired(self) -> None:
@@ -279,7 +279,7 @@ class AsyncRule:
 
     @property
     async def fired(self) -> int:
-        """How often it did what it says. Raises NotFoundError after its removal."""
+        """How often it acted. Raises NotFoundError after its removal."""
         return (await self.state).fired
 
     async def wait_fired(self, times: int = 1, *, timeout: float = WAIT_S) -> RuleState:
@@ -293,11 +293,11 @@ class AsyncRule:
         return state
 
     async def release(self) -> None:
-        """Let go what it holds, and let everything pass from now on."""
+        """Release the requests that it holds, and let all others pass from now on."""
         await self._broker._call("release", rule_id=self.id)
 
     async def remove(self) -> None:
-        """Take it out of force; what it holds is released."""
+        """Remove it; the requests that it holds are released."""
         await self._broker._call("remove_rule", rule_id=self.id)
 
     def __repr__(self) -> str:

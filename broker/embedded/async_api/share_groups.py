@@ -54,7 +54,7 @@ class AsyncShareGroup:
 
     async def configure(self, config: Mapping[str, object]) -> None:
         """Set Kafka's configuration keys of the group: ``{"share.auto.offset.reset": "earliest"}``. It need not exist
-        yet. Raises InvalidArgumentError for what Kafka refuses.
+        yet. Raises InvalidArgumentError for a key or value that Kafka refuses.
         """
         await self._broker._call("configure_group", group_id=self.group_id, config=dict(config))
 
@@ -62,7 +62,7 @@ class AsyncShareGroup:
         """Let the session of the member with that id expire now, as if it had sent no heartbeat for so long. A client
         that is alive joins again.
 
-        Returns what came of it. Raises NotFoundError.
+        Returns the work that followed. Raises NotFoundError.
         """
         result: list[Occurrence] = await self._broker._call(
             "expire_member", group_id=self.group_id, member=member
@@ -78,7 +78,7 @@ class AsyncShareGroup:
         lag: int | None = None,
         timeout: float = 10,
     ) -> ShareGroupInfo:
-        """Wait until all holds that is given; return what there is then. The group need not exist yet.
+        """Wait until the group matches all given arguments; return it. It need not exist yet.
 
             kafka.share_group("jobs").wait_for(acquired=3)
             kafka.share_group("jobs").wait_for(lag=0)
@@ -86,7 +86,7 @@ class AsyncShareGroup:
         acquired: its members have exactly so many records.
         lag: at most so many records in all are neither acknowledged nor archived. A group that has read nothing yet has
             no lag, not one of 0.
-        timeout: seconds of real time. WaitTimeoutError says what there was instead.
+        timeout: seconds of real time. WaitTimeoutError describes the group as it is instead.
         """
         info: ShareGroupInfo = await self._broker._call(
             "wait_for_share_group",

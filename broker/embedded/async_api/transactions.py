@@ -86,8 +86,8 @@ class AsyncTransaction:
     async def expire(self) -> list[Occurrence]:
         """Let the open transaction time out now: it is aborted, and its producer fenced.
 
-        Returns what came of it, when the markers are written. Raises NotFoundError; InvalidArgumentError if none is
-        open.
+        Returns the work that followed, when the markers are written. Raises NotFoundError; InvalidArgumentError if none
+        is open.
         """
         result: list[Occurrence] = await self._broker._call(
             "expire_transaction", transactional_id=self.transactional_id

@@ -1,5 +1,5 @@
 # Made by .ci/unasync.py from async_api/access.py: edit that one.
-"""`Access`: what clients need to reach a broker with log-in and TLS, and who was turned away."""
+"""`ClientAccess`: settings and certificates for clients, and the clients that were turned away."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from oncelog.broker.security.tls.authority import Certificate
 
 
-class Access:
-    """The part of `Broker` that tells clients how to reach it, and tests who did not get in."""
+class ClientAccess:
+    """The part of `Facade` for TLS and log-ins: settings and certificates for clients, and failed log-ins."""
 
     _options: BrokerOptions
     _certificates: Certificates | None
@@ -39,27 +39,27 @@ class Access:
         mechanism: str = "SCRAM-SHA-256",
         certificate: str | Certificate | None = None,
     ) -> dict[str, Any]:
-        """Return the settings with which a client reaches the broker's first listener: its address, TLS and log-in.
+        """Return the settings of a client for the broker's first listener: address, TLS and log-in.
 
         client: ``confluent-kafka`` (or ``librdkafka``, ``kcat``), ``kafka-python``, ``aiokafka``, ``java`` or
-            ``kafkajs``, in whose words the settings are.
+            ``kafkajs``. The keys are that client's.
         user: one of ``users``, who logs in by ``mechanism``: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
-        certificate: what the client shows: a name, or what `certificate` returned.
+        certificate: the client's own: a name, or a result of `certificate`.
         Raises InvalidArgumentError.
         """
-        from oncelog.broker.embedded.client_settings import access_of, client_settings
+        from oncelog.broker.embedded.client_settings import client_endpoint, client_settings
 
         shown = self.certificate(certificate) if isinstance(certificate, str) else certificate
         authority = None if self._certificates is None else self._certificates.authority_pem
-        access = access_of(self._options, self.bootstrap_servers, user, mechanism, authority, shown)
-        return client_settings(client, access)
+        endpoint = client_endpoint(self._options, self.bootstrap_servers, user, mechanism, authority, shown)
+        return client_settings(client, endpoint)
 
     def certificate(self, name: str, *, expired: bool = False, of_a_stranger: bool = False) -> Certificate:
         """Return a certificate for a client and its key. Its subject, and the client's principal in ACLs, is
         ``CN=name,O=oncelog development``.
 
-        expired: it has been valid, until a day ago. of_a_stranger: an authority has signed it that the broker does not
-        trust. Raises InvalidArgumentError without ``tls``.
+        expired: it was valid until a day ago. of_a_stranger: an authority that the broker does not trust signs it.
+        Raises InvalidArgumentError without ``tls``.
         """
         if self._certificates is None:
             raise InvalidArgumentError("certificate() is for a broker with tls=True")
@@ -81,11 +81,10 @@ class Access:
         after: FailedLogin | None = None,
         timeout: float = 10,
     ) -> FailedLogin:
-        """Wait until a client was turned away; return that. One that was there before the call counts, too.
+        """Wait until a client is turned away; return the failure. One from before the call counts, too.
 
-        step: only failed handshakes (``TLS``) or log-ins (``SASL``).
-        after: only those that came later than this one.
-        timeout: seconds of real time. WaitTimeoutError says what came instead.
+        step: only failed handshakes (``TLS``) or log-ins (``SASL``). after: only those that came later than this one.
+        timeout: seconds of real time. WaitTimeoutError lists the other clients that were turned away.
         """
         failed: FailedLogin = self._call(
             "wait_for_failed_login",

@@ -1,5 +1,5 @@
 # Made by .ci/unasync.py from async_api/broker.py: edit that one.
-"""`Broker`: a broker in the program that uses it."""
+"""`Broker`: a broker in this process or a child process."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Broker(Facade, ClientMetrics):
     from_snapshot: the path of a file that `snapshot` wrote, or what `snapshot_bytes` returned: the broker starts with
         its data, configuration and clock. ``config`` and ``topics`` add to them.
     seed: for random ids and delays; without it, `seed` tells the one that was drawn.
-    requests_kept: how many requests of each API `requests` can show. With 0 there are none, and the broker spends on a
-        small Produce a third of the time.
+    requests_kept: how many requests of each API `requests` can show. With 0 it keeps none, and a small Produce takes
+        the broker a third of the time.
     version: serve what a broker of this release of Kafka serves, such as "3.9"; without it, all that oncelog does.
     users: passwords by user's name, such as ``{"app": "secret"}``: they log in by PLAIN and SCRAM. Without listeners in
         ``config``, the only one is SASL_PLAINTEXT then.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ClientMetrics:
-    """The part of `Broker` that shows what clients have sent. They send nothing unless the broker has
+    """The part of `Broker` for metrics of clients. They send nothing unless the broker has
     ``oncelog.client.metrics.enable=true``, and a subscription says what.
     """
 

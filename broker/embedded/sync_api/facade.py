@@ -1,5 +1,5 @@
 # Made by .ci/unasync.py from async_api/facade.py: edit that one.
-"""`Facade`: what a broker and a proxy in the program that uses it have in common."""
+"""`Facade`: the common base of `Broker` and `Proxy`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotRunningError, OncelogError
-from oncelog.broker.embedded.sync_api.access import Access
+from oncelog.broker.embedded.sync_api.access import ClientAccess
 from oncelog.broker.embedded.sync_api.clock import Clock
 from oncelog.broker.embedded.sync_api.faults import Faults
 from oncelog.broker.embedded.sync_api.groups import Group
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from oncelog.broker.embedded.host import Calls
 
 
-class Facade(Access):
-    """The life of a broker or a proxy, and all that a test does with it. What a proxy cannot do raises
-    UnsupportedError.
+class Facade(ClientAccess):
+    """Starts and stops a broker or a proxy, and performs the operations of a test. Those that a proxy cannot perform
+    raise UnsupportedError.
     """
 
     _kind: ClassVar[str]
-    """What it is, in errors."""
+    """The noun for it in errors."""
 
     def __init__(self, options: BrokerOptions, certificates: Certificates | None) -> None:
         self._options = options
@@ -55,7 +55,7 @@ class Facade(Access):
         """Return calls of a new host."""
         raise NotImplementedError
 
-    # -- its life
+    # -- start and stop
 
     def __enter__(self) -> Self:
         self.start()
@@ -91,11 +91,11 @@ class Facade(Access):
         self._call("stop")
 
     def kill(self) -> None:
-        """End the broker as SIGKILL does: what it wrote stays, everything else is lost; `start` starts it again."""
+        """End the broker as SIGKILL does: data that it wrote stay, everything else is lost; `start` starts it again."""
         self._call("kill")
 
     def lose_power(self) -> None:
-        """End the broker as a loss of power does: what it had not flushed is lost, too; `start` starts it again.
+        """End the broker as a loss of power does: data that it had not flushed are lost, too; `start` starts it again.
 
         Raises UnsupportedError if the data is on a real disk.
         """
@@ -138,7 +138,7 @@ class Facade(Access):
             finally:
                 calls.close()
 
-    # -- what there is in it
+    # -- topics, groups, transactions
 
     @property
     def topics(self) -> list[str]:
@@ -147,8 +147,8 @@ class Facade(Access):
         return topics
 
     def create_topics(self, topics: Mapping[str, object] | Iterable[str]) -> None:
-        """Create topics: names, or what `topics` of the constructor may be. Raises InvalidArgumentError for the first
-        that cannot be created, such as one that exists; none is created then.
+        """Create topics, given as `topics` of the constructor. Raises InvalidArgumentError for the first one that
+        cannot be created, such as one that exists; none is created then.
         """
         self._call(
             "create_topics", topics=topics if isinstance(topics, Mapping | str) else list(topics)
@@ -192,14 +192,14 @@ class Facade(Access):
         producers: list[ProducerInfo] = self._call("producers")
         return producers
 
-    # -- its time
+    # -- time
 
     @property
     def clock(self) -> Clock:
         """The broker's time: ``kafka.clock.advance(days=7)``."""
         return Clock(self)
 
-    # -- what a test puts into it
+    # -- records and topics of the test
 
     def produce(
         self,
@@ -219,7 +219,7 @@ class Facade(Access):
         partition: without it, that of the key, as Kafka's default partitioner has it; without a key, the shortest one.
 
         A topic that does not exist is created if ``auto.create.topics.enable`` is true, as it is by default. Raises
-        KafkaError for what the broker refuses, such as MESSAGE_TOO_LARGE.
+        KafkaError for a record that the broker refuses: MESSAGE_TOO_LARGE, ....
         """
         record = {
             "value": value,
@@ -257,7 +257,7 @@ class Facade(Access):
         self._call("create_topic", name=name, partitions=partitions, config=config)
         return Topic(self, name)
 
-    # -- what clients sent
+    # -- requests of clients
 
     def requests(
         self,
@@ -270,7 +270,7 @@ class Facade(Access):
         error: str | None = None,
         limit: int | None = None,
     ) -> list[Request]:
-        """Return the latest requests of clients for which all holds that is given, the newest last.
+        """Return the latest requests of clients that match all given arguments, the newest last.
 
         api: Kafka's name of the API, such as "Produce".
         topic, group, transactional_id: that the request names.
@@ -305,7 +305,7 @@ class Facade(Access):
         after: Request | None = None,
         timeout: float = 10,
     ) -> Request:
-        """Wait until a client has sent such a request and its response has left; return it.
+        """Wait until a client has sent a matching request and its response has left; return the request.
 
             kafka.wait_for("OffsetCommit", group="billing")
 
@@ -315,7 +315,7 @@ class Facade(Access):
         error: by default, only requests without an error count; with the name of an error, those that have it; with
             None, every request that is done, also one that a fault dropped.
         times: wait until there are so many; the last of them is returned.
-        timeout: seconds of real time. WaitTimeoutError says what came instead.
+        timeout: seconds of real time. WaitTimeoutError lists the requests that came instead.
         """
         request: Request = self._call(
             "wait_for",
@@ -331,18 +331,18 @@ class Facade(Access):
         )
         return request
 
-    # -- what goes wrong
+    # -- faults
 
     @property
     def faults(self) -> Faults:
-        """What goes wrong on purpose: ``kafka.faults.on("EndTxn").nth(2).drop_response()``."""
+        """The rules for faults on purpose: ``kafka.faults.on("EndTxn").nth(2).drop_response()``."""
         return Faults(self)
 
-    # -- what identifies it
+    # -- identity
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients connect to: ``127.0.0.1:39093``. It stays the same until `close`."""
+        """The address for clients: ``127.0.0.1:39093``. It stays the same until `close`."""
         return self._known_info.bootstrap_servers
 
     @property
@@ -352,7 +352,7 @@ class Facade(Access):
 
     @property
     def seed(self) -> int:
-        """Random ids and delays follow from it."""
+        """The seed of random ids and delays."""
         return self._known_info.seed
 
     @property
@@ -375,7 +375,7 @@ class Facade(Access):
         closed = ", closed" if self._is_closed else ""
         return f"<{type(self).__name__} {self._info.bootstrap_servers}{closed}>"
 
-    # -- how everything is done
+    # -- calls
 
     @property
     def _known_info(self) -> BrokerInfo:

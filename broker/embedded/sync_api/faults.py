@@ -1,5 +1,5 @@
 # Made by .ci/unasync.py from async_api/faults.py: edit that one.
-"""`Faults`: what goes wrong between clients and the broker, because a test says so."""
+"""`Faults`: the rules of a test for faults between clients and the broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAIT_S = 10.0
 
 
 class Faults:
-    """Rules for requests: which of them, and what happens to them.
+    """Rules for requests: filters, and an action.
 
         kafka.faults.on("EndTxn", transactional_id="a").nth(2).drop_response()
 
@@ -100,8 +100,8 @@ class Faults:
         One more belongs to share groups: "share state" (what was acknowledged in a partition, or came back;
         docs/share-groups.md).
 
-        It happens once, at the ``nth`` write or response that passes the filters. Which filters a point has, the error
-        says, an InvalidArgumentError.
+        It happens once, at the ``nth`` write or response that passes the filters. InvalidArgumentError for a filter
+        that a point does not have lists those that it has.
         """
         filters = {
             "on": on,
@@ -142,7 +142,7 @@ class Faults:
         return states
 
     def clear(self) -> None:
-        """Remove all rules. What they hold is released."""
+        """Remove all rules. The requests that they hold are released."""
         self._broker._call("clear_rules")
 
     def assert_all_fired(self) -> None:
@@ -280,7 +280,7 @@ class Rule:
 
     @property
     def fired(self) -> int:
-        """How often it did what it says. Raises NotFoundError after its removal."""
+        """How often it acted. Raises NotFoundError after its removal."""
         return (self.state).fired
 
     def wait_fired(self, times: int = 1, *, timeout: float = WAIT_S) -> RuleState:
@@ -294,11 +294,11 @@ class Rule:
         return state
 
     def release(self) -> None:
-        """Let go what it holds, and let everything pass from now on."""
+        """Release the requests that it holds, and let all others pass from now on."""
         self._broker._call("release", rule_id=self.id)
 
     def remove(self) -> None:
-        """Take it out of force; what it holds is released."""
+        """Remove it; the requests that it holds are released."""
         self._broker._call("remove_rule", rule_id=self.id)
 
     def __repr__(self) -> str:

@@ -54,7 +54,8 @@ class Group:
         """Let the session of a member expire now, as if it had sent no heartbeat for so long. ``member`` is its member
         id, or its ``group.instance.id``. A client that is alive joins again as a new member.
 
-        Returns what came of it. Raises NotFoundError; InvalidArgumentError while the member waits for a rebalance.
+        Returns the work that followed. Raises NotFoundError; InvalidArgumentError while the member waits for a
+        rebalance.
         """
         result: list[Occurrence] = self._broker._call(
             "expire_member", group_id=self.group_id, member=member

@@ -1,5 +1,5 @@
 # Made by .ci/unasync.py from async_api/proxy.py: edit that one.
-"""`Proxy`: a proxy in the program that uses it."""
+"""`Proxy`: a proxy in this process or a child process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Proxy(Facade):
-    """A proxy before a Kafka cluster, in this process, on a thread of its own: what a test does to an `Broker`, it
-    does to the cluster as clients of the proxy see it.
+    """A proxy before a Kafka cluster, in this process, on a thread of its own. A test uses it as an `Broker`:
+    faults and waits concern the cluster as clients of the proxy see it.
 
         with Proxy(upstream="127.0.0.1:9092") as kafka:
             client = SomeKafkaClient(kafka.bootstrap_servers)
@@ -35,15 +35,17 @@ class Proxy(Facade):
     upstream: addresses of some of the cluster's brokers, ``host:port``, separated by commas or in a list.
     upstream_config: TLS and log-in at the cluster, by the keys of Kafka's clients (``security.protocol``,
         ``sasl.jaas.config``, ...): a dictionary, or the path of a client.properties.
-    upstream_users: what differs in that for each user who logs in here, such as ``{"app": {"username": "prod-app",
+    upstream_users: other keys for each user who logs in here, such as ``{"app": {"username": "prod-app",
         "password": "secret"}}``; "*" is for those without a table of their own. Or the path of a TOML file
         with such tables.
     pass_logins: clients log in at the cluster, through the proxy.
     filters: see docs/proxy.md: an `Interceptor` each, or "module:name" of one. The first is nearest to the clients.
     config: Kafka's broker configuration, of the proxy's listeners, log-ins, rights and quotas; other keys are refused.
+    data_dir: where to keep the proxy's own users, ACLs, quotas and delegation tokens. Without it, they are kept in
+        memory, until the proxy stops.
     port: of the proxy; each of the cluster's nodes has one of the ports after it. 0 takes free ones.
     users, acls, tls: who may log in at the proxy, and do what, as of an `Broker`.
-    seed: for what rules draw by chance.
+    seed: for random choices of rules.
     requests_kept: how many requests of each API `requests` can show. With 0 there are none, and what no rule and no
         filter looks at passes unread.
     process: run it in a child process instead of a thread.
@@ -60,6 +62,7 @@ class Proxy(Facade):
         pass_logins: bool = False,
         filters: Iterable[Interceptor | str] = (),
         config: Mapping[str, object] | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         port: int = 0,
         users: Mapping[str, str] | None = None,
         acls: Iterable[Acl | Mapping[str, object]] | None = None,
@@ -80,6 +83,7 @@ class Proxy(Facade):
             pass_logins=pass_logins,
             filters=filters,
             config=config,
+            data_dir=None if data_dir is None else os.path.abspath(data_dir),
             port=port,
             seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
             requests_kept=requests_kept,

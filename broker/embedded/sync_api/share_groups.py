@@ -55,7 +55,7 @@ class ShareGroup:
 
     def configure(self, config: Mapping[str, object]) -> None:
         """Set Kafka's configuration keys of the group: ``{"share.auto.offset.reset": "earliest"}``. It need not exist
-        yet. Raises InvalidArgumentError for what Kafka refuses.
+        yet. Raises InvalidArgumentError for a key or value that Kafka refuses.
         """
         self._broker._call("configure_group", group_id=self.group_id, config=dict(config))
 
@@ -63,7 +63,7 @@ class ShareGroup:
         """Let the session of the member with that id expire now, as if it had sent no heartbeat for so long. A client
         that is alive joins again.
 
-        Returns what came of it. Raises NotFoundError.
+        Returns the work that followed. Raises NotFoundError.
         """
         result: list[Occurrence] = self._broker._call(
             "expire_member", group_id=self.group_id, member=member
@@ -79,7 +79,7 @@ class ShareGroup:
         lag: int | None = None,
         timeout: float = 10,
     ) -> ShareGroupInfo:
-        """Wait until all holds that is given; return what there is then. The group need not exist yet.
+        """Wait until the group matches all given arguments; return it. It need not exist yet.
 
             kafka.share_group("jobs").wait_for(acquired=3)
             kafka.share_group("jobs").wait_for(lag=0)
@@ -87,7 +87,7 @@ class ShareGroup:
         acquired: its members have exactly so many records.
         lag: at most so many records in all are neither acknowledged nor archived. A group that has read nothing yet has
             no lag, not one of 0.
-        timeout: seconds of real time. WaitTimeoutError says what there was instead.
+        timeout: seconds of real time. WaitTimeoutError describes the group as it is instead.
         """
         info: ShareGroupInfo = self._broker._call(
             "wait_for_share_group",

@@ -87,8 +87,8 @@ class Transaction:
     def expire(self) -> list[Occurrence]:
         """Let the open transaction time out now: it is aborted, and its producer fenced.
 
-        Returns what came of it, when the markers are written. Raises NotFoundError; InvalidArgumentError if none is
-        open.
+        Returns the work that followed, when the markers are written. Raises NotFoundError; InvalidArgumentError if none
+        is open.
         """
         result: list[Occurrence] = self._broker._call(
             "expire_transaction", transactional_id=self.transactional_id
