@@ -32,9 +32,7 @@ EARLIEST = -2
 RECORD_COUNT_POSITION = 57
 BASE_OFFSET_BYTES = 8
 CACHED_MAX = 10_000
-RUNS_BYTES_MAX = (
-    64 << 20
-)  # per partition, of runs of batches that are kept because they are read several times
+RUNS_BYTES_MAX = 64 << 20  # of the runs of batches that one partition keeps for further readers
 
 Buffer = bytes | bytearray | memoryview
 REQUESTS: dict[int, type[Any]] = {
@@ -53,6 +51,13 @@ REQUESTS: dict[int, type[Any]] = {
         produce.ProduceRequest,
     )
 }
+CACHEABLE = (
+    api_versions.ApiVersionsRequest,
+    find_coordinator.FindCoordinatorRequest,
+    add_partitions_to_txn.AddPartitionsToTxnRequest,
+    end_txn.EndTxnRequest,
+)
+"""Requests that have the same response each time."""
 PRODUCE, FETCH = produce.ProduceRequest.API_KEY, fetch.FetchRequest.API_KEY
 
 
@@ -184,18 +189,17 @@ class Broker:
         self._topics: dict[str | bytes, Topic] = {} if same is None else same._topics  # by name and by id
         self._last_id = 0
         self._cached: dict[tuple[bytes, bytes], bytearray] = {}
-        self._handlers: dict[int, Callable[[Any, int], Message]] = {
-            18: self._api_versions,
-            3: self._metadata,
-            10: self._find_coordinator,
-            19: self._create_topics,
-            20: self._delete_topics,
-            2: self._list_offsets,
-            22: self._init_producer_id,
-            24: self._add_partitions,
-            26: self._end_txn,
+        self._handlers: dict[type[Message], Callable[[Any, int], Message]] = {
+            api_versions.ApiVersionsRequest: self._api_versions,
+            metadata.MetadataRequest: self._metadata,
+            find_coordinator.FindCoordinatorRequest: self._find_coordinator,
+            create_topics.CreateTopicsRequest: self._create_topics,
+            delete_topics.DeleteTopicsRequest: self._delete_topics,
+            list_offsets.ListOffsetsRequest: self._list_offsets,
+            init_producer_id.InitProducerIdRequest: self._init_producer_id,
+            add_partitions_to_txn.AddPartitionsToTxnRequest: self._add_partitions,
+            end_txn.EndTxnRequest: self._end_txn,
         }
-        self._cacheable = frozenset((18, 10, 24, 26))
 
     def read(self, frame: Buffer) -> tuple[Any, int, int]:
         """The decoded request, its version and its correlation id. Raises KeyError for an unknown API."""
@@ -212,9 +216,9 @@ class Broker:
             cached[4:8] = frame[4:8]
             return bytes(cached)
         request, version, correlation_id = self.read(frame)
-        body = self._handlers[request.API_KEY](request, version).encode(version)
+        body = self._handlers[type(request)](request, version).encode(version)
         response = b"".join(framed(request.API_KEY, request.is_flexible(version), correlation_id, [body]))
-        if request.API_KEY in self._cacheable and len(self._cached) < CACHED_MAX:
+        if isinstance(request, CACHEABLE) and len(self._cached) < CACHED_MAX:
             self._cached[key] = bytearray(response)
         return response
 

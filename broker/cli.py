@@ -191,6 +191,8 @@ def _on_proxy_ready(
         fields["nodes"] = ",".join(f"{node_id}@{address}" for node_id, address in ports)
     if control is not None:
         fields["control"] = address_text(*control)
+    if proxy.data_dir is not None:
+        fields["data.dir"] = proxy.data_dir
     _write_ready(fields)
 
 
@@ -241,10 +243,11 @@ def run(serving: Callable[[], Awaitable[None]]) -> int:
         error = only_error(group)
         if group.subgroup(KeyboardInterrupt):  # a second Ctrl-C, in a task
             raise KeyboardInterrupt from None
+        # A controlled broker that cannot start says why by BrokerFailedError.
+        if isinstance(error, ConfigError) or isinstance(getattr(error, "__cause__", None), ConfigError):
+            return _print_error(error, EXIT_USAGE)
         if isinstance(error, DataDirectoryError | ListenError | OncelogError | UpstreamError):
             return _print_error(error, EXIT_FAILED)
-        if isinstance(error, ConfigError):
-            return _print_error(error, EXIT_USAGE)
         raise
     return EXIT_STOPPED
 

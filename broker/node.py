@@ -33,7 +33,6 @@ from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.logs import get_logger
-from oncelog.broker.metadata.client_quotas import IP
 from oncelog.broker.metadata.configs import effective_topic_config
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.acls import StandardAuthorizer
-    from oncelog.broker.security.failed_login import FailedLogin
+    from oncelog.broker.security.failed_authentication import FailedAuthentication
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.broker.share.sessions import ShareSessions
     from oncelog.wire.schema import Message
@@ -300,10 +299,7 @@ class Node:
 
     async def _look_up_hosts(self) -> None:
         """Look up the hosts that the stored quotas name."""
-        entities = self.metadata.image.client_quotas.entities
-        unknown = self.host_names.unknown([dict(entity).get(IP) for entity in entities])
-        if unknown:
-            await self.host_names.resolve(unknown)
+        if await self.host_names.resolve_quotas(self.metadata.image.client_quotas):
             self.connection_rates.on_change()
 
     async def _remove_expired_tokens(self) -> None:
@@ -351,7 +347,7 @@ class Node:
         return self.shares.sessions
 
     @property
-    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedLogin], None]]:
+    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]:
         """See `Services.login_observers`."""
         return self.services.login_observers
 

@@ -79,9 +79,10 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         "-c",
         *(flag_of(name) for name in vars(options) if name not in ("words", "settings")),
     ]
-    if unknown:
-        raise UsageError(unknown_option(unknown[0].partition("=")[0], known))
     words = options.words[1:] if options.words[:1] == [COMMAND] else options.words
+    is_unknown_command = words is options.words and words[:1] == list(arguments[:1])
+    if unknown and not is_unknown_command:
+        raise UsageError(unknown_option(unknown[0].partition("=")[0], known))
     if words:
         kind = "command" if words is options.words else "argument"
         if (options.user or options.settings) and words[0] != arguments[0]:

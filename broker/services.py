@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.delegation_tokens import DelegationTokens
-    from oncelog.broker.security.failed_login import FailedLogin
+    from oncelog.broker.security.failed_authentication import FailedAuthentication
     from oncelog.broker.security.host_names import HostNames
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.broker.security.sasl.users import Users
@@ -64,7 +64,7 @@ class Services(NamedTuple):
     delegation_tokens: DelegationTokens
     users: Users
     """Users that may log in beside those of the metadata and of the JAAS texts."""
-    login_observers: list[Callable[[Peer, LoginExchange | FailedLogin], None]]
+    login_observers: list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]
     """Told of each request of a log-in, which no interceptor sees, and of peers turned away. Must not raise."""
     note_bug: Callable[[], None]
     """Called after a request failed because of a defect of ours: tests end the node then."""

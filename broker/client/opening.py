@@ -9,6 +9,8 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oncelog.broker.client.security.client_security import ClientSecurity
     from oncelog.broker.seams.transport import Connect
 
@@ -25,8 +27,10 @@ async def open_connection(
     *,
     timeout_s: float = CONNECT_TIMEOUT_S,
     security: ClientSecurity | None = None,
+    sent_on: Callable[[bytes], bytes] | None = None,
 ) -> ClientConnection:
-    """Connect to a broker, shake hands (TLS), negotiate versions and log in (SASL). Returns the connection.
+    """Connect to a broker, shake hands (TLS), negotiate versions and log in (SASL). Returns the connection. For
+    ``sent_on`` see `ClientConnection`.
 
     Raises KafkaError: NETWORK_EXCEPTION if connecting fails, REQUEST_TIMED_OUT after ``timeout_s``;
     AuthenticationError, with a message of one line.
@@ -38,7 +42,7 @@ async def open_connection(
             transport = await connect(host, port)
             if security is not None:
                 transport = await security.secured(transport, host)
-            connection = ClientConnection(transport, client_id, security=security)
+            connection = ClientConnection(transport, client_id, security=security, sent_on=sent_on)
             await connection.negotiate()
             if security is not None:
                 await connection.log_in()

@@ -1,7 +1,7 @@
 """`Access`: users, ACLs, quotas and delegation tokens of a proxy's own, for log-ins that end at the proxy.
 
-They are a broker's: the same code, on metadata of the proxy's own, which is in memory and ends with the proxy. While
-log-ins end here, the requests about them are answered here (`AccessRequests`); otherwise they are upstream's.
+The code is the broker's, over metadata of the proxy's own (`OwnMetadata`). While log-ins end at the proxy, it answers
+the requests about users, ACLs, quotas and tokens itself (`AccessRequests`); otherwise upstream does.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.authorization import CLUSTER_OPERATION, OPERATION_NAMES, RESOURCE_NAMES, Authorization
-from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
@@ -17,17 +16,14 @@ from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.acl_changes import create
 from oncelog.broker.metadata.acls import AclBinding
-from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.proxy.fetch_quota import FetchQuota
 from oncelog.broker.proxy.mutation_quota import MutationQuotas
 from oncelog.broker.proxy.upstream_topics import UpstreamTopics
 from oncelog.broker.request import finished
-from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.security.delegation_tokens import DelegationTokens
 from oncelog.broker.security.host_names import HostNames
 from oncelog.broker.security.quotas import ClientQuotas
 from oncelog.broker.security.sasl.users import Users, store_credentials
-from oncelog.wire.schema import Uuid
 from oncelog.wire.stored.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -42,23 +38,28 @@ if TYPE_CHECKING:
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
+    from oncelog.broker.proxy.own_metadata import OwnMetadata
     from oncelog.broker.request import RequestContext
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.acls import StandardAuthorizer
-    from oncelog.broker.security.failed_login import FailedLogin
+    from oncelog.broker.security.failed_authentication import FailedAuthentication
     from oncelog.broker.security.sasl.authenticator import LoginExchange
-    from oncelog.wire.schema import Message
+    from oncelog.wire.schema import Message, Uuid
 
-DATA_DIR = "/proxy"
 NAME_CHARS_SHOWN = 100
 
-ACL_APIS = (29, 30, 31)
-TOKEN_APIS = (38, 39, 40, 41)
-QUOTA_APIS = (48, 49)
-USER_APIS = (50, 51)
+OWN_APIS = (
+    *("describe_acls", "create_acls", "delete_acls"),
+    *("create_delegation_token", "renew_delegation_token"),
+    *("expire_delegation_token", "describe_delegation_token"),
+    *("describe_client_quotas", "alter_client_quotas"),
+    *("describe_user_scram_credentials", "alter_user_scram_credentials"),
+)
+"""The APIs that the proxy answers itself while log-ins end at it."""
 
 log = get_logger(__name__)
 
@@ -76,48 +77,47 @@ class AccessServices(NamedTuple):
     random: random.Random
     delegation_tokens: DelegationTokens
     users: Users
-    login_observers: list[Callable[[Peer, LoginExchange | FailedLogin], None]]
+    login_observers: list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]
     note_bug: Callable[[], None]
 
 
 class Access:
-    """``config``, ``clock`` and so on are the proxy's. `on_change` is called after each change of an ACL or a quota."""
+    """``config``, ``files``, ``clock`` and so on are the proxy's. ``users`` and ``acls`` are there at each start,
+    beside what ``own`` has. `on_change` is called after each change of an ACL or a quota.
+    """
 
     def __init__(
         self,
+        own: OwnMetadata,
         config: DynamicBrokerConfig,
+        files: FileSystem,
         clock: Clock,
         lines: LineLimiter,
-        chance: random.Random,
+        rng: random.Random,
         users: Users,
         acls: Sequence[AclBinding],
         note_bug: Callable[[], None],
     ) -> None:
         """Raises ConfigError for an ACL that cannot be."""
         self._lines = lines
-        files = MemoryFileSystem()
-        files.makedirs(DATA_DIR)
-        ids = [chance.randbytes(16), chance.randbytes(16)]
-        self.metadata = MetadataStore(
-            DATA_DIR,
-            files,
-            clock,
-            chance,
-            BrokerConfig({"log.dirs": DATA_DIR}),
-            cluster_id=ids[0].hex(),
-            directory_id=Uuid(ids[1]),
-        )
-        self.metadata.start()
+        self.metadata = own.store
         self.authorizer: StandardAuthorizer | None = None
         if config.static.authorizer_class_name:
             from oncelog.broker.security.acls import configured_authorizer
 
             self.authorizer = configured_authorizer(config.static)
+            for acl_id, acl in self.metadata.image.acls.by_id.items():
+                self.authorizer.add(acl_id, acl)
+        elif self.metadata.image.acls.by_id:
+            log.warning(
+                "the ACLs in the data directory are not in force: there is no --acl and no authorizer.class.name",
+                acls=len(self.metadata.image.acls.by_id),
+            )
         store_credentials(self.metadata, users)
         self.quotas = ClientQuotas(config.current, self.metadata.image)
         self.on_change: Callable[[], None] = lambda: None
         self.on_quota: Callable[[], None] = lambda: None
-        """Called before that with each change of a quota: of clients, and of addresses."""
+        """Called with each change of a quota, of clients or addresses, before `on_change`."""
         self.services = AccessServices(
             config=config,
             authorization=Authorization(self.authorizer, self._note_denied),
@@ -126,7 +126,7 @@ class Access:
             files=files,
             clock=clock,
             lines=lines,
-            random=chance,
+            random=rng,
             delegation_tokens=DelegationTokens(config.static, self.metadata, clock),
             users=users,
             login_observers=[],
@@ -140,8 +140,8 @@ class Access:
     def install(
         self, dispatcher: ProxyDispatcher, topic_name: Callable[[Uuid], str | None], *, ends_log_ins: bool
     ) -> None:
-        """Be in force there. ``topic_name`` gives the name of a topic's id, as far as upstream has shown it.
-        ``ends_log_ins``: whether users and rights are the proxy's own.
+        """Install ACLs and quotas in ``dispatcher`` if ``ends_log_ins``: users and rights are the proxy's own.
+        ``topic_name`` gives the name for a topic id, None for an id that upstream has not shown yet.
         """
         if not ends_log_ins:
             return
@@ -166,7 +166,7 @@ class Access:
 
     @property
     def has_quotas(self) -> bool:
-        """Whether somebody has a quota."""
+        """Whether any client has a quota."""
         return self.metadata.image.client_quotas.clients > 0
 
     async def remove_expired_tokens(self) -> None:
@@ -200,12 +200,11 @@ class Access:
 
 
 class AccessRequests(Interceptor):
-    """Answers the requests about users, tokens, ACLs and quotas of the proxy's own, by the broker's handlers."""
+    """Answers the requests of `OWN_APIS` by the broker's handlers, over the proxy's own metadata."""
 
     def __init__(self, services: AccessServices) -> None:
         self._services = services
-        keys = (*ACL_APIS, *TOKEN_APIS, *QUOTA_APIS, *USER_APIS)
-        self.apis = frozenset(api_name(HANDLERS[key].name) for key in keys)
+        self.apis = frozenset(map(api_name, OWN_APIS))
         self._loaded: dict[int, Api] = {}
 
     async def on_request(self, context: RequestContext) -> Any:

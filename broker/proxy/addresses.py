@@ -10,8 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.config.listeners import address_text
-from oncelog.broker.proxy.apis import SHARE_ACKNOWLEDGE_KEY, SHARE_FETCH_KEY
-from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY
+from oncelog.broker.proxy.apis import (
+    CREATE_TOPICS_KEY,
+    DELETE_TOPICS_KEY,
+    DESCRIBE_CLUSTER_KEY,
+    DESCRIBE_CONFIGS_KEY,
+    DESCRIBE_QUORUM_KEY,
+    FIND_COORDINATOR_KEY,
+)
+from oncelog.wire.header import FETCH_KEY, METADATA_KEY, PRODUCE_KEY, SHARE_ACKNOWLEDGE_KEY, SHARE_FETCH_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +31,7 @@ ADVERTISED_LISTENERS: Final = "advertised.listeners"
 
 
 class Addresses:
-    """Rewrites responses, and lets ``upstream`` learn from them what it did not know.
+    """Rewrites responses, and lets ``upstream`` learn nodes and topics from them.
 
     ``address_of`` gives the address of a node, by its id, for clients of a listener, by its name.
     """
@@ -37,13 +44,13 @@ class Addresses:
             FETCH_KEY: self._node_endpoints,
             SHARE_FETCH_KEY: self._node_endpoints,
             SHARE_ACKNOWLEDGE_KEY: self._node_endpoints,
-            3: self._metadata,
-            10: self._find_coordinator,
-            19: self._create_topics,
-            20: self._delete_topics,
-            32: self._describe_configs,
-            55: self._describe_quorum,
-            60: self._describe_cluster,
+            METADATA_KEY: self._metadata,
+            FIND_COORDINATOR_KEY: self._find_coordinator,
+            CREATE_TOPICS_KEY: self._create_topics,
+            DELETE_TOPICS_KEY: self._delete_topics,
+            DESCRIBE_CONFIGS_KEY: self._describe_configs,
+            DESCRIBE_QUORUM_KEY: self._describe_quorum,
+            DESCRIBE_CLUSTER_KEY: self._describe_cluster,
         }
 
     def rewrite(self, api_key: int, response: Any, listener: str) -> None:

@@ -1,7 +1,5 @@
-"""The APIs as a proxy knows them: what it can decode, what it has to rewrite, and what becomes of each request.
-
-A `Plan` says, for one version of one API, what is done with its requests and responses. What nobody has to see passes
-as bytes.
+"""The APIs as a proxy knows them. A `Plan` says whether it decodes, rewrites or refuses the requests and responses of
+one version of one API. All others pass as bytes.
 """
 
 from __future__ import annotations
@@ -10,27 +8,38 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.wire.header import API_VERSIONS_KEY, FETCH_KEY, PRODUCE_KEY
+from oncelog.wire.header import (
+    API_VERSIONS_KEY,
+    FETCH_KEY,
+    METADATA_KEY,
+    PRODUCE_KEY,
+    SHARE_ACKNOWLEDGE_KEY,
+    SHARE_FETCH_KEY,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SHARE_FETCH_KEY: Final = 78
-SHARE_ACKNOWLEDGE_KEY: Final = 79
+FIND_COORDINATOR_KEY: Final = 10
+CREATE_TOPICS_KEY: Final = 19
+DELETE_TOPICS_KEY: Final = 20
+DESCRIBE_CONFIGS_KEY: Final = 32
+DESCRIBE_QUORUM_KEY: Final = 55
+DESCRIBE_CLUSTER_KEY: Final = 60
 
 PASS, ENDPOINTS, READ = range(3)
-"""Kinds of responses: one passes as it is, one may end with node endpoints, one has to be decoded."""
+"""Kinds of responses: `PASS` as it is, `ENDPOINTS` may end with node endpoints, `READ` has to be decoded."""
 
 READ_RESPONSES: Final = frozenset(
     {
-        3,  # Metadata
-        10,  # FindCoordinator
-        19,  # CreateTopics
-        20,  # DeleteTopics
+        METADATA_KEY,
+        FIND_COORDINATOR_KEY,
+        CREATE_TOPICS_KEY,
+        DELETE_TOPICS_KEY,
         API_VERSIONS_KEY,
-        32,  # DescribeConfigs
-        55,  # DescribeQuorum
-        60,  # DescribeCluster
+        DESCRIBE_CONFIGS_KEY,
+        DESCRIBE_QUORUM_KEY,
+        DESCRIBE_CLUSTER_KEY,
         SHARE_FETCH_KEY,
         SHARE_ACKNOWLEDGE_KEY,
     }
@@ -65,9 +74,9 @@ class Plan:
         self.reads_request = False
         """Whether the request is decoded and shown to interceptors, or answered here."""
         self.is_refused = False
-        """Whether somebody has to see it, and it cannot be decoded."""
+        """Whether an interceptor or the proxy has to see its requests, and cannot decode them."""
         self.needs_look = False
-        """Whether its requests do not pass."""
+        """Whether a request of it stops the passing of bytes: `RequestHandler` takes it."""
         self.is_flexible = api is not None and api.flexible[version]
         if api is None:
             return
@@ -78,7 +87,7 @@ class Plan:
 
 
 class KnownApi(NamedTuple):
-    """An API that can be decoded, and the versions in which it can."""
+    """An API that can be decoded, and the range of versions that can."""
 
     api: Api
     min_version: int
@@ -86,7 +95,7 @@ class KnownApi(NamedTuple):
 
 
 class KnownApis:
-    """The APIs that can be decoded; their modules are loaded at first use."""
+    """The APIs that can be decoded. The first use of an API imports its module."""
 
     def __init__(self) -> None:
         self._loaded: dict[int, KnownApi] = {}

@@ -1,5 +1,5 @@
-"""`AuthorizingInterceptor`: a proxy's own ACLs in force. What is denied is refused here, by row where Kafka does; the
-rest of the request goes on.
+"""`AuthorizingInterceptor`: enforces a proxy's own ACLs. It refuses denied rows, or the whole request where Kafka does,
+and passes the other rows on.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.authorization import CLUSTER, CREATE, DELETE, TOPIC_RESOURCE
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.proxy.rights import Everything, Refused, check_whole, refused_rows
+from oncelog.broker.proxy.rights import AllRows, RefusedRows, check_request, refused_rows
 from oncelog.broker.proxy.rights_in_responses import restrict
 from oncelog.broker.refusal.row_refusal import Refusal
 from oncelog.broker.refusal.rows import TOPIC, locate
 from oncelog.broker.request import NO_RESPONSE
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.header import METADATA_KEY
 from oncelog.wire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
@@ -30,14 +31,13 @@ if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.wire.schema import Uuid
 
-METADATA_KEY = 3
 AUTO_CREATION_ASKED_MIN = 4
 
 
 class AuthorizingInterceptor(Interceptor):
-    """Asks the authorizer of ``services``. ``pass_on`` (`ProxyDispatcher.pass_on`) takes what is left of a request, and
-    ``topics`` asks upstream. ``topic_name`` gives the name of a topic's id, None for one that upstream has not shown
-    yet.
+    """Asks the authorizer of ``services``. ``pass_on`` (`ProxyDispatcher.pass_on`) takes the allowed rows of a request,
+    and ``topics`` asks upstream. ``topic_name`` gives the name for a topic id, None for an id that upstream has not
+    shown yet.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class AuthorizingInterceptor(Interceptor):
 
     async def on_request(self, context: RequestContext) -> Any:
         """See `Interceptor`."""
-        check_whole(self._authorization, context)
+        check_request(self._authorization, context)
         await self._learn_names(context, _ids_in(context.request))
         choices = list(refused_rows(self._authorization, self._services, context))
         if context.api.handler.api_key == METADATA_KEY:
             choices += await self._not_to_create(context)
         elif context.api.handler.name == "delete_topics" and choices:
             choices.insert(1, await self._not_to_delete(context))
-        return await self._without(context, choices)
+        return await self._refuse(context, choices)
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         """See `Interceptor`."""
@@ -72,8 +72,8 @@ class AuthorizingInterceptor(Interceptor):
 
     # -- rows
 
-    async def _without(self, context: RequestContext, choices: Sequence[Choice]) -> Any:
-        """Return the response with errors in the rows that are refused, None if none is."""
+    async def _refuse(self, context: RequestContext, choices: Sequence[Choice]) -> Any:
+        """Return the response with errors in the refused rows; None if no row is refused."""
         request = context.request
         name, version = context.api.handler.name, context.api_version
         located = locate(name, request, version, self._name_of)
@@ -89,14 +89,14 @@ class AuthorizingInterceptor(Interceptor):
                 if name == "add_partitions_to_txn":  # it is done for all or for none
                     later = await self._not_attempted(context)
                 try:
-                    handled = await self._without(context, later)
+                    handled = await self._refuse(context, later)
                     if handled is None:
                         handled = await self._pass_on(context, self)
                         if handled is NO_RESPONSE:
                             handled = None
                 finally:
                     context.request = request
-            elif name == "metadata":  # version 0, in which no topics would mean all: clients want the brokers
+            elif name == "metadata":  # version 0 cannot ask for no topics
                 brokers = (await self._topics.ask(context, [])).brokers
                 handled = MetadataResponse(
                     brokers=[MetadataResponseBroker(row.node_id, row.host, row.port) for row in brokers]
@@ -105,8 +105,8 @@ class AuthorizingInterceptor(Interceptor):
         return None
 
     async def _not_to_create(self, context: RequestContext) -> list[Choice]:
-        """Return the choice of those topics that do not exist, and that upstream would create for a Metadata although
-        the client may not.
+        """Return a choice of the topics that do not exist, and that upstream would create for this Metadata although
+        the client has no right to create them.
         """
         request, version = context.request, context.api_version
         if not request.topics or (
@@ -121,41 +121,43 @@ class AuthorizingInterceptor(Interceptor):
             return []
         missing = await self._missing(context, names)
         error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return [Refused(TOPIC, lambda name: name not in missing, error)]
+        return [RefusedRows(TOPIC, lambda name: name not in missing, error)]
 
     async def _not_to_delete(self, context: RequestContext) -> Choice:
-        """Return the choice of topics that do not exist, and that the client could not delete: it is told that."""
+        """Return a choice of the topics that do not exist, and that the client has no right to delete: Kafka answers
+        UNKNOWN_TOPIC_OR_PARTITION for these.
+        """
         may_delete = self._authorization.filter(context, DELETE, TOPIC_RESOURCE, quiet=True)
         located = locate("delete_topics", context.request, context.api_version, self._name_of)
         named = (row.facts.get(TOPIC) for row in located.whole.leaves() if not row.facts.get("topic_id"))
         names: list[str] = [name for name in named if name is not None and not may_delete(name)]
         missing = await self._missing(context, names) if names else set()
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
-        return Refused(TOPIC, lambda name: name not in missing, error)
+        return RefusedRows(TOPIC, lambda name: name not in missing, error)
 
     async def _missing(self, context: RequestContext, names: Iterable[str]) -> set[str]:
-        """Return those topics that upstream does not have."""
+        """Return the names of the topics that upstream does not have."""
         response = await self._topics.ask(context, [MetadataRequestTopic(name=name) for name in names])
         codes = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
         return {row.name for row in response.topics if row.name and row.error_code in codes}
 
     async def _not_attempted(self, context: RequestContext) -> list[Choice]:
-        """Return the choices for what is left of an AddPartitionsToTxn of which something is refused."""
+        """Return the choices for the allowed rows of an AddPartitionsToTxn that has refused ones, too."""
         names = {topic.name for topic in context.request.v3_and_below_topics}
         missing = await self._missing(context, names)
         return [
-            Refused(
+            RefusedRows(
                 TOPIC,
                 lambda name: name not in missing,
                 KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             ),
-            Everything(KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED)),
+            AllRows(KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED)),
         ]
 
     # -- topics by id
 
     async def _learn_names(self, context: RequestContext, ids: Iterable[Uuid]) -> None:
-        """Ask upstream for the names of topics that it has not shown yet: rights are rights to names."""
+        """Ask upstream for the names of topics whose ids it has not shown yet: ACLs name topics by name."""
         unknown = [topic_id for topic_id in dict.fromkeys(ids) if self._name_of(topic_id) is None]
         if unknown and context.api.handler.api_key != METADATA_KEY:
             await self._topics.ask(context, [MetadataRequestTopic(topic_id=topic_id) for topic_id in unknown])

@@ -23,8 +23,10 @@ from oncelog.broker.net.peer import Peer
 from oncelog.broker.proxy.acks import HEAD_BYTES, acks_of
 from oncelog.broker.proxy.link import UpstreamLink
 from oncelog.broker.proxy.owed import Awaited, Owed
+from oncelog.broker.proxy.passed_proxies import has_ids
 from oncelog.broker.proxy.request_handler import SASL_HANDSHAKE_KEY, RequestHandler
 from oncelog.broker.proxy.splicing import HEAD_READ_BYTES, SPLICE_BYTES_MIN
+from oncelog.broker.proxy.turns import RequestTurns
 from oncelog.broker.request import CloseConnection, ConnectionLost, Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
     from oncelog.broker.proxy.upstream_log_ins import Renewal
     from oncelog.broker.seams.pipes import Pipes
+    from oncelog.broker.seams.reactor import Reactor
     from oncelog.broker.seams.transport import Transport
     from oncelog.wire.primitives import Buffer
 
@@ -55,7 +58,10 @@ _int16_at = struct.Struct(">h").unpack_from
 
 
 class ProxyConnection(Peer):
-    """The state of one client and its upstream connection. Large frames go through ``pipes``, if there are any."""
+    """The state of one client and its upstream connection.
+
+    Large frames go through ``pipes``, and what only passes in turns of ``reactor``, if there are any.
+    """
 
     __slots__ = (
         "_dispatcher",
@@ -63,12 +69,17 @@ class ProxyConnection(Peer):
         "_is_stopped",
         "_link",
         "_open",
-        "_passing",
+        "_passed_whole",
         "_pipes",
         "_quiet",
+        "_reactor",
         "_room",
+        "_turns",
+        "is_marked",
         "node_id",
         "owed",
+        "passed",
+        "passing",
         "renewal",
         "requests",
     )
@@ -78,6 +89,7 @@ class ProxyConnection(Peer):
         dispatcher: ProxyDispatcher,
         open_upstream: OpenUpstream,
         pipes: Pipes | None,
+        reactor: Reactor | None,
         server: Server[ProxyConnection],
         transport: Transport,
         listener: BoundListener,
@@ -86,6 +98,10 @@ class ProxyConnection(Peer):
         self.node_id = listener.node_id
         """The upstream node whose port the client has connected to; None for any of them."""
         self.owed: deque[Owed] = deque()
+        self.passed = b""
+        """The ids of the proxies that the client has passed, as its ApiVersions says."""
+        self.is_marked = False
+        """Whether the first request to upstream says which proxies it has passed."""
         self.renewal: Renewal | None = None
         """The session at upstream, if it ends and is renewed here."""
         self.requests = RequestHandler(self, dispatcher)
@@ -93,13 +109,17 @@ class ProxyConnection(Peer):
         self._dispatcher = dispatcher
         self._open = open_upstream
         self._pipes = pipes
+        self._reactor = reactor
         self._link: UpstreamLink | None = None
-        self._passing = 0
+        self._turns: RequestTurns | None = None
+        self.passing = 0
         """Bytes that are left of a request of which the beginning was forwarded."""
         self._is_lost = False
         """Whether the upstream connection has ended, or could not be opened."""
         self._is_stopped = False
         """Whether the frame after those that were passed needs a closer look."""
+        self._passed_whole = False
+        """Whether nothing was looked at of what was read last: then what comes next probably passes, too."""
         self._quiet: trio.Event | None = None
         """Set when nothing is owed any more, if somebody waits for that."""
         self._room: trio.Event | None = None
@@ -204,17 +224,24 @@ class ProxyConnection(Peer):
                 is_empty = False
                 since_yield = 0
                 self.heard_at = real_time.monotonic()
-                await transport.wait_readable()
-                continue
-            if count == 0:
+                if self._turns is None or have or not self._passed_whole or limit < len(shared):
+                    await transport.wait_readable()  # this task probably has to do something
+                    continue
+                unsent, came = await self._turns.run()
+                if unsent:
+                    assert self._link is not None, "turns begin with it"
+                    await self._link.send(unsent)
+                rest = await self._take(memoryview(came))
+            elif count == 0:
                 return
-            end = have + count
-            is_empty = end < limit
-            rest = await self._take(shared[:end])
+            else:
+                end = have + count
+                is_empty = end < limit
+                rest = await self._take(shared[:end])
             limit = len(shared)
             link = self._link
-            if self._passing >= SPLICE_BYTES_MIN and link is not None and link.requests is not None:
-                self._passing = await link.requests.move(self._passing)
+            if self.passing >= SPLICE_BYTES_MIN and link is not None and link.requests is not None:
+                self.passing = await link.requests.move(self.passing)
                 limit, is_empty = HEAD_READ_BYTES, False
             since_yield += count
             if since_yield >= FAIR_BYTES:
@@ -223,16 +250,17 @@ class ProxyConnection(Peer):
 
     async def _take(self, view: memoryview) -> Buffer:
         """Forward or handle all frames in ``view``; return the beginning of one that is not known yet."""
+        self._passed_whole = True
         while True:
             if (
                 self.renewal is not None
-                and not self._passing
+                and not self.passing
                 and self.renewal.is_due
                 and self._link is not None
             ):
                 view = memoryview(bytes(view))  # others use the buffer while this task waits
                 await self.requests.renew(self._link, self.renewal)
-            position = self._pass(view)
+            position = self.pass_requests(view)
             if position:
                 run, view = view[:position], view[position:]
                 link = self._link
@@ -245,6 +273,7 @@ class ProxyConnection(Peer):
                     run, view = self._owned(run, view)
                     await (await self.connected()).send(run)
             if self._is_stopped:
+                self._passed_whole = False
                 view = await self._look(view)
             elif len(view) >= HEAD_BYTES and len(self.owed) >= OWED_MAX:
                 _, view = self._owned(b"", view)
@@ -257,17 +286,17 @@ class ProxyConnection(Peer):
         """Return copies: the task is going to wait, and others use the buffer."""
         return memoryview(bytes(run)), memoryview(bytes(view))
 
-    def _pass(self, view: memoryview) -> int:
+    def pass_requests(self, view: memoryview) -> int:
         """Note what is owed for the requests in ``view`` that pass; return the position of the first byte that does
         not, and set whether it begins a frame that needs a closer look.
         """
         end = len(view)
-        position = self._passing
+        position = self.passing
         self._is_stopped = False
         if position > end:
-            self._passing = position - end
+            self.passing = position - end
             return end
-        self._passing = 0
+        self.passing = 0
         lets_pass = self.lets_pass
         if self.gate is not None and lets_pass is None:
             self._is_stopped = end - position >= 4
@@ -296,7 +325,7 @@ class ProxyConnection(Peer):
                 owed.append(Owed(correlation_id, plan))
             position += 4 + size
             if position > end:
-                self._passing = position - end
+                self.passing = position - end
                 return end
         return position
 
@@ -352,16 +381,29 @@ class ProxyConnection(Peer):
 
     # -- upstream
 
-    async def connected(self) -> UpstreamLink:
-        """Return the upstream connection, which the first call opens. Raises CloseConnection, ConnectionLost."""
+    @property
+    def is_connected(self) -> bool:
+        """Whether the upstream connection has been opened."""
+        return self._link is not None
+
+    async def connected(self, data: Buffer = b"") -> UpstreamLink:
+        """Return the upstream connection, which the first call opens, to send ``data``: a request with its size, if it
+        may be an ApiVersions. Raises LoopError, CloseConnection, ConnectionLost.
+        """
         link = self._link
         if link is None:
+            self.is_marked = bool(data) and has_ids(memoryview(data)[4:])
             try:
                 transport = await self._open(self)
             except BaseException:
                 self.note_lost()
                 raise
-            link = self._link = UpstreamLink(self, self._dispatcher, self._server, transport, self._pipes)
+            link = self._link = UpstreamLink(
+                self, self._dispatcher, self._server, transport, self._pipes, self._reactor
+            )
+            reactor = self._reactor
+            if reactor is not None and reactor.can_watch(self.transport) and self.renewal is None:
+                self._turns = RequestTurns(reactor, self, link, self._server.receive_buffer)
             self._server.nursery.start_soon(link.run)
         self._check_link()
         return link

@@ -1,8 +1,8 @@
-"""`ProxyDispatcher`: which requests and responses are looked at, and what is done with those.
+"""`ProxyDispatcher`: the path of a request that an interceptor or the proxy itself has to see.
 
-What nobody has to see passes as bytes (`oncelog.broker.proxy.connection`). The rest takes the broker's path
-(`Interception`), with the upstream node in the place of a handler: decode, interceptors, forward; decode the
-response, rewrite addresses, interceptors, encode.
+All others pass as bytes (`oncelog.broker.proxy.connection`). The path is the broker's (`Interception`), with the
+upstream node in the handler's place: decode, interceptors, forward; decode the response, rewrite addresses,
+interceptors, encode.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import (
     API_VERSIONS_KEY,
     PRODUCE_KEY,
+    SASL_HANDSHAKE_KEY,
     has_tagged_response_header,
     read_request_header,
     read_response_header,
@@ -40,9 +41,8 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.endpoints import Endpoint
     from oncelog.wire.primitives import Buffer
 
-SASL_HANDSHAKE_KEY = 17
 PLANS_MAX = 10_000
-"""API versions that are remembered; a client may name any."""
+"""Plans that are remembered: a client may name any API key and version."""
 
 log = get_logger(__name__)
 
@@ -93,10 +93,10 @@ class ProxyDispatcher(Interception):
         self._own = tuple(one for one in self._own if one is not interceptor)
         super().remove(interceptor)
 
-    # -- what is looked at
+    # -- plans
 
     def plan(self, key_and_version: int) -> Plan:
-        """Return what becomes of the requests of an API version."""
+        """Return the plan of an API version. ``key_and_version`` is the first four bytes of the request header."""
         found = self.plans.get(key_and_version)
         if found is not None:
             return found
@@ -146,13 +146,13 @@ class ProxyDispatcher(Interception):
 
     @property
     def passes_unknown(self) -> bool:
-        """Whether APIs that are unknown here may pass: nobody who may change something has to see all."""
+        """Whether APIs that are unknown here may pass: no interceptor that changes requests wants every API."""
         return all(one.apis is not None or one.only_reads for one in self._interceptors)
 
     # -- requests
 
     def decode(self, connection: ProxyConnection, frame: memoryview, plan: Plan) -> RequestContext:
-        """Make a request of bytes, which nobody else uses. Raises DecodeError."""
+        """Decode a request. ``frame`` belongs to the request from now on. Raises DecodeError."""
         api = plan.api
         assert api is not None, "a plan without an API is not decoded"
         header = read_request_header(frame, api.flexible[plan.version])
@@ -167,7 +167,7 @@ class ProxyDispatcher(Interception):
         return context
 
     async def ask(self, context: RequestContext) -> Any:
-        """Show a request to the interceptors. Returns what the one returns that responds, None to forward it.
+        """Show a request to the interceptors. Returns the response of the first one that responds, None to forward it.
 
         Raises CloseConnection, ConnectionLost.
         """
@@ -180,14 +180,13 @@ class ProxyDispatcher(Interception):
         return await self._or_refused(context, self.pass_on(context))
 
     async def pass_on(self, context: RequestContext, after: Interceptor | None = None) -> Any:
-        """Show a request to those of `install_own`, or to those after one of them, and forward it. Returns the
-        response, `NO_RESPONSE` if it gets none. Raises KafkaError, CloseConnection, ConnectionLost.
+        """Show a request to the interceptors of `install_own`, or to those behind ``after``, and forward it. Returns
+        the response, `NO_RESPONSE` if it gets none. Raises KafkaError, CloseConnection, ConnectionLost.
         """
         own = self._own
         if after is not None:
-            own = (
-                own[own.index(after) + 1 :] if after in own else ()
-            )  # quotas, the last ones, were removed meanwhile
+            # Only quotas are removed while requests are under way, and they are the last ones.
+            own = own[own.index(after) + 1 :] if after in own else ()
         wanting = self._interceptors_for(context)
         for interceptor in own:
             if interceptor in wanting:
@@ -197,7 +196,7 @@ class ProxyDispatcher(Interception):
         return await self.forward(context)
 
     async def forward(self, context: RequestContext) -> Any:
-        """Forward ``context.request`` and return its response, `NO_RESPONSE` if it gets none: nobody is asked.
+        """Forward ``context.request`` past all interceptors. Returns its response, `NO_RESPONSE` if it gets none.
 
         Only for `Interceptor.on_request`. Raises CloseConnection, ConnectionLost.
         """
@@ -205,9 +204,9 @@ class ProxyDispatcher(Interception):
         return await connection.requests.exchange(context)
 
     def encode_request(self, context: RequestContext, *, is_changed: bool = True) -> Buffer:
-        """Return the bytes to forward, with their size. Raises ValueError for what the version cannot hold.
+        """Return the bytes to forward, with their size. Raises ValueError for a field that the version does not have.
 
-        The header is the client's. So is the body, if all who may have changed it only read.
+        The header is the client's. So is the body, unless an interceptor may have changed it.
         """
         frame = context.frame
         assert frame is not None, "the request was decoded here"
@@ -218,9 +217,9 @@ class ProxyDispatcher(Interception):
             body = bytes(frame[: header.header_size]) + context.request.encode(context.api_version)
         return self.sent_on(body)
 
-    def sent_on(self, frame: Buffer) -> bytes:
-        """Return a request as it goes upstream, with its size. Raises DecodeError."""
-        body = self.passed.added(frame)
+    def sent_on(self, frame: Buffer, before: bytes = b"") -> bytes:
+        """Return a request as it goes upstream, with its size; see `PassedProxies.added`. Raises DecodeError."""
+        body = self.passed.added(frame, before)
         return b"".join((len(body).to_bytes(4, "big"), body))
 
     def wants_response(self, context: RequestContext) -> bool:
@@ -230,7 +229,7 @@ class ProxyDispatcher(Interception):
     # -- responses
 
     def read_response(self, plan: Plan, connection: ProxyConnection, payload: Buffer) -> Any:
-        """Decode a response and rewrite it for the client. Returns the version in which it is, and the response.
+        """Decode a response and rewrite it for the client. Returns the version of its encoding, and the response.
 
         Raises DecodeError, CloseConnection.
         """
@@ -251,25 +250,29 @@ class ProxyDispatcher(Interception):
         return version, response
 
     def presented(self, node: Endpoint, listener: str) -> tuple[str, int]:
-        """Return the address of a node for clients of a listener; from then on, it is listened on there. Raises
-        CloseConnection for one node too many.
+        """Return the address of a node for clients of a listener. The proxy listens there from then on. Raises
+        CloseConnection if there are more nodes than the proxy allows.
         """
         return self._addresses.present(node.node_id, node.host, node.port, listener)
 
     async def respond(
         self, context: RequestContext, response: Any, payload: Buffer | None, plan: Plan | None
     ) -> None:
-        """Do as `_respond_to`, and count the time of it."""
-        responding = self._respond_to(context, response, payload, plan)
+        """Show a response to the interceptors and put it into the writer; count the loop's time for a quota.
+
+        Arguments and errors: see `_show_response`.
+        """
+        responding = self._show_response(context, response, payload, plan)
         if context.usage is None:
             await responding
         else:
             await context.usage.measured(responding)
 
-    async def _respond_to(
+    async def _show_response(
         self, context: RequestContext, response: Any, payload: Buffer | None, plan: Plan | None
     ) -> None:
-        """Show a response to the interceptors and put it into the writer. ``payload`` are upstream's bytes.
+        """Show a response to the interceptors and put it into the writer. ``payload`` has upstream's bytes of it, which
+        leave as they are if nobody may have changed the response; None for a response that was made here.
 
         Raises CloseConnection, ConnectionLost.
         """
@@ -306,31 +309,33 @@ class ProxyDispatcher(Interception):
         self._on_done(context, response, failure)
 
     def told_versions(self) -> ApiVersionsResponse:
-        """Return what upstream has told last of its versions, for a client. Raises CloseConnection if it has told
-        nothing.
-        """
+        """Return upstream's latest ApiVersions response, for a client. Raises CloseConnection if there was none yet."""
         if self.versions is None:
-            raise CloseConnection("upstream has not told its versions yet")
+            raise CloseConnection("upstream has not answered an ApiVersions yet")
         response = copy(self.versions)
         response.api_keys = passable(response.api_keys, passes_unknown=self.passes_unknown)
         return response
 
-    def versions_before_log_in(self, plan: Plan, correlation_id: int) -> bytes:
-        """Return the response, with its size, to an ApiVersions of a client that has not logged in. Raises
-        CloseConnection as `told_versions`.
+    def known_versions(self, plan: Plan, correlation_id: int) -> bytes:
+        """Return the response, with its size, to an ApiVersions that does not go upstream: the client has not logged
+        in, or the proxy has asked instead. Raises CloseConnection as `told_versions`.
         """
         assert plan.api is not None, "an unknown version is refused"
         out = bytearray()
         plan.api.encode_response(plan.version, correlation_id, self.told_versions(), out, [])
         return bytes(out)
 
-    def refuse_loop(self, plan: Plan, correlation_id: int, peer: str) -> bytes:
-        """Return the response, with its size, to an ApiVersions that has passed this proxy before, and log it."""
+    def loop_response(self, peer: str) -> ApiVersionsResponse:
+        """Return the response to an ApiVersions that leads into a loop of proxies, and log it."""
         if self.has_started:
             self._lines.write(log.error, LOOP, {}, peer=peer)
+        return ApiVersionsResponse(LOOP_ERROR)
+
+    def refuse_loop(self, plan: Plan, correlation_id: int, peer: str) -> bytes:
+        """Return `loop_response` with its size."""
         assert plan.api is not None, "an unknown version is refused"
         out = bytearray()
-        plan.api.encode_response(plan.version, correlation_id, ApiVersionsResponse(LOOP_ERROR), out, [])
+        plan.api.encode_response(plan.version, correlation_id, self.loop_response(peer), out, [])
         return bytes(out)
 
     @staticmethod

@@ -12,13 +12,14 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.proxy.fetch_walk import FetchWalk
+from oncelog.wire.compiler import put_uvarint
 from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SEARCHED_BYTES_MAX = 8 * 1024
-"""Bytes of the largest response in which node endpoints are searched for; a larger one is walked through."""
+"""Bytes of the largest response that is searched for node endpoints; `FetchWalk` walks through a larger one."""
 ENDPOINTS_TAG = 0
 _MARK = b"\x01\x00"
 FILLER_TAG = 0x7F
@@ -127,15 +128,15 @@ def rewrite_fields(fields: memoryview, address_of: Callable[[Endpoint], tuple[st
     rows = _rows(data[: position + size], position) if position else []
     if not rows:
         raise DecodeError("malformed node endpoints")
-    content = bytearray(_pack_uvarint(len(rows) + 1))
+    content = bytearray(_uvarint_bytes(len(rows) + 1))
     for row in rows:
         host, port = address_of(row)
         encoded = host.encode()
         rack_at = row.host_at + _string_size(data, row.host_at) + 4
         content += data[row.host_at - 4 : row.host_at]
-        content += _pack_uvarint(len(encoded) + 1) + encoded + struct.pack(">i", port)
+        content += _uvarint_bytes(len(encoded) + 1) + encoded + struct.pack(">i", port)
         content += data[rack_at : row.end]
-    field = b"\x00" + _pack_uvarint(len(content)) + content
+    field = b"\x00" + _uvarint_bytes(len(content)) + content
     room = len(data) - 1 - len(field)
     filler = b"" if room == 0 else _filler(room)
     if data[0] == 1 and len(filler) == room:
@@ -150,7 +151,7 @@ def _filler(room: int) -> bytes:
     size = max(room - 2, 0)
     if size >= 0x80:  # its own size takes two bytes
         size -= 1
-    return bytes((FILLER_TAG,)) + _pack_uvarint(size) + bytes(size)
+    return bytes((FILLER_TAG,)) + _uvarint_bytes(size) + bytes(size)
 
 
 def _string_size(data: bytes, position: int) -> int:
@@ -159,10 +160,7 @@ def _string_size(data: bytes, position: int) -> int:
     return start - position + length - 1
 
 
-def _pack_uvarint(value: int) -> bytes:
-    packed = bytearray()
-    while value >= 0x80:
-        packed.append(value & 0x7F | 0x80)
-        value >>= 7
-    packed.append(value)
-    return bytes(packed)
+def _uvarint_bytes(value: int) -> bytes:
+    out = bytearray()
+    put_uvarint(out, value)
+    return bytes(out)

@@ -61,7 +61,7 @@ class FetchWalk:
 
     def advance(self, view: memoryview, position: int) -> tuple[int, int]:
         """Walk through the bytes from ``position`` on. Return the position of the first one that does not pass, and how
-        many bytes pass that are not in ``view``. Raises DecodeError for what is no Fetch response.
+        many bytes pass that are not in ``view``. Raises DecodeError for bytes that are no Fetch response.
 
         Less than all passes if it is at the end, or if more bytes are needed to go on.
         """

@@ -19,6 +19,7 @@ from oncelog.broker.proxy.endpoints import has_endpoints, rewrite_fields
 from oncelog.broker.proxy.fetch_walk import FetchWalk
 from oncelog.broker.proxy.owed import Awaited, Made, Shown
 from oncelog.broker.proxy.splicing import HEAD_READ_BYTES, SPLICE_BYTES_MIN, Splice
+from oncelog.broker.proxy.turns import ResponseTurns
 from oncelog.broker.request import CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
     from oncelog.broker.proxy.owed import Owed
     from oncelog.broker.seams.pipes import Pipes
+    from oncelog.broker.seams.reactor import Reactor
     from oncelog.broker.seams.transport import Transport
     from oncelog.wire.primitives import Buffer
 
@@ -48,21 +50,26 @@ log = get_logger(__name__)
 
 
 class UpstreamLink:
-    """Owns ``transport``; `run` is a task of its own. Large frames go through ``pipes``, where that can be."""
+    """Owns ``transport``; `run` is a task of its own.
+
+    Large frames go through ``pipes``, and what only passes in turns of ``reactor``, where that can be.
+    """
 
     __slots__ = (
         "_client",
         "_connection",
         "_dispatcher",
         "_is_stopped",
-        "_passing",
+        "_passed_whole",
         "_responses",
         "_scope",
         "_server",
         "_task",
+        "_turns",
         "_walk",
         "blocked_since",
         "is_writing",
+        "passing",
         "requests",
         "transport",
     )
@@ -74,6 +81,7 @@ class UpstreamLink:
         server: Server[ProxyConnection],
         transport: Transport,
         pipes: Pipes | None,
+        reactor: Reactor | None,
     ) -> None:
         self.transport = transport
         self.blocked_since: float | None = None
@@ -84,7 +92,7 @@ class UpstreamLink:
         self._client = connection.transport
         self._dispatcher = dispatcher
         self._server = server
-        self._passing = 0
+        self.passing = 0
         """Bytes that pass next: the rest of a response of which the beginning has passed, or of records in it."""
         self._walk: FetchWalk | None = None
         """Follows a large Fetch response, up to its node endpoints."""
@@ -97,6 +105,11 @@ class UpstreamLink:
         if pipes is not None and pipes.can_join(self._client, transport):
             self.requests = Splice(pipes, self._client, transport, connection, self)
             self._responses = Splice(pipes, transport, self._client, connection, connection.writer)
+        self._turns: ResponseTurns | None = None
+        if reactor is not None and reactor.can_watch(transport):
+            self._turns = ResponseTurns(reactor, connection, self, server.receive_buffer)
+        self._passed_whole = False
+        """Whether nothing was looked at of what was read last: then what comes next probably passes, too."""
         self._scope = trio.CancelScope()
         self._task: trio.lowlevel.Task | None = None
 
@@ -173,16 +186,22 @@ class UpstreamLink:
                 is_empty = False
                 since_yield = 0
                 connection.heard_at = real_time.monotonic()
-                await transport.wait_readable()
-                continue
-            if count == 0:
+                if self._turns is None or have or not self._passed_whole or limit < len(shared):
+                    await transport.wait_readable()  # this task probably has to do something
+                    continue
+                unsent, came = await self._turns.run()
+                if unsent:
+                    await self._send(memoryview(unsent))
+                rest = await self._take(memoryview(came))
+            elif count == 0:
                 return
-            end = have + count
-            is_empty = end < limit
-            rest = await self._take(shared[:end])
+            else:
+                end = have + count
+                is_empty = end < limit
+                rest = await self._take(shared[:end])
             limit = len(shared)
-            if self._passing >= SPLICE_BYTES_MIN and self._responses is not None:
-                self._passing = await self._responses.move(self._passing)
+            if self.passing >= SPLICE_BYTES_MIN and self._responses is not None:
+                self.passing = await self._responses.move(self.passing)
                 rest = await self._take(shared[:0])  # one that was made here may come next
                 limit, is_empty = HEAD_READ_BYTES, False
             connection.note_progress()
@@ -193,9 +212,9 @@ class UpstreamLink:
 
     async def _take(self, view: memoryview) -> Buffer:
         """Pass on or look at all frames in ``view``; return the beginning of one that is not known yet."""
-        owed = self._connection.owed
+        self._passed_whole = True
         while True:
-            position = self._pass(view)
+            position = self.pass_responses(view)
             if position:
                 run, view = view[:position], view[position:]
                 sent = self._client.send(run)
@@ -203,14 +222,25 @@ class UpstreamLink:
                     run = memoryview(bytes(run[max(sent, 0) :]))
                     view = memoryview(bytearray(view))  # others use the buffer while this task waits
                     await self._send(run)
-            self.is_writing = self._passing > 0 or self._walk is not None
-            if owed and owed[0].plan is None and not self._passing and self._walk is None:
+            self.note_writing()
+            if self.is_made_next:
                 view = memoryview(bytearray(view))
                 await self._send_made()
                 continue
             if not self._is_stopped:
                 return bytes(view)
+            self._passed_whole = False
             view = await self._look(view)
+
+    @property
+    def is_made_next(self) -> bool:
+        """Whether the next response to leave is one that was made here."""
+        owed = self._connection.owed
+        return bool(owed) and owed[0].plan is None and not self.passing and self._walk is None
+
+    def note_writing(self) -> None:
+        """Set whether a response has left in part."""
+        self.is_writing = self.passing > 0 or self._walk is not None
 
     async def _send_made(self) -> None:
         """Send the responses made here whose turn it is."""
@@ -235,17 +265,17 @@ class UpstreamLink:
             else:
                 view = view[sent:]
 
-    def _pass(self, view: memoryview) -> int:
+    def pass_responses(self, view: memoryview) -> int:
         """Return the position of the first byte in ``view`` that does not pass, and set whether it begins a frame
         that is looked at. Raises CloseConnection where upstream breaks the protocol.
         """
         end = len(view)
-        position = self._passing
+        position = self.passing
         self._is_stopped = False
         if position > end:
-            self._passing = position - end
+            self.passing = position - end
             return end
-        self._passing = 0
+        self.passing = 0
         owed = self._connection.owed
         while self._walk is not None or end - position >= 8:
             if self._walk is not None:
@@ -282,7 +312,7 @@ class UpstreamLink:
                     continue
             owed.popleft()
             if stop > end:
-                self._passing = stop - end
+                self.passing = stop - end
                 return end
             position = stop
         return position
@@ -304,7 +334,7 @@ class UpstreamLink:
         The response's own tagged fields wait until they are whole. Node endpoints in them are rewritten in place: the
         response's size has left. Nodes that are new have ports then, before anybody is told of these.
         """
-        position, self._passing = walk.advance(view, position)
+        position, self.passing = walk.advance(view, position)
         stop = position + walk.left
         if walk.is_at_end and stop <= len(view):
             listener = self._connection.listener_name

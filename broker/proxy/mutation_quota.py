@@ -1,7 +1,7 @@
 """`MutationQuotas`: a proxy's own quotas of changes of topics (``controller_mutation_rate``, KIP-599).
 
-Partitions count that are created or deleted. A topic is refused while the quota is exhausted, so its partitions are
-counted before the request is forwarded; what upstream then does otherwise is set right by its response.
+A quota counts created and deleted partitions, and refuses topics while it is exhausted. So the proxy counts before it
+forwards a request, and corrects the count by upstream's response.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STRICT_VERSIONS = {
 RESULTS = {"CreateTopics": "topics", "DeleteTopics": "responses", "CreatePartitions": "results"}
 """The field of each response that has a row for each topic."""
 DEFAULT_PARTITIONS = 1
-"""Kafka's ``num.partitions``: a topic that leaves the number to upstream counts so much until its response says it."""
+"""Kafka's ``num.partitions``: the count for a topic whose number of partitions upstream chooses, until it responds."""
 
 
 class _Exhausted(NamedTuple):
@@ -75,7 +75,7 @@ class MutationQuotas(Interceptor):
         self._open: dict[RequestContext, _Counted] = {}
 
     async def on_request(self, context: RequestContext) -> Any:
-        """Count the partitions; refuse the topics for which nothing is left. See `Interceptor`."""
+        """Count the partitions; refuse topics from the one that exhausts the quota. See `Interceptor`."""
         if context.usage is None:
             return None
         is_strict = context.api_version >= STRICT_VERSIONS[context.api_name]
@@ -148,7 +148,7 @@ class MutationQuotas(Interceptor):
         return {row.name: len(row.partitions) for row in told if row.name and not row.error_code}
 
     async def _without(self, context: RequestContext, exhausted: set[str]) -> Any:
-        """Return the response to the request, of which these topics are refused."""
+        """Return the response to the request with an error for these topics."""
         request = context.request
         located = locate(context.api.handler.name, request, context.api_version, self._topic_name)
         error = KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)

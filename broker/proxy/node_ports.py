@@ -22,8 +22,8 @@ log = get_logger(__name__)
 
 
 class NodePorts:
-    """Ports are given in the order in which nodes appear, and kept. ``first`` is the first one, by listener; without it
-    they follow the listener's own, and a listener at port 0 takes free ones.
+    """Each new node gets the next port, and keeps it. ``first``: listener -> the first node's port; a listener without
+    an entry takes free ports.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class NodePorts:
         """Called with each new listener, which has to be served."""
 
     def add(self, node_id: int, *, must: bool = False) -> None:
-        """Listen for a node that has appeared. Raises ListenError if a port cannot be used and it ``must``; otherwise a
-        line says so, and clients find nobody there, as with a node that is down.
+        """Listen for a new node. If a port cannot be used, raises ListenError if it ``must``; otherwise logs it, and
+        clients cannot connect there, as with a node that is down.
         """
         place = self._order.setdefault(node_id, len(self._order))
         for main in self._listeners:
@@ -71,7 +71,7 @@ class NodePorts:
         return port if port <= PORT_MAX else 0
 
     def address(self, listener: str, node_id: int) -> tuple[str, int]:
-        """Return what clients of a listener are told of a node."""
+        """Return the address of a node for clients of a listener."""
         bound = self._bound.get((listener, node_id))
         if bound is None:
             self.add(node_id)

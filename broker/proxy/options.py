@@ -96,6 +96,11 @@ def _parser() -> Parser:
         metavar="ACL",
         action="append",
     )
+    add(
+        "data_dir",
+        "keep users, ACLs, quotas and delegation tokens that are made through the proxy there (default: in memory)",
+        metavar="DIR",
+    )
     parser.add_argument(
         "--pass-logins",
         action="store_true",

@@ -1,4 +1,4 @@
-"""The responses that a client is owed: an entry for each that has not left, in the order of the requests."""
+"""The entries of `ProxyConnection.owed`: one for each response that has not left yet, in the order of the requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Shown:
 
 
 class Awaited:
-    """The response is an interceptor's, which has forwarded the request and waits; it does not leave."""
+    """An interceptor or the proxy has forwarded the request and waits for the response, which does not leave."""
 
     __slots__ = ("_arrived", "_failure", "_response")
 
@@ -51,7 +51,7 @@ class Awaited:
 
 
 class Made(NamedTuple):
-    """A response that was made here: bytes, or a response to a request that interceptors see."""
+    """A response that the proxy made: bytes, or a response to a request that interceptors see."""
 
     data: bytes
     context: RequestContext | None = None
@@ -59,7 +59,7 @@ class Made(NamedTuple):
 
 
 class Owed(NamedTuple):
-    """One entry. ``plan`` is None if nothing comes from upstream; ``to`` is None if nobody looks at the response."""
+    """One entry. ``plan`` is None if no response comes from upstream; ``to`` is None if the response passes unread."""
 
     correlation_id: int
     plan: Plan | None

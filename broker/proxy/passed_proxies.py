@@ -1,15 +1,20 @@
-"""`PassedProxies`: finds loops of proxies, of which each has another one as its upstream.
+"""`PassedProxies`: finds loops of proxies, where each proxy's upstream is the next proxy.
 
 A client's ApiVersions carries the ids of the proxies that it has passed, in a tagged field of its header; each adds its
 own. A proxy that finds its own there knows that the connection leads back to it. Brokers skip tagged fields that they
-do not know (KIP-482). Almost all clients begin each connection with an ApiVersions of version 3 or later, and so does
-the proxy itself when it starts: the last start that would close a loop fails.
+do not know (KIP-482).
+
+So each upstream connection begins with an ApiVersions of version 3 or later: the client's, or, where the client begins
+with another request, one of the proxy's own; its response answers a client's older ApiVersions, too. That of a log-in
+is the proxy's own; it carries the ids with which the client has come. The proxy also sends one when it starts: the last
+start that would close a loop fails.
 """
 
 from __future__ import annotations
 
 import struct
 
+from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.entropy import unguessable
 from oncelog.wire.compiler import put_uvarint, tag_header, uvarint
 from oncelog.wire.errors import DecodeError, ErrorCode
@@ -20,6 +25,8 @@ from oncelog.wire.primitives import Buffer
 TAG = 0x6F6E63
 """Of the field with the ids. Kafka numbers its own from 0."""
 ID_BYTES = 16
+PASSED_MAX = 64
+"""Proxies that a connection may pass. With more it is taken for a loop."""
 LOOP_ERROR = ErrorCode.BROKER_NOT_AVAILABLE
 """The error that tells a client that its ApiVersions has come back. No broker responds to an ApiVersions with it."""
 LOOP = "a loop of proxies: the --upstream of one of them, or what its cluster advertises, leads back"
@@ -35,21 +42,20 @@ class PassedProxies:
     def __init__(self, own_id: bytes | None = None) -> None:
         self._own = unguessable(ID_BYTES) if own_id is None else own_id
 
-    def is_loop(self, frame: Buffer) -> bool:
-        """Whether a request is an ApiVersions that has passed this proxy before. Raises DecodeError."""
-        if not _has_ids(frame):
-            return False
-        ids = _tags(frame)[0].get(TAG, b"")
-        return any(ids[at : at + ID_BYTES] == self._own for at in range(0, len(ids), ID_BYTES))
+    def is_loop(self, ids: bytes) -> bool:
+        """Whether who has passed the proxies with these ids has passed this one before, or too many."""
+        return len(ids) > PASSED_MAX * ID_BYTES or any(
+            ids[at : at + ID_BYTES] == self._own for at in range(0, len(ids), ID_BYTES)
+        )
 
-    def added(self, frame: Buffer) -> Buffer:
-        """Return a request, without its size, as it goes upstream: an ApiVersions says that it has passed this proxy.
-        Raises DecodeError.
+    def added(self, frame: Buffer, before: bytes = b"") -> Buffer:
+        """Return a request, without its size, as it goes upstream: an ApiVersions says that it has passed this proxy,
+        and those with the ids ``before``. Raises DecodeError.
         """
-        if not _has_ids(frame):
+        if not has_ids(frame):
             return frame
         tags, start, stop = _tags(frame)
-        tags[TAG] = tags.get(TAG, b"") + self._own
+        tags[TAG] = tags.get(TAG, b"") + before + self._own
         out = bytearray(frame[:start])
         put_uvarint(out, len(tags))
         for tag in sorted(tags):
@@ -60,10 +66,26 @@ class PassedProxies:
         return out
 
 
-def _has_ids(frame: Buffer) -> bool:
+class LoopError(CloseConnection):
+    """An upstream connection would lead back to the proxy that opens it, or into a loop of others."""
+
+    def __init__(self) -> None:
+        super().__init__(LOOP)
+
+
+def has_ids(frame: Buffer) -> bool:
     """Whether a request has a header with tagged fields, and is one that carries ids."""
-    key, version = _key_and_version_at(frame)
-    return key == API_VERSIONS_KEY and ApiVersionsRequest.is_flexible(version)
+    return is_api_versions(frame) and ApiVersionsRequest.is_flexible(_key_and_version_at(frame)[1])
+
+
+def is_api_versions(frame: Buffer) -> bool:
+    """Whether a request is an ApiVersions."""
+    return bool(_key_and_version_at(frame)[0] == API_VERSIONS_KEY)
+
+
+def ids_of(frame: Buffer) -> bytes:
+    """Return the ids that a request carries. Raises DecodeError."""
+    return _tags(frame)[0].get(TAG, b"") if has_ids(frame) else b""
 
 
 def _tags(frame: Buffer) -> tuple[dict[int, bytes], int, int]:

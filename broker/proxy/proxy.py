@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import trio
 
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.errors import AuthenticationError
-from oncelog.broker.client.opening import CONNECT_TIMEOUT_S, open_connection
+from oncelog.broker.client.opening import CONNECT_TIMEOUT_S
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.listeners import address_text
 from oncelog.broker.line_limiter import LineLimiter
@@ -20,9 +21,11 @@ from oncelog.broker.proxy.addresses import Addresses
 from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.dispatcher import ProxyDispatcher
 from oncelog.broker.proxy.node_ports import NodePorts
+from oncelog.broker.proxy.opening import UpstreamOpener
+from oncelog.broker.proxy.own_metadata import OwnMetadata
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR
 from oncelog.broker.proxy.upstream import Upstream, UpstreamError
-from oncelog.broker.proxy.upstream_log_ins import NoUpstreamLogIn, Renewal, UpstreamLogIns
+from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.connection_limits import ConnectionLimits
@@ -30,7 +33,6 @@ from oncelog.broker.security.connection_rates import ConnectionRates
 from oncelog.broker.security.sasl.users import Users
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.metadata import MetadataRequest
-from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 
 if TYPE_CHECKING:
     import random
@@ -44,14 +46,14 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.seams.pipes import Pipes
-    from oncelog.broker.seams.transport import Connect, Transport
-    from oncelog.broker.security.failed_login import FailedLogin
+    from oncelog.broker.seams.reactor import Reactor
+    from oncelog.broker.seams.transport import Connect
+    from oncelog.broker.security.failed_authentication import FailedAuthentication
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.messages.api_versions import ApiVersionsResponse
 
 
 PERHAPS_TLS = "(perhaps it wants TLS: security.protocol=SSL in --upstream-config)"
-_EVERY_ADDRESS = ("0.0.0.0", "::")
 
 log = get_logger(__name__)
 
@@ -74,16 +76,20 @@ class Proxy:
         files: FileSystem,
         clock: Clock,
         rng: random.Random,
+        data_dir: str | None = None,
         first_node_ports: Mapping[str, int] | None = None,
         users: Users | None = None,
         acls: Sequence[AclBinding] = (),
         log_ins: UpstreamLogIns | None = None,
         pipes: Pipes | None = None,
+        reactor: Reactor | None = None,
         on_loaded: Callable[[Proxy], None] = lambda proxy: None,
     ) -> None:
-        """``users`` may log in here, ``acls`` are in force; ``log_ins`` say as whom to connect to upstream.
-        Large frames go through ``pipes``, where it can be, and otherwise through memory.
-        ``on_loaded`` is called once in `run`, before the proxy listens: it may install something in the dispatcher.
+        """``data_dir`` keeps users, ACLs and so on of the proxy's own, in ``files``; without it they are in memory.
+        ``users`` may log in here, ``acls`` are in force; ``log_ins`` has the users of the upstream connections.
+        Large frames go through ``pipes``, if there are any, else through memory. What only passes does so in turns of
+        ``reactor``, if there is one, else in tasks. ``on_loaded`` is called once in `run`, before the proxy listens: it
+        may install something in the dispatcher.
         """
         self.config = DynamicBrokerConfig(config)
         self.files = files
@@ -95,24 +101,27 @@ class Proxy:
         self.bugs = 0
         """How many requests and tasks failed because of a defect of ours."""
         self.upstream = Upstream(upstream, self.lines, self._on_node)
-        self.access = Access(
-            self.config, clock, self.lines, rng, Users({}) if users is None else users, acls, self.note_bug
-        )
+        self.access: Access
         """Users, ACLs and quotas of its own."""
         self.log_ins = UpstreamLogIns({}) if log_ins is None else log_ins
         self.node_ports: NodePorts
         self.dispatcher: ProxyDispatcher
         self.server: Server[ProxyConnection]
+        self.data_dir = None if data_dir is None else files.absolute_path(data_dir)
+        self._users = Users({}) if users is None else users
+        self._acls = acls
+        self._connection_rates: ConnectionRates
+        self._opener: UpstreamOpener
         self._connect = connect
         self._bind_node = bind_node
         self._pipes = pipes
+        self._reactor = reactor
         self._first_node_ports = first_node_ports
         self._on_loaded = on_loaded
-        self._next_bootstrap = 0
         self._is_starting = True
 
     @property
-    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedLogin], None]]:
+    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]:
         """See `Services.login_observers`."""
         return self.access.services.login_observers
 
@@ -121,12 +130,18 @@ class Proxy:
     ) -> None:
         """Serve until cancelled; all listeners and connections are closed then.
 
-        Raises UpstreamError if the cluster cannot be used, ListenError for a node's port that cannot be.
+        Raises UpstreamError if the cluster cannot be used, ListenError for a node's port that cannot be,
+        DataDirectoryError for a data directory that cannot be, for example because another process uses it.
         """
-        self._load(listeners)
+        own = OwnMetadata(self.data_dir, self.files, self.clock, self.random)
         try:
-            async with trio.open_nursery() as nursery:
+            self._load(listeners, own)
+            async with (
+                nullcontext() if self._reactor is None else self._reactor.running(),
+                trio.open_nursery() as nursery,
+            ):
                 nursery.start_soon(self.access.remove_expired_tokens)
+                nursery.start_soon(self._look_up_hosts)
                 await nursery.start(self.server.run)
                 await self.look_upstream()
                 self._is_starting = False
@@ -135,8 +150,21 @@ class Proxy:
         finally:
             if self._pipes is not None:
                 self._pipes.close()
+            own.close()
 
-    def _load(self, listeners: list[BoundListener]) -> None:
+    def _load(self, listeners: list[BoundListener], own: OwnMetadata) -> None:
+        self.access = Access(
+            own,
+            self.config,
+            self.files,
+            self.clock,
+            self.lines,
+            self.random,
+            self._users,
+            self._acls,
+            self.note_bug,
+        )
+        self.upstream.on_cluster = own.note_cluster
         first = self._first_node_ports
         if first is None:
             first = {row.name: row.listener.address[1] + 1 for row in listeners}
@@ -155,18 +183,26 @@ class Proxy:
             self.dispatcher, self.upstream.topic_name, ends_log_ins=self._ends_log_ins(listeners)
         )
         limits = ConnectionLimits(self.config, [row.name for row in listeners])
-        rates = ConnectionRates(
+        rates = self._connection_rates = ConnectionRates(
             self.config, limits, self.access.metadata.image, self.access.services.host_names.address
         )
         self.access.on_quota = rates.on_change
+        self._opener = UpstreamOpener(
+            self._connect, self.upstream, self.log_ins, self.dispatcher, lambda: self.server.listeners
+        )
         self.server = Server(
             self.access.services,
             self.dispatcher,
             list(listeners),
             rates,
-            partial(ProxyConnection, self.dispatcher, self._open_for, self._pipes),
+            partial(ProxyConnection, self.dispatcher, self._opener.open_for, self._pipes, self._reactor),
         )
         self._on_loaded(self)
+
+    async def _look_up_hosts(self) -> None:
+        """Look up the hosts that the stored quotas name."""
+        if await self.access.services.host_names.resolve_quotas(self.access.metadata.image.client_quotas):
+            self._connection_rates.on_change()
 
     def note_bug(self) -> None:
         """Count a request or task that failed because of a defect of ours; raise AssertionError if `fail_on_bugs`."""
@@ -175,16 +211,16 @@ class Proxy:
             raise AssertionError("a request failed by our own fault: see the log")
 
     def _ends_log_ins(self, listeners: list[BoundListener]) -> bool:
-        """Whether who clients are is decided here, so that users and their rights are the proxy's own."""
+        """Whether clients log in to the proxy itself, so that users and their rights are the proxy's own."""
         return self.access.authorizer is not None or (
             not self.log_ins.are_passed and any(row.security is not None for row in listeners)
         )
 
-    # -- what interceptors may know
+    # -- for interceptors
 
     @property
     def known_topics(self) -> Upstream:
-        """The topics that upstream has shown."""
+        """The topics in upstream's responses so far."""
         return self.upstream
 
     def watch_metadata(self, on_change: Callable[[UpstreamTopic | None], None]) -> None:
@@ -197,8 +233,8 @@ class Proxy:
         self.node_ports.add(node_id, must=self._is_starting)
 
     async def look_upstream(self) -> None:
-        """Ask the cluster for its id, nodes and topics. If it asks for a log-in that is the clients' own, nothing is
-        known of it but what passes. Raises UpstreamError if no node can be reached, or none is a Kafka.
+        """Ask the cluster for its id, nodes and topics. Where only clients can log in to it, the proxy learns them from
+        passing responses instead. Raises UpstreamError if no node can be reached, or none is a Kafka broker.
         """
         why = ""
         for host, port in self.upstream.bootstrap:
@@ -213,7 +249,8 @@ class Proxy:
 
     async def _look_at(self, host: str, port: int) -> None:
         with real_time.move_on_after(CONNECT_TIMEOUT_S):
-            connection = ClientConnection(await self._open(None, host, port), sent_on=self.dispatcher.sent_on)
+            transport = await self._opener.open(None, host, port)
+            connection = ClientConnection(transport, sent_on=self.dispatcher.sent_on)
             try:
                 self.dispatcher.versions = await self._negotiated(connection, address_text(host, port))
                 try:
@@ -223,7 +260,8 @@ class Proxy:
                         raise
                     if self.log_ins.are_of_clients:
                         log.info(
-                            "the upstream tells nothing without a log-in: what it has is learned from what passes",
+                            "the upstream asks for a log-in, and the proxy has none of its own: it learns nodes and "
+                            "topics from passing responses",
                             upstream=address_text(host, port),
                         )
                     else:
@@ -265,78 +303,6 @@ class Proxy:
                     f"the upstream cannot be used: its node {node_id} advertises {address_text(*node)}, which is this "
                     "proxy itself (advertised.listeners)"
                 )
-
-    async def _open_for(self, client: ProxyConnection) -> Transport:
-        """Open the upstream connection of a client. Raises CloseConnection if no node can be reached."""
-        if client.node_id is not None:
-            node = self.upstream.nodes[client.node_id]
-            return await self._open_or_close(client, node.host, node.port)
-        bootstrap = self.upstream.bootstrap
-        start, self._next_bootstrap = self._next_bootstrap, (self._next_bootstrap + 1) % len(bootstrap)
-        refused: CloseConnection | None = None
-        for host, port in bootstrap[start:] + bootstrap[:start]:
-            try:
-                return await self._open_or_close(client, host, port)
-            except CloseConnection as why:
-                refused = why
-        assert refused is not None, "there is a bootstrap server"
-        raise refused
-
-    async def _open_or_close(self, client: ProxyConnection, host: str, port: int) -> Transport:
-        try:
-            with real_time.move_on_after(CONNECT_TIMEOUT_S):
-                return await self._open(client, host, port)
-        except AuthenticationError as error:
-            raise CloseConnection(f"upstream {address_text(host, port)}: {error.message}") from error
-        except NoUpstreamLogIn as error:
-            raise CloseConnection(str(error)) from error
-        except (OSError, KafkaError) as error:
-            raise CloseConnection(
-                f"upstream {address_text(host, port)} cannot be reached: {error}"
-            ) from error
-        raise CloseConnection(
-            f"upstream {address_text(host, port)} cannot be reached: not connected within {CONNECT_TIMEOUT_S:g} s"
-        )
-
-    async def _open(self, client: ProxyConnection | None, host: str, port: int) -> Transport:
-        transport = await self._open_secured(client, host, port)
-        if self._is_own(transport):
-            transport.close()
-            raise CloseConnection(
-                f"{address_text(host, port)} is this proxy itself: what upstream advertises (advertised.listeners), or "
-                "--upstream, must be where the cluster listens"
-            )
-        return transport
-
-    async def _open_secured(self, client: ProxyConnection | None, host: str, port: int) -> Transport:
-        """Connect for a client, or for the proxy itself (None); shake hands, and log in where the client does
-        not do that itself. Raises OSError, KafkaError, NoUpstreamLogIn.
-        """
-        security = (
-            self.log_ins.own or self.log_ins.without_log_in
-            if client is None
-            else self.log_ins.of(client.principal)
-        )
-        if security is None or security.protocol == "PLAINTEXT":
-            return await self._connect(host, port)
-        if security.mechanism is None:
-            return await security.secured(await self._connect(host, port), host)
-        connection = await open_connection(self._connect, host, port, security=security)
-        if client is not None and connection.renewal_s is not None:
-            version = connection.version_for(SaslAuthenticateRequest)
-            client.renewal = Renewal(security, connection.renewal_s, version)
-        return connection.detach()
-
-    def _is_own(self, transport: Transport) -> bool:
-        """Whether a connection leads to a listener of this proxy."""
-        host, _, port = transport.peer.rpartition(":")
-        for bound in self.server.listeners:
-            listens_at, listens_on = bound.listener.address
-            if str(listens_on) == port and (
-                listens_at == host or (listens_at in _EVERY_ADDRESS and transport.local[0] == host)
-            ):
-                return True
-        return False
 
 
 def said(error: Exception) -> str:

@@ -1,5 +1,5 @@
-"""`RequestHandler`: the requests of a client that do not pass as they come: interceptors see them, the proxy answers
-them, or their bytes had to be kept until it was known what becomes of them.
+"""`RequestHandler`: the requests of a client that do not pass as bytes: an interceptor sees them, the proxy answers
+them, or a quota or an earlier request made them wait.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.security.log_in import HANDSHAKE_VERSION
 from oncelog.broker.proxy.acks import acks_of
 from oncelog.broker.proxy.owed import Awaited, Made, Owed, Shown
+from oncelog.broker.proxy.passed_proxies import LoopError, has_ids, ids_of, is_api_versions
 from oncelog.broker.request import NO_RESPONSE, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.framing import encode_request
-from oncelog.wire.header import PRODUCE_KEY
+from oncelog.wire.header import API_VERSIONS_KEY, PRODUCE_KEY
 
 if TYPE_CHECKING:
     from oncelog.broker.client.security.log_in import LogInRequest
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.link import UpstreamLink
     from oncelog.broker.proxy.upstream_log_ins import Renewal
     from oncelog.broker.request import RequestContext
+    from oncelog.wire.primitives import Buffer
 
 SASL_HANDSHAKE_KEY = 17
 OWN_CORRELATION_ID = 2**31 - 1
-"""Of requests of the proxy's own. It needs not differ from the client's: responses come in order."""
+"""The correlation id of the proxy's own requests. A client may use it, too: responses come in order."""
 
 _ids_at = struct.Struct(">ii").unpack_from
 
@@ -42,29 +44,53 @@ class RequestHandler:
         self._dispatcher = dispatcher
 
     async def handle(self, frame: memoryview) -> None:
-        """Handle a request of which the bytes are this connection's own: forward or answer it."""
+        """Forward or answer a request. ``frame`` belongs to this connection."""
         connection = self._connection
         key_and_version, correlation_id = _ids_at(frame, 0)
         plan = self._dispatcher.plan(key_and_version)
         if plan.is_refused or (plan.api is None and plan.reads_request):
             await self._respond(Made(self._dispatcher.refuse_version(plan, correlation_id)))
             return
-        if self._dispatcher.passed.is_loop(frame):
-            peer = connection.transport.peer
-            await self._respond(Made(self._dispatcher.refuse_loop(plan, correlation_id, peer)))
-            return
+        if plan.key == API_VERSIONS_KEY:
+            connection.passed = ids_of(frame) or connection.passed
+            if self._dispatcher.passed.is_loop(connection.passed):
+                await self._refuse_loop(plan, correlation_id)
+                return
         await connection.wait_room()
         if plan.reads_request:
             await self._handle_shown(self._dispatcher.decode(connection, frame, plan), plan)
             return
         if connection.must_log_in_since is not None:
-            await self._respond(Made(self._dispatcher.versions_before_log_in(plan, correlation_id)))
+            await self._respond(Made(self._dispatcher.known_versions(plan, correlation_id)))
             return
         data = memoryview(self._dispatcher.sent_on(frame))
-        link = await connection.connected()
+        is_asked = self._is_asked_by_proxy(data)
+        try:
+            link = await connection.connected(data)
+        except LoopError:
+            if plan.key != API_VERSIONS_KEY:
+                raise
+            await self._refuse_loop(plan, correlation_id)
+            return
+        if is_asked:
+            await self._respond(Made(self._dispatcher.known_versions(plan, correlation_id)))
+            return
         if plan.key != PRODUCE_KEY or acks_of(data, 0, plan.is_flexible) != 0:
             connection.owed.append(Owed(correlation_id, plan))
         await link.send(data)
+
+    def _is_asked_by_proxy(self, data: Buffer) -> bool:
+        """Whether a request with its size is an ApiVersions that the proxy sends in its own words, because it opens
+        the upstream connection and cannot carry ids. The client gets the response to the proxy's: before a log-in,
+        Kafka closes a connection on which a second one comes.
+        """
+        frame = memoryview(data)[4:]
+        return not self._connection.is_connected and is_api_versions(frame) and not has_ids(frame)
+
+    async def _refuse_loop(self, plan: Plan, correlation_id: int) -> None:
+        """Respond to an ApiVersions that leads into a loop of proxies."""
+        peer = self._connection.transport.peer
+        await self._respond(Made(self._dispatcher.refuse_loop(plan, correlation_id, peer)))
 
     async def _handle_shown(self, context: RequestContext, plan: Plan) -> None:
         """Show a request to the interceptors; forward it, or send their response."""
@@ -80,38 +106,48 @@ class RequestHandler:
             elif connection.must_log_in_since is not None:
                 response = dispatcher.told_versions()
             else:
-                link = await connection.connected()
                 data = dispatcher.encode_request(context)
-                if dispatcher.wants_response(context):
+                is_asked = self._is_asked_by_proxy(data)
+                link = await connection.connected(data)
+                if is_asked:
+                    response = dispatcher.told_versions()
+                elif dispatcher.wants_response(context):
                     is_owed = True
                     connection.owed.append(
                         Owed(context.correlation_id, plan, Shown(context, real_time.monotonic()))
                     )
                     await link.send(data)
                     return
-                await link.send(data)
-                dispatcher.done(context, None, None)
-                return
+                else:
+                    await link.send(data)
+                    dispatcher.done(context, None, None)
+                    return
         except BaseException as failure:
-            if not is_owed:
-                dispatcher.done(context, None, failure)
-            raise
+            if isinstance(failure, LoopError) and plan.key == API_VERSIONS_KEY:
+                response = dispatcher.loop_response(connection.transport.peer)
+            else:
+                if not is_owed:
+                    dispatcher.done(context, None, failure)
+                raise
         await self._respond(Made(b"", context, response))
 
     async def exchange(self, context: RequestContext) -> Any:
         """Forward ``context.request`` and return its response, which does not leave; `NO_RESPONSE` if it gets none.
 
-        Before a log-in there is no upstream connection, since it is not known whose it is: ApiVersions, all that a
-        client may ask then, gets what upstream has told last. Raises CloseConnection, ConnectionLost.
+        Before a client's log-in there is no upstream connection, since its user is not known: ApiVersions, the only
+        request that it may send then, gets upstream's latest response. Raises CloseConnection, ConnectionLost.
         """
         connection = self._connection
         if connection.must_log_in_since is not None:
             return self._dispatcher.told_versions()
         began = real_time.monotonic()
-        link = await connection.connected()
+        data = self._dispatcher.encode_request(context)
+        is_asked = self._is_asked_by_proxy(data)
+        link = await connection.connected(data)
+        if is_asked:
+            return self._dispatcher.told_versions()
         if link.is_own_task():
             raise RuntimeError("a response cannot wait for another one: call handle in on_request")
-        data = self._dispatcher.encode_request(context)
         if not self._dispatcher.wants_response(context):
             await link.send(data)
             return NO_RESPONSE
@@ -143,7 +179,7 @@ class RequestHandler:
             await connection.writer.flush()
 
     async def renew(self, link: UpstreamLink, renewal: Renewal) -> None:
-        """Renew the session at upstream. Raises CloseConnection if upstream refuses that."""
+        """Renew the session at upstream. Raises CloseConnection if upstream refuses the renewal."""
         try:
             log_in = await renewal.begin()
             request: LogInRequest | None = log_in.begin()

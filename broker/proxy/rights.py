@@ -1,7 +1,7 @@
-"""The rights that a proxy asks for: what each API needs as a whole, and row by row.
+"""The rights that each API needs, for the whole request and for each row, as a proxy checks them.
 
-The broker's handlers ask for the same (`docs/rights.md`), each in its own way: they have the data. Here they are a
-table, with functions for the APIs that are more than a table can say. Source: ``KafkaApis``, ``ControllerApis``.
+The broker's handlers check the same rights (`docs/rights.md`), each beside its data. Here they are tables, and a
+function for each API whose rights no table can state. Source: ``KafkaApis``, ``ControllerApis``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oncelog.broker.authorization import (
     WRITE,
 )
 from oncelog.broker.handlers.config_rights import config_refusal
-from oncelog.broker.refusal.rows import GROUP, GROUP_KEY, TOPIC, TRANSACTION_KEY, TRANSACTIONAL_ID
+from oncelog.broker.refusal.rows import GROUP, GROUP_KEY_TYPE, TOPIC, TRANSACTION_KEY_TYPE, TRANSACTIONAL_ID
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.errors import ErrorCode, KafkaError
 
@@ -49,7 +49,7 @@ INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__sha
 
 _GROUP, _TOPIC, _ID = GROUP_RESOURCE, TOPIC_RESOURCE, TRANSACTIONAL_ID_RESOURCE
 
-WHOLE: dict[str, tuple[tuple[int, int, str], ...]] = {
+REQUEST_RIGHTS: dict[str, tuple[tuple[int, int, str], ...]] = {
     "offset_commit": ((READ, _GROUP, "group_id"),),
     "join_group": ((READ, _GROUP, "group_id"),),
     "heartbeat": ((READ, _GROUP, "group_id"),),
@@ -68,7 +68,7 @@ WHOLE: dict[str, tuple[tuple[int, int, str], ...]] = {
 }
 """By API: operation, type of resource, and the field of the request that names it."""
 
-ROWS: dict[str, tuple[tuple[int, int, str], ...]] = {
+ROW_RIGHTS: dict[str, tuple[tuple[int, int, str], ...]] = {
     "produce": ((WRITE, _TOPIC, TOPIC),),
     "fetch": ((READ, _TOPIC, TOPIC),),
     "list_offsets": ((DESCRIBE, _TOPIC, TOPIC),),
@@ -99,26 +99,30 @@ ROWS: dict[str, tuple[tuple[int, int, str], ...]] = {
 }
 """By API: operation, type of resource, and the fact that names it in a row (`oncelog.broker.refusal.rows`)."""
 
-CONFIGS = {
+CONFIG_OPERATIONS = {
     "describe_configs": DESCRIBE_CONFIGS,
     "alter_configs": ALTER_CONFIGS,
     "incremental_alter_configs": ALTER_CONFIGS,
 }
-WITH_MESSAGE = frozenset((*CONFIGS, "find_coordinator"))
-"""APIs that tell the error of a denied row in words, too."""
-UNLESS = {"create_topics": CREATE, "delete_topics": DELETE, "offset_for_leader_epoch": CLUSTER_ACTION}
-"""By API: the operation on the cluster that stands for the rights to all rows."""
-OTHERS = frozenset(
+WITH_ERROR_MESSAGE = frozenset((*CONFIG_OPERATIONS, "find_coordinator"))
+"""APIs whose rows have an error message beside the error code."""
+CLUSTER_INSTEAD = {
+    "create_topics": CREATE,
+    "delete_topics": DELETE,
+    "offset_for_leader_epoch": CLUSTER_ACTION,
+}
+"""By API: the operation on the cluster that implies the right to all rows."""
+WITHOUT_TABLE = frozenset(
     (
         *("api_versions", "sasl_handshake", "sasl_authenticate", "list_groups", "list_transactions"),
         *("describe_cluster", "init_producer_id", "write_txn_markers"),
     )
 )
-"""APIs that need no right, or whose rights are told below or by what is left of their responses."""
+"""APIs that need no right, or whose rights `_REQUEST_CHECKS` or `rights_in_responses` checks."""
 
 
-class Refused(NamedTuple):
-    """The rows of a request that a client has no right to; see `RowChoice`."""
+class RefusedRows(NamedTuple):
+    """The rows that name a resource to which the client has no right; see `RowChoice`."""
 
     fact: str
     may: May
@@ -129,7 +133,7 @@ class Refused(NamedTuple):
         return located.depths.get(self.fact, 0)
 
     def matches(self, row: Row) -> bool:
-        """See `RowChoice`. Topics whose ids are unknown are upstream's to refuse."""
+        """See `RowChoice`. A row with an unknown topic id does not match: upstream refuses it."""
         name = row.facts.get(self.fact)
         return name is not None and not self.may(name)
 
@@ -151,7 +155,7 @@ class RefusedConfigs(NamedTuple):
         return found is not None and found.code is self.error.code
 
 
-class Everything(NamedTuple):
+class AllRows(NamedTuple):
     """All rows; see `RowChoice`."""
 
     error: KafkaError
@@ -165,21 +169,26 @@ class Everything(NamedTuple):
         return True
 
 
-Choice = Refused | RefusedConfigs | Everything
+Choice = RefusedRows | RefusedConfigs | AllRows
 
 
-def check_whole(authorization: Authorization, context: RequestContext) -> None:
-    """Ask for what the request needs as a whole. Raises KafkaError, the one of the first right that is missing."""
+def check_request(authorization: Authorization, context: RequestContext) -> None:
+    """Check the rights that the whole request needs. Raises KafkaError for the first one that is missing."""
     name, request = context.api.handler.name, context.request
     key = context.api.handler.api_key
     operation = CLUSTER_OPERATION.get(key)
     if operation is not None:
         authorization.require_cluster(context, operation)
-    elif name not in WHOLE and name not in ROWS and name not in CONFIGS and name not in OTHERS:
+    elif (
+        name not in REQUEST_RIGHTS
+        and name not in ROW_RIGHTS
+        and name not in CONFIG_OPERATIONS
+        and name not in WITHOUT_TABLE
+    ):
         authorization.require_cluster(context, CLUSTER_ACTION)
-    for needed, resource_type, field in WHOLE.get(name, ()):
+    for needed, resource_type, field in REQUEST_RIGHTS.get(name, ()):
         authorization.require(context, needed, resource_type, getattr(request, field) or "")
-    special = _SPECIAL.get(name)
+    special = _REQUEST_CHECKS.get(name)
     if special is not None:
         special(authorization, context)
 
@@ -201,10 +210,10 @@ def _has_transactional(request: Any) -> bool:
 
 def _find_coordinator(authorization: Authorization, context: RequestContext) -> None:
     request = context.request
-    if request.key_type not in (GROUP_KEY, TRANSACTION_KEY):
+    if request.key_type not in (GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE):
         authorization.require_cluster(context, CLUSTER_ACTION)
     elif context.api_version < 4:
-        kind = _GROUP if request.key_type == GROUP_KEY else _ID
+        kind = _GROUP if request.key_type == GROUP_KEY_TYPE else _ID
         authorization.require(context, DESCRIBE, kind, request.key)
 
 
@@ -243,7 +252,7 @@ def _group_heartbeat(authorization: Authorization, context: RequestContext) -> N
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-_SPECIAL: dict[str, Callable[[Authorization, RequestContext], None]] = {
+_REQUEST_CHECKS: dict[str, Callable[[Authorization, RequestContext], None]] = {
     "produce": _produce,
     "find_coordinator": _find_coordinator,
     "offset_fetch": _offset_fetch,
@@ -256,37 +265,37 @@ _SPECIAL: dict[str, Callable[[Authorization, RequestContext], None]] = {
 
 
 def refused_rows(authorization: Authorization, services: Any, context: RequestContext) -> Iterator[Choice]:
-    """Yield the choices of rows that are refused, in the order in which Kafka looks."""
+    """Yield the choices of the refused rows, in Kafka's order of checks."""
     name, request = context.api.handler.name, context.request
-    if name in CONFIGS:
-        refusal = config_refusal(services, context, CONFIGS[name])
+    if name in CONFIG_OPERATIONS:
+        refusal = config_refusal(services, context, CONFIG_OPERATIONS[name])
         assert refusal is not None, "there is an authorizer"
         for kind in (_TOPIC, _GROUP, CLUSTER[0]):
             yield RefusedConfigs(refusal, error_of(name, kind))
         return
     if name == "find_coordinator" and context.api_version < 4:
         return
-    if name in UNLESS and authorization.allows(context, UNLESS[name], *CLUSTER, quiet=True):
+    if name in CLUSTER_INSTEAD and authorization.allows(context, CLUSTER_INSTEAD[name], *CLUSTER, quiet=True):
         return
     if name == "fetch" and _replica_of(request) >= 0:
         if not authorization.allows(context, CLUSTER_ACTION, *CLUSTER):
-            yield Everything(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            yield AllRows(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return
     if name == "add_partitions_to_txn" and context.api_version >= 4:
         return
-    for operation, resource_type, fact in ROWS.get(name, ()):
+    for operation, resource_type, fact in ROW_RIGHTS.get(name, ()):
         if name == "offset_fetch" and fact == GROUP and context.api_version < 8:
             continue
         may = authorization.filter(context, operation, resource_type)
         if name == "add_partitions_to_txn":
             may = _but_internal(may)
-        yield Refused(fact, may, error_of(name, resource_type))
+        yield RefusedRows(fact, may, error_of(name, resource_type))
 
 
 def error_of(api: str, resource_type: int) -> KafkaError:
-    """Return the error of a row about a resource of the type that is denied."""
+    """Return the error of a row that names a denied resource of this type."""
     text = f"The client may not do this to the {RESOURCE_NAMES[resource_type]}."
-    return KafkaError(AUTHORIZATION_ERROR[resource_type], text if api in WITH_MESSAGE else None)
+    return KafkaError(AUTHORIZATION_ERROR[resource_type], text if api in WITH_ERROR_MESSAGE else None)
 
 
 def _but_internal(may: May) -> May:

@@ -1,8 +1,8 @@
-"""Hides from upstream's responses what a client has no right to see.
+"""Removes from upstream's responses the rows that a client has no right to see.
 
-`AuthorizingInterceptor` refuses the rows that a request names. Here are those that it does not name: the rows of a
-request for all topics or groups, those that upstream's session remembers, and the operations that the client may do,
-which upstream lists for the user that the proxy has logged in as.
+`AuthorizingInterceptor` refuses the rows that a request names. `restrict` handles the others: the rows of a request for
+all topics or groups, the partitions that upstream's fetch session remembers, and the authorized operations (KIP-430),
+which upstream lists for the proxy's own user.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MESSAGE = "The client may not do this to the topic."
 def restrict(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
 ) -> None:
-    """Take out of a response what the client may not know. ``topic_name``: of a topic's id."""
+    """Remove from a response what the client has no right to see. ``topic_name`` gives the name for a topic id."""
     function = _BY_API.get(context.api.handler.name)
     if function is not None:
         function(authorization, context, response, topic_name)
@@ -64,7 +64,7 @@ def _metadata(authorization: Authorization, context: RequestContext, response: A
 
 
 def _place(row: Any) -> int:
-    """Return the order in which Kafka lists the rows of a Metadata: unknown ids first, denied topics last."""
+    """Return the place of a row in Kafka's Metadata responses: unknown ids first, denied topics last."""
     return {ErrorCode.UNKNOWN_TOPIC_ID: 0, DENIED: 2}.get(row.error_code, 1)
 
 
@@ -110,7 +110,7 @@ def _group_describe(
 def _fetch(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
 ) -> None:
-    """A session may have topics of which the client has lost the rights since."""
+    """Refuse the topics of the session to which the client has lost its right since the session began."""
     if authorization.allows(context, CLUSTER_ACTION, *CLUSTER, quiet=True):
         return  # a replica, or somebody who could be one
     may_read = authorization.filter(context, READ, TOPIC_RESOURCE, quiet=True)
@@ -127,7 +127,7 @@ def _fetch(
 
 
 def _is_known(topic: Any) -> bool:
-    """Whether a row is of a topic that there is: Kafka lists the others first."""
+    """Whether the topic of a row exists: Kafka lists the others first."""
     return any(row.error_code != ErrorCode.UNKNOWN_TOPIC_ID for row in topic.partitions)
 
 

@@ -15,6 +15,7 @@ from oncelog.broker.proxy.proxy import Proxy
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.seams.pipes import SocketPipes
+from oncelog.broker.seams.reactor import SocketReactor
 from oncelog.broker.seams.transport import SocketListener, connect
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.node_ports import BindNode
     from oncelog.broker.proxy.settings import ProxySettings
     from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.files import FileSystem
 
 
 ADDRESSES = "--listen is where clients connect to the proxy, --upstream where the cluster is"
-"""For who has taken one for the other, or has left --listen out on the cluster's machine."""
+"""A hint for users who mixed up the two, or left out --listen on the cluster's machine."""
 
 
 async def serve_proxy(
@@ -39,7 +41,8 @@ async def serve_proxy(
 ) -> None:
     """Run a proxy until cancelled. Calls ``on_ready`` when it passes requests on, ``on_loaded`` before it listens.
 
-    Raises ListenError for an address that cannot be used, UpstreamError for a cluster that cannot be.
+    Raises ListenError for an address that cannot be used, UpstreamError for a cluster that cannot be,
+    DataDirectoryError for a data directory that cannot be.
     """
     bound_listeners: list[BoundListener] = []
     try:
@@ -72,19 +75,26 @@ def new_proxy(
     on_loaded: Callable[[Proxy], None],
 ) -> Proxy:
     """Return a proxy on the operating system's sockets."""
+    files: FileSystem = MemoryFileSystem()
+    if settings.data_dir is not None:
+        from oncelog.broker.seams.os_files import OsFileSystem
+
+        files = OsFileSystem()
     return Proxy(
         settings.config,
         settings.upstream,
         connect=connect,
         bind_node=bind_node,
-        files=MemoryFileSystem(),
+        files=files,
         clock=clock,
         rng=rng,
+        data_dir=settings.data_dir,
         first_node_ports=settings.first_node_ports,
         users=settings.users,
         acls=settings.acls,
         log_ins=settings.log_ins,
         pipes=SocketPipes(),
+        reactor=SocketReactor(),
         on_loaded=on_loaded,
     )
 

@@ -1,4 +1,4 @@
-"""`ProxySettings`: what the proxy's command asks for, from its options and from Kafka's keys."""
+"""`ProxySettings`: the settings of ``oncelog proxy``, from its options, their variables and Kafka's keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oncelog.broker.client.security.keys import read_client_properties
 from oncelog.broker.config import sources
 from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.config.listeners import resolve_listeners
+from oncelog.broker.config.listeners import PLAINTEXT, resolve_listeners
 from oncelog.broker.options import DEFAULT_PORT, PORT_MAX, UsageError, flag_of, host_and_port, variable_of
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns, read_upstream_users
 from oncelog.broker.proxy.used_keys import without_effect
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 PASSED = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_PLAINTEXT": "PLAINTEXT", "SASL_SSL": "SSL"}
-"""By a listener's protocol: what is left to the proxy where log-ins pass through."""
+"""By a listener's protocol: the proxy's part of it where log-ins pass through."""
 
 _OTHER_SEPARATORS = re.compile(r"[;|/\s]+")
-"""Separators that no address contains, and that are mistaken for the comma."""
+"""Characters that no address contains, and that people write in place of the comma."""
 
 
 class ProxySettings(NamedTuple):
-    """``first_node_ports`` are the ports of the first upstream node, by listener; others follow. A listener that is not
-    there takes any free ports.
+    """``first_node_ports``: listener -> the port of the first upstream node; the next nodes have the next ports. A
+    listener without an entry takes free ports.
     """
 
     config: BrokerConfig
@@ -46,13 +46,29 @@ class ProxySettings(NamedTuple):
     """The users that may log in at the proxy."""
     log_ins: UpstreamLogIns
     acls: Sequence[AclBinding] = ()
-    """The proxy's own ACLs, which count if there is an authorizer."""
+    """The proxy's own ACLs, which have an effect if there is an authorizer."""
+    data_dir: str | None = None
+    """Where the proxy keeps its own users, ACLs, quotas and tokens; in memory without it."""
+
+
+def keeps_something(config: BrokerConfig, listeners: Sequence[ListenerConfig], *, are_passed: bool) -> bool:
+    """Return whether a proxy has users, ACLs, quotas or tokens of its own, so that it may keep them in a data
+    directory.
+    """
+    has_log_ins = any(row.protocol != PLAINTEXT for row in listeners)
+    return bool(config.authorizer_class_name) or (has_log_ins and not are_passed)
+
+
+NOTHING_TO_KEEP = "has no effect: no log-ins end at this proxy, and it has no ACLs of its own"
+"""What is said about a data directory of which that is true."""
 
 
 def proxy_settings(
     options: argparse.Namespace, environment: Mapping[str, str], host_name: Callable[[], str]
 ) -> tuple[ProxySettings, list[str]]:
     """Return the settings, and warnings. Raises UsageError, ConfigError with all problems."""
+    if options.data_dir == "":
+        raise UsageError("--data-dir needs a value")
     upstream = upstream_addresses(_given(options, environment, "upstream"), "--upstream")
     users = _users(options, environment)
     protocol = "SASL_PLAINTEXT" if users else "PLAINTEXT"
@@ -105,14 +121,20 @@ def proxy_settings(
             raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
         listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
     first = _first_node_ports(_given(options, environment, "node_ports"), listeners)
-    settings = ProxySettings(config, listeners, upstream, first, users, log_ins, acls)
+    data_dir = options.data_dir or environment.get(variable_of("data_dir")) or None
+    if data_dir is not None and not keeps_something(config, listeners, are_passed=log_ins.are_passed):
+        if options.data_dir is not None:
+            raise ConfigError(f"--data-dir {NOTHING_TO_KEEP}")
+        warnings.append(f"{variable_of('data_dir')} {NOTHING_TO_KEEP}")  # it may be there for a broker
+        data_dir = None
+    settings = ProxySettings(config, listeners, upstream, first, users, log_ins, acls, data_dir)
     return settings, warnings
 
 
 def _refused(
     unused: Mapping[str, str], given: Sequence[sources.Setting], own: Sequence[sources.Setting]
 ) -> list[str]:
-    """Return an error for each of the given settings that has no effect, ``own`` ones taking their place or not."""
+    """Return an error for each given setting without an effect, also for one that an option in ``own`` overrides."""
     instead = {one.name: one.origin for one in own}
     problems = []
     for setting in given:
@@ -133,7 +155,7 @@ def _users(options: argparse.Namespace, environment: Mapping[str, str]) -> Users
 
 
 def _log_ins(options: argparse.Namespace, environment: Mapping[str, str]) -> UpstreamLogIns:
-    """Return as whom to connect to the cluster. Raises ConfigError."""
+    """Return the users of the upstream connections. Raises ConfigError."""
     config = options.upstream_config or environment.get(variable_of("upstream_config"))
     users = options.upstream_users or environment.get(variable_of("upstream_users"))
     are_passed = options.pass_logins or environment.get(variable_of("pass_logins"), "").lower() in (

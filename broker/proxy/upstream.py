@@ -1,4 +1,4 @@
-"""`Upstream`: what the proxy knows of the cluster behind it, from the responses that pass and from its own requests."""
+"""`Upstream`: the cluster behind a proxy, as passing responses and the proxy's own requests have shown it."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ class Upstream:
         self.topics_by_id: dict[Uuid, UpstreamTopic] = {}
         self.on_change: list[Callable[[UpstreamTopic | None], None]] = []
         """Called when topics have changed: with one that is gone, otherwise with None."""
+        self.on_cluster: Callable[[str], None] = lambda cluster_id: None
+        """Called with the cluster's id when it is learned. Raises CloseConnection if it must be another one."""
         self._lines = lines
         self._on_node = on_node
 
@@ -66,13 +68,14 @@ class Upstream:
         topic = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
-    # -- what is learned
+    # -- learning
 
     def learn_cluster(self, cluster_id: str | None) -> None:
         """Upstream has said its cluster's id. Raises CloseConnection if it is another cluster than before."""
         if cluster_id is None or cluster_id == self.cluster_id:
             return
         if self.cluster_id is None:
+            self.on_cluster(cluster_id)
             self.cluster_id = cluster_id
             return
         raise CloseConnection(
@@ -97,7 +100,7 @@ class Upstream:
             self._lines.write(log.info, "an upstream node has moved", about)
 
     def learn_metadata(self, response: MetadataResponse) -> None:
-        """Take what a Metadata response says. Raises CloseConnection if it is not of the same cluster."""
+        """Learn nodes and topics from a Metadata response. Raises CloseConnection if it is not of the same cluster."""
         self.learn_cluster(response.cluster_id)
         for broker in sorted(response.brokers, key=_node_id):
             self.learn_node(broker.node_id, broker.host, broker.port)
@@ -108,7 +111,7 @@ class Upstream:
             self._note_change(None)
 
     def _learn_row(self, row: MetadataResponseTopic) -> bool:
-        """Take what a topic's row says. Returns whether it is new or has changed."""
+        """Learn a topic from its row. Returns whether it is new or has changed."""
         if row.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
             self.learn_deletion(row.name, row.topic_id)
             return False

@@ -1,4 +1,4 @@
-"""`UpstreamLogIns`: as whom the proxy connects to the upstream cluster, for each of its clients.
+"""`UpstreamLogIns`: the user and the TLS settings of each upstream connection, by the client's principal.
 
 The settings are Kafka's keys for clients: one client.properties for all, and a TOML file with a table for each user
 whose settings differ. In that file, ``username`` and ``password`` stand for the JAAS text.
@@ -26,7 +26,7 @@ _OWN_KEYS = ("username", "password")
 
 
 class NoUpstreamLogIn(Exception):  # noqa: N818 - what the client's connection ends with
-    """Nothing says as whom to connect for this user."""
+    """No upstream user is configured for this principal."""
 
 
 class UpstreamLogIns:
@@ -61,22 +61,22 @@ class UpstreamLogIns:
         has_log_in = "sasl.jaas.config" in values
         needs_log_in = (values.get("security.protocol") or "").strip().upper().startswith("SASL")
         self.own: ClientSecurity | None = None
-        """The proxy's own; None if it has none, because all log-ins are users'."""
+        """For the proxy's own connections; None if only its users have log-ins."""
         if has_log_in or not needs_log_in or not self._has_users:
             self.own = _security(origin, dict, values)
         self.without_log_in = self.own
-        """For who may ask no more than what needs no log-in."""
+        """For ApiVersions, which needs no log-in."""
         if needs_log_in:
             protocol = "SSL" if "SSL" in values["security.protocol"].upper() else "PLAINTEXT"
             self.without_log_in = ClientSecurity({**values, "security.protocol": protocol})
 
     @property
     def are_of_clients(self) -> bool:
-        """Whether each client has its own: it passes, or its user has one."""
+        """Whether each client has a log-in of its own: its own one passes, or its user has an entry."""
         return self.are_passed or self._has_users
 
     def of(self, principal: str) -> ClientSecurity:
-        """Return how to connect for a client that is known as ``principal``. Raises NoUpstreamLogIn."""
+        """Return the security of the upstream connections of ``principal``. Raises NoUpstreamLogIn."""
         if not self._has_users:
             assert self.own is not None, "checked at the start"
             return self.own
@@ -101,7 +101,7 @@ class Renewal:
         return real_time.monotonic() >= self._due_at
 
     async def begin(self) -> LogIn:
-        """Return what renews it. Raises AuthenticationError if there is no token."""
+        """Return the log-in that renews the session. Raises AuthenticationError if there is no token."""
         log_in = await self._security.new_log_in()
         assert log_in is not None, "there was one before"
         return log_in
@@ -155,7 +155,7 @@ def _flat(path: str, user: str, table: Mapping[str, Any], prefix: str = "") -> l
 
 
 def _security(origin: str, make: Callable[..., dict[str, str]], *values: Mapping[str, str]) -> ClientSecurity:
-    """Return how to connect with what is made of the values. Raises ConfigError, which begins with ``origin``."""
+    """Return the security for the settings that ``make`` returns. Raises ConfigError, which begins with ``origin``."""
     try:
         return ClientSecurity(make(*values))
     except ConfigError as error:

@@ -1,8 +1,7 @@
-"""ApiVersions through a proxy: what upstream serves, without what the proxy cannot pass.
+"""ApiVersions through a proxy: upstream's rows, without the APIs and versions that cannot pass.
 
-An API that the proxy can decode has the versions that both sides have. One that is unknown here passes unread, so it
-stays as upstream announces it, unless there are addresses in its responses, or an interceptor has to see every
-request.
+An API that the proxy can decode has the versions that both sides know. An API that is unknown here passes unread with
+upstream's versions, unless its responses have addresses or an interceptor wants every API.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def passable(rows: Iterable[ApiVersion], *, passes_unknown: bool) -> list[ApiVersion]:
-    """Return what the proxy announces of upstream's ``rows``. ``passes_unknown``: nobody has to see all APIs."""
+    """Return the rows for clients. ``rows`` are upstream's; ``passes_unknown``: no interceptor wants every API."""
     announced = []
     for row in rows:
         handler = HANDLERS.get(row.api_key)

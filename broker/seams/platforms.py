@@ -48,6 +48,7 @@ class Platform(NamedTuple):
     """TCP's, for how long (ms) a peer may leave what was sent to it untaken."""
     pipe_size_command: int | None
     """fcntl's, that sets the size of a pipe; None where no bytes go from a socket to another through pipes (splice)."""
+    has_epoll: bool
 
 
 def platform_of(name: str, constant: Callable[[str], int | None]) -> Platform:
@@ -69,6 +70,7 @@ def platform_of(name: str, constant: Callable[[str], int | None]) -> Platform:
         keeps_bound_ports=not macos,
         user_timeout_option=constant("TCP_USER_TIMEOUT"),
         pipe_size_command=constant("F_SETPIPE_SZ"),
+        has_epoll=not macos,
     )
 
 

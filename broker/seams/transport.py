@@ -65,7 +65,7 @@ Connect = Callable[[str, int], Awaitable[Transport]]
 class SocketTransport:
     """A TCP connection."""
 
-    __slots__ = ("_fileno", "_sock", "local", "peer")
+    __slots__ = ("_fileno", "_sock", "local", "on_close", "peer")
 
     can_send_file = True
 
@@ -78,6 +78,8 @@ class SocketTransport:
         self.peer = peer
         name = sock.getsockname()
         self.local: tuple[str, int] = (name[0], name[1])
+        self.on_close: Callable[[], None] | None = None
+        """Called before it closes: somebody waits for it elsewhere than in Trio."""
 
     def receive_into(self, buffer: memoryview) -> int:
         try:
@@ -115,6 +117,8 @@ class SocketTransport:
 
     def close(self) -> None:
         if self._sock.fileno() != -1:
+            if self.on_close is not None:
+                self.on_close()
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
 

@@ -21,7 +21,7 @@ from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.refusal.rows import GROUP, TOPIC, locate
 from oncelog.broker.request import CloseConnection, RequestContext
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.security.failed_login import FailedLogin
+from oncelog.broker.security.failed_authentication import FailedAuthentication
 from oncelog.broker.trace.rendering import Shown, message_text, quoted
 
 if TYPE_CHECKING:
@@ -150,9 +150,9 @@ class Trace(Interceptor):
             outcome = "response dropped"
         self._tell(told.number, "<", context, f"{times}: {outcome}")
 
-    def on_login(self, connection: Peer, exchange: LoginExchange | FailedLogin) -> None:
+    def on_login(self, connection: Peer, exchange: LoginExchange | FailedAuthentication) -> None:
         """A connection that logs in has sent a request, and gets its response; or it is turned away."""
-        if isinstance(exchange, FailedLogin):
+        if isinstance(exchange, FailedAuthentication):
             if self._selection == EVERYTHING:
                 reason = quoted(exchange.reason)
                 self._number += 1

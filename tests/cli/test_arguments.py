@@ -196,6 +196,11 @@ def test_a_misspelt_command_gets_a_suggestion(
     assert capsys.readouterr() == ("", f"oncelog: {line}\n")
 
 
+def test_an_unknown_command_is_named_before_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["topics", "--list"]) == cli.EXIT_USAGE
+    assert capsys.readouterr() == ("", "oncelog: unknown command topics; see oncelog --help\n")
+
+
 @pytest.mark.parametrize(
     "arguments", [("--user", "app:my", "secret"), ("-c", "ssl.key.password=my", "secret")]
 )

@@ -163,6 +163,15 @@ def test_a_data_directory_that_is_not_writable(serve: Serve, tmp_path: pathlib.P
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("place", ["--ephemeral", "--memory"])  # without and with a broker under control
+def test_an_invalid_configuration_is_found_when_listening(serve: Serve, place: str) -> None:
+    process = serve(place, "--listen", "SSL://127.0.0.1:0")
+    assert process.end() == cli.EXIT_USAGE
+    assert process.stderr.splitlines()[-1].startswith(
+        "oncelog: listener SSL: ssl.keystore.location is missing: "
+    )
+
+
 def test_an_unknown_host(serve: Serve, tmp_path: pathlib.Path) -> None:
     line = failed(serve("--ephemeral", "--listen", "no-such-host.invalid:0"))
     assert line.startswith("cannot listen on no-such-host.invalid:0: ")

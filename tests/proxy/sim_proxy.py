@@ -14,6 +14,7 @@ from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.proxy import Proxy
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
 from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.seams.files import FileSystem
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.seams.transport import Connect
 from oncelog.broker.security.acl_text import parse_acls
@@ -24,6 +25,7 @@ from tests.harness.sim_broker import EPOCH_MS
 from tests.harness.sim_client import SimClient
 from tests.harness.sim_network import MemoryListener, MemoryTransport
 from tests.proxy.memory_pipes import MemoryPipes
+from tests.proxy.memory_reactor import MemoryReactor
 from tests.proxy.proxy_config import ProxyConfig
 
 HOST = "proxysimu"
@@ -46,7 +48,10 @@ class SimProxy:
         acls: tuple[str, ...] = (),
         log_ins: UpstreamLogIns | None = None,
         pipes: MemoryPipes | None = None,
+        reactor: MemoryReactor | None = None,
         host: str = HOST,
+        files: FileSystem | None = None,
+        data_dir: str | None = None,
     ) -> None:
         """A listener whose name begins with SASL asks for a log-in: by ``users``, or as ``config`` says."""
         self.pipe_bytes_max = pipe_bytes_max
@@ -59,13 +64,15 @@ class SimProxy:
             upstream,
             connect=connect,
             bind_node=self._bind_node,
-            files=MemoryFileSystem(),
+            files=MemoryFileSystem() if files is None else files,
             clock=MovableClock(VirtualWall(EPOCH_MS).now_ms),
             rng=random.Random(1),
+            data_dir=data_dir,
             users=Users(users or {}),
             acls=parse_acls(acls, "acls"),
             log_ins=log_ins,
             pipes=pipes,
+            reactor=reactor,
         )
         self.proxy.fail_on_bugs = True
         self._manager: Any = None

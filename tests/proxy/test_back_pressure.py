@@ -69,11 +69,10 @@ class SilentNode:
                 await self.listener.wait_for_connection()
             else:
                 self.transports.append(transport)
-                if len(self.transports) == 1:
-                    await self._introduce(transport)
+                await self._introduce(transport, is_first=len(self.transports) == 1)
 
-    async def _introduce(self, transport: MemoryTransport) -> None:
-        """Answer the proxy's own questions."""
+    async def _introduce(self, transport: MemoryTransport, *, is_first: bool) -> None:
+        """Answer the proxy's own questions: those of its start come first."""
         from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
         rows = [ApiVersion(18, 0, 4), ApiVersion(3, 0, 12)]
@@ -81,6 +80,8 @@ class SilentNode:
         await transport.wait_readable()
         transport.receive_into(memoryview(bytearray(1000)))
         transport.send(encode_frame(b"\0\0\0\1", ApiVersionsResponse(0, rows).encode(4)))
+        if not is_first:
+            return
         await transport.wait_readable()
         transport.receive_into(memoryview(bytearray(1000)))
         transport.send(encode_frame(b"\0\0\0\2\0", nodes.encode(12)))

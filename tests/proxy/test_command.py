@@ -39,6 +39,36 @@ def test_it_serves_and_stops(serve: Serve) -> None:
     assert "Traceback" not in process.stderr
 
 
+def test_what_it_keeps(serve: Serve, tmp_path: pathlib.Path) -> None:
+    kept = tmp_path / "kept"
+    broker = serve("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
+    upstream = broker.wait_ready()["address"]
+    options = ["--upstream", upstream, "--listen", "127.0.0.1:0", "--user", "app:app-secret"]
+    process = serve(*options, "--data-dir", str(kept), subcommand="proxy")
+    assert process.wait_ready()["data.dir"] == str(kept)
+    assert sorted(path.name for path in kept.iterdir()) == [
+        ".lock",
+        "__cluster_metadata-0",
+        "bootstrap.checkpoint",
+        "meta.properties",
+    ]
+    code, error = refusal(serve, *options, "--data-dir", str(kept))
+    assert (code, error) == (1, f"oncelog: the data directory {kept} is in use by another process")
+    assert process.end(signal.SIGTERM) == 0
+    process = serve(*options, subcommand="proxy", ONCELOG_DATA_DIR=str(kept))
+    assert process.wait_ready()["data.dir"] == str(kept)
+    assert process.end(signal.SIGTERM) == 0
+    assert broker.end(signal.SIGTERM) == 0
+    other = serve("--listen", "127.0.0.1:0", "--memory").wait_ready()["address"]
+    code, error = refusal(serve, "--upstream", other, *options[2:], "--data-dir", str(tmp_path / "data"))
+    assert (code, error) == (
+        1,
+        f"oncelog: {tmp_path}/data/meta.properties is of a broker: a proxy needs a data directory of its own",
+    )
+    broker = serve("--listen", "127.0.0.1:0", "--data-dir", str(kept))
+    assert (broker.end(), f"{kept}/meta.properties is of a proxy" in broker.stderr) == (1, True)
+
+
 def test_two_listeners_have_node_ports_each(serve: Serve) -> None:
     broker = serve("--listen", "127.0.0.1:0", "--memory").wait_ready()
     process = serve(
@@ -151,6 +181,21 @@ def test_settings() -> None:
     told = settings("--upstream", "a", "--advertise", "kafka").listeners[0].advertised
     assert told is not None
     assert (told.host, told.port) == ("kafka", 0)
+
+
+def test_a_data_directory_needs_something_to_keep() -> None:
+    why = "has no effect: no log-ins end at this proxy, and it has no ACLs of its own"
+    for more in ((), ("--pass-logins", "--listen", "SASL_PLAINTEXT://127.0.0.1:0")):
+        with pytest.raises(ConfigError) as caught:
+            settings("--upstream", "a", *more, "--data-dir", "kept")
+        assert str(caught.value) == f"--data-dir {why}"
+    with pytest.raises(UsageError, match="--data-dir needs a value"):
+        settings("--upstream", "a", "--user", "app:x", "--data-dir", "")
+    options = parse_proxy_arguments(["--upstream", "a"])
+    found, warnings = proxy_settings(options, {"ONCELOG_DATA_DIR": "/for/a/broker"}, lambda: "here")
+    assert (found.data_dir, warnings) == (None, [f"ONCELOG_DATA_DIR {why}"])
+    for option in (("--user", "app:x"), ("--acl", "User:app All topic:*"), ("--listen", "SASL_SSL://h:1")):
+        assert settings("--upstream", "a", *option, "--data-dir", "/kept").data_dir == "/kept"
 
 
 def test_help() -> None:

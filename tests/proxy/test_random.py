@@ -22,6 +22,7 @@ from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient
 from tests.harness.simulation import simulated
 from tests.proxy.memory_pipes import MemoryPipes
+from tests.proxy.memory_reactor import MemoryReactor
 from tests.proxy.requests import LARGE_BYTES, TOPIC, random_requests
 from tests.proxy.sim_proxy import HOST, PORT, SimProxy
 
@@ -96,6 +97,7 @@ async def compare(
     *,
     large: bool,
     pipes: MemoryPipes | None = None,
+    reactor: MemoryReactor | None = None,
 ) -> None:
     rng = random.Random(seed)
     frames = random_requests(rng, count, large=large)
@@ -104,7 +106,9 @@ async def compare(
         direct = await converse(broker.connect(), frames, 10**6, rng)
     async with (
         SimBroker(seed, pipe_bytes_max=pipe_bytes) as broker,
-        SimProxy(broker.open_transport, BROKER, pipe_bytes_max=pipe_bytes, pipes=pipes) as proxy,
+        SimProxy(
+            broker.open_transport, BROKER, pipe_bytes_max=pipe_bytes, pipes=pipes, reactor=reactor
+        ) as proxy,
     ):
         await prepare(broker, LARGE_BYTES if large else 10)
         holds = Holds(proxy, rng, only_reads=kind == "reads")
@@ -155,10 +159,33 @@ async def test_as_direct_through_pipes(seed: int, pipes_max: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["passes", "reads", "changes"])
+@pytest.mark.parametrize("seed", range(4))
+@simulated
+async def test_as_direct_in_turns(seed: int, kind: str) -> None:
+    rng = random.Random(seed)
+    pipes, reactor = MemoryPipes(), MemoryReactor()
+    pipe_bytes, piece = rng.choice((5_000, 100_000, 300_000)), rng.choice((100_000, 10**6))
+    await compare(seed, pipe_bytes, piece, 60, kind, large=True, pipes=pipes, reactor=reactor)
+    assert kind != "passes" or reactor.ended > 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+@simulated
+async def test_small_requests_as_direct_in_turns(seed: int) -> None:
+    rng = random.Random(seed)
+    reactor = MemoryReactor()
+    pipe_bytes = rng.choice((5_000, 300_000))
+    await compare(seed, pipe_bytes, 1_000, 80, "passes", large=False, reactor=reactor)
+    assert reactor.ended > 0
+
+
+@pytest.mark.parametrize("kind", ["passes", "reads", "changes"])
+@pytest.mark.parametrize("has_turns", [False, True])
 @pytest.mark.parametrize("pipe_bytes", [1, 3, 13])
 @simulated
-async def test_every_boundary(pipe_bytes: int, kind: str) -> None:
-    await compare(7, pipe_bytes, 5, 12, kind, large=False)
+async def test_every_boundary(pipe_bytes: int, has_turns: bool, kind: str) -> None:
+    reactor = MemoryReactor() if has_turns else None
+    await compare(7, pipe_bytes, 5, 12, kind, large=False, reactor=reactor)
 
 
 async def until_lost(client: SimClient, frames: list[tuple[bytes, bool]]) -> int:
@@ -184,16 +211,17 @@ async def until_lost(client: SimClient, frames: list[tuple[bytes, bool]]) -> int
 
 
 @pytest.mark.parametrize("victim", ["client", "upstream", "broker"])
-@pytest.mark.parametrize("kind", ["passes", "changes", "pipes"])
+@pytest.mark.parametrize("kind", ["passes", "changes", "pipes", "turns"])
 @pytest.mark.parametrize("seed", range(8))
 @simulated
 async def test_death_of_either_side(seed: int, kind: str, victim: str) -> None:
     rng = random.Random(seed)
     frames = random_requests(rng, 40)
     pipes = MemoryPipes() if kind == "pipes" else None
+    reactor = MemoryReactor() if kind == "turns" else None
     async with (
         SimBroker(seed, pipe_bytes_max=20_000) as broker,
-        SimProxy(broker.open_transport, BROKER, pipe_bytes_max=20_000, pipes=pipes) as proxy,
+        SimProxy(broker.open_transport, BROKER, pipe_bytes_max=20_000, pipes=pipes, reactor=reactor) as proxy,
     ):
         await prepare(broker)
         holds = Holds(proxy, rng)

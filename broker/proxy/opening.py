@@ -1,0 +1,141 @@
+"""`UpstreamOpener`: opens upstream connections, for clients and for the proxy itself."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from oncelog.broker.client.connection import ClientConnection
+from oncelog.broker.client.errors import AuthenticationError
+from oncelog.broker.client.opening import CONNECT_TIMEOUT_S, open_connection
+from oncelog.broker.config.listeners import address_text
+from oncelog.broker.proxy.passed_proxies import LOOP_ERROR, LoopError
+from oncelog.broker.proxy.upstream_log_ins import NoUpstreamLogIn, Renewal
+from oncelog.broker.request import CloseConnection
+from oncelog.broker.seams.clock import real_time
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from oncelog.broker.net.server import BoundListener
+    from oncelog.broker.proxy.connection import ProxyConnection
+    from oncelog.broker.proxy.dispatcher import ProxyDispatcher
+    from oncelog.broker.proxy.upstream import Upstream
+    from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
+    from oncelog.broker.seams.transport import Connect, Transport
+
+_EVERY_ADDRESS = ("0.0.0.0", "::")
+
+
+class UpstreamOpener:
+    """``listeners`` returns the proxy's listeners: a connection to one of them is refused."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        upstream: Upstream,
+        log_ins: UpstreamLogIns,
+        dispatcher: ProxyDispatcher,
+        listeners: Callable[[], Iterable[BoundListener]],
+    ) -> None:
+        self._connect = connect
+        self._upstream = upstream
+        self._log_ins = log_ins
+        self._dispatcher = dispatcher
+        self._listeners = listeners
+        self._next_bootstrap = 0
+
+    async def open_for(self, client: ProxyConnection) -> Transport:
+        """Open the upstream connection of a client. Raises CloseConnection if no node can be reached, LoopError."""
+        if self._dispatcher.passed.is_loop(client.passed):
+            raise LoopError
+        if client.node_id is not None:
+            node = self._upstream.nodes[client.node_id]
+            return await self._open_or_close(client, node.host, node.port)
+        bootstrap = self._upstream.bootstrap
+        start, self._next_bootstrap = self._next_bootstrap, (self._next_bootstrap + 1) % len(bootstrap)
+        refused: CloseConnection | None = None
+        for host, port in bootstrap[start:] + bootstrap[:start]:
+            try:
+                return await self._open_or_close(client, host, port)
+            except LoopError:
+                raise  # others may lead into the same one: each proxy would try all
+            except CloseConnection as why:
+                refused = why
+        assert refused is not None, "there is a bootstrap server"
+        raise refused
+
+    async def _open_or_close(self, client: ProxyConnection, host: str, port: int) -> Transport:
+        try:
+            with real_time.move_on_after(CONNECT_TIMEOUT_S):
+                return await self.open(client, host, port)
+        except AuthenticationError as error:
+            raise CloseConnection(f"upstream {address_text(host, port)}: {error.message}") from error
+        except NoUpstreamLogIn as error:
+            raise CloseConnection(str(error)) from error
+        except (OSError, KafkaError) as error:
+            if isinstance(error, KafkaError) and error.code is LOOP_ERROR:
+                raise LoopError from error
+            raise CloseConnection(
+                f"upstream {address_text(host, port)} cannot be reached: {error}"
+            ) from error
+        raise CloseConnection(
+            f"upstream {address_text(host, port)} cannot be reached: not connected within {CONNECT_TIMEOUT_S:g} s"
+        )
+
+    async def _reach(self, host: str, port: int) -> Transport:
+        """Connect. Raises OSError, CloseConnection if this is the proxy itself."""
+        transport = await self._connect(host, port)
+        if self._is_own(transport):
+            transport.close()
+            raise CloseConnection(
+                f"{address_text(host, port)} is this proxy itself: what upstream advertises (advertised.listeners), or "
+                "--upstream, must be where the cluster listens"
+            )
+        return transport
+
+    async def open(self, client: ProxyConnection | None, host: str, port: int) -> Transport:
+        """Connect for a client, or for the proxy itself (None); shake hands, and log in where the client does
+        not do that itself. Raises OSError, KafkaError, CloseConnection, NoUpstreamLogIn.
+
+        Unless the client's first request says which proxies it has passed, an ApiVersions says that before it.
+        """
+        security = (
+            self._log_ins.own or self._log_ins.without_log_in
+            if client is None
+            else self._log_ins.of(client.principal)
+        )
+        sent_on = partial(self._dispatcher.sent_on, before=b"" if client is None else client.passed)
+        if security is not None and security.mechanism is not None:
+            connection = await open_connection(self._reach, host, port, security=security, sent_on=sent_on)
+            if client is not None and connection.renewal_s is not None:
+                version = connection.version_for(SaslAuthenticateRequest)
+                client.renewal = Renewal(security, connection.renewal_s, version)
+            return connection.detach()
+        transport = await self._reach(host, port)
+        if security is not None and security.protocol != "PLAINTEXT":
+            transport = await security.secured(transport, host)
+        if client is None or client.is_marked:
+            return transport
+        connection = ClientConnection(transport, sent_on=sent_on)
+        is_negotiated = False
+        try:
+            self._dispatcher.versions = await connection.negotiate()
+            is_negotiated = True
+        finally:
+            if not is_negotiated:
+                connection.close()
+        return connection.detach()
+
+    def _is_own(self, transport: Transport) -> bool:
+        """Whether a connection leads to a listener of this proxy."""
+        host, _, port = transport.peer.rpartition(":")
+        for bound in self._listeners():
+            listens_at, listens_on = bound.listener.address
+            if str(listens_on) == port and (
+                listens_at == host or (listens_at in _EVERY_ADDRESS and transport.local[0] == host)
+            ):
+                return True
+        return False

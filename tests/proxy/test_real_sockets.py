@@ -1,0 +1,172 @@
+"""Random frames between real sockets through a proxy, with and without its shortcuts: they arrive as they were sent.
+
+The cluster is a thread that answers each request with bytes which follow from the request, so that a client can tell
+its own responses, all of them and in order.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+import zlib
+from contextlib import ExitStack
+
+import pytest
+import trio
+
+from oncelog.broker.net.server import BoundListener
+from oncelog.broker.proxy.proxy import Proxy
+from oncelog.broker.seams.clock import SystemClock
+from oncelog.broker.seams.memory_files import MemoryFileSystem
+from oncelog.broker.seams.pipes import SocketPipes
+from oncelog.broker.seams.reactor import SocketReactor
+from oncelog.broker.seams.transport import SocketListener, connect
+from oncelog.wire.framing import encode_frame, encode_request
+from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from oncelog.wire.messages.fetch import FetchRequest
+from oncelog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from oncelog.wire.messages.offset_commit import OffsetCommitRequest
+from tests.harness.requests import produce_request
+from tests.proxy.proxy_config import ProxyConfig
+
+LIMIT_S = 120
+CLIENTS = 4
+REQUESTS = 60
+IN_FLIGHT = 8
+SIZES = (0, 10, 300, 5_000, 70_000, 400_000)
+"""Bytes of records in a request, or in a response: some are read at once, some in parts, some are spliced."""
+API_VERSIONS_KEY, METADATA_KEY = 18, 3
+
+
+def receive_frame(sock: socket.socket) -> bytes:
+    """Return the payload of the next frame; empty at the end of the stream."""
+    data = b""
+    while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
+        missing = 4 - len(data) if len(data) < 4 else 4 + struct.unpack_from(">i", data)[0] - len(data)
+        came = sock.recv(missing)
+        if not came:
+            return b""
+        data += came
+    return data[4:]
+
+
+def response_to(payload: bytes) -> bytes:
+    """Return the response's payload: the correlation id, a checksum of the request, and bytes that follow from it."""
+    checksum = zlib.crc32(payload)
+    rng = random.Random(checksum)
+    return payload[4:8] + struct.pack(">I", checksum) + rng.randbytes(rng.choice(SIZES))
+
+
+class Cluster:
+    """One node, with a thread for each connection."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.address: tuple[str, int] = self._listener.getsockname()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        with sock:
+            while payload := receive_frame(sock):
+                key = struct.unpack_from(">h", payload)[0]
+                if key == API_VERSIONS_KEY:
+                    keys = [ApiVersion(number, 0, 12) for number in (0, 1, 3, 8)] + [ApiVersion(18, 0, 4)]
+                    response = payload[4:8] + ApiVersionsResponse(0, keys).encode(4)
+                elif key == METADATA_KEY:
+                    nodes = MetadataResponse(brokers=[MetadataResponseBroker(1, *self.address)])
+                    response = payload[4:8] + b"\0" + nodes.encode(12)
+                else:
+                    response = response_to(payload)
+                sock.sendall(encode_frame(b"", response))
+
+
+def requests(rng: random.Random) -> list[bytes]:
+    """Return frames whose responses pass unread."""
+    frames = []
+    for number in range(REQUESTS):
+        kind = rng.randrange(3)
+        if kind == 0:
+            frames.append(encode_request(produce_request("t", rng.randbytes(rng.choice(SIZES))), 9, number))
+        elif kind == 1:
+            frames.append(encode_request(FetchRequest(), 12, number))
+        else:
+            frames.append(encode_request(OffsetCommitRequest(f"g{number}"), 8, number))
+    return frames
+
+
+def converse(address: tuple[str, int], seed: int) -> None:
+    """Send requests in pieces, some in flight at once, and check the responses."""
+    rng = random.Random(seed)
+    frames = requests(rng)
+    room = threading.Semaphore(IN_FLIGHT)
+    with socket.create_connection(address, LIMIT_S) as sock:
+
+        def send() -> None:
+            for frame in frames:
+                room.acquire()
+                position = 0
+                while position < len(frame):
+                    size = rng.choice((1, 20, 1_000, 100_000, 10**6))
+                    sock.sendall(frame[position : position + size])
+                    position += size
+
+        sender = threading.Thread(target=send, daemon=True)
+        sender.start()
+        for frame in frames:
+            assert receive_frame(sock) == response_to(frame[4:])
+            room.release()
+        sender.join(LIMIT_S)
+
+
+async def through_a_proxy(*, has_pipes: bool, has_reactor: bool) -> None:
+    def bind(main: BoundListener, node_id: int, port: int) -> BoundListener:
+        listener = SocketListener.bind("127.0.0.1", 0, 50)
+        return main._replace(listener=listener, port=listener.address[1], node_id=node_id)
+
+    with ExitStack() as stack:
+        cluster = Cluster(stack)
+        listener = SocketListener.bind("127.0.0.1", 0, 50)
+        proxy = Proxy(
+            ProxyConfig(),
+            [cluster.address],
+            connect=connect,
+            bind_node=bind,
+            files=MemoryFileSystem(),
+            clock=SystemClock(),
+            rng=random.Random(1),
+            pipes=SocketPipes() if has_pipes else None,
+            reactor=SocketReactor() if has_reactor else None,
+        )
+        proxy.fail_on_bugs = True
+        bound = BoundListener("PLAINTEXT", listener, *listener.address)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(run, proxy, bound)
+            node = next(one for one in proxy.server.listeners if one.node_id == 1)
+            async with trio.open_nursery() as clients:
+                for seed in range(CLIENTS):
+                    clients.start_soon(trio.to_thread.run_sync, converse, node.listener.address, seed)
+            nursery.cancel_scope.cancel()
+
+
+async def run(proxy: Proxy, bound: BoundListener, task_status: trio.TaskStatus[None]) -> None:
+    await proxy.run([bound], task_status=task_status)
+
+
+@pytest.mark.parametrize("has_pipes", [False, True])
+@pytest.mark.parametrize("has_reactor", [False, True])
+def test_frames_arrive_as_they_were_sent(has_reactor: bool, has_pipes: bool) -> None:
+    async def main() -> None:
+        with trio.fail_after(LIMIT_S):
+            await through_a_proxy(has_pipes=has_pipes, has_reactor=has_reactor)
+
+    trio.run(main)
