@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from compat_tests.batches import now_ms, read_batches
+from compat_tests.batches import WAIT_MS, now_ms, read_batches
 from compat_tests.definitions import ZERO_UUID, Fields
 from compat_tests.frames import CLOSED, Connection, address
 from compat_tests.proxy.oncelog_proxy import NODES_MAX
@@ -93,7 +93,7 @@ class Session:
 
     def wait_for_leaders(self, name: str, partitions: int) -> None:
         """Wait until the broker leads the partitions: Kafka's learns of them a moment after the response."""
-        deadline = now_ms() + 20_000
+        deadline = now_ms() + WAIT_MS
         listed = {
             "topics": [{"name": name, "partitions": [{"partition_index": p} for p in range(partitions)]}]
         }
@@ -113,7 +113,7 @@ class Session:
 
     def wait_for_config(self, name: str, key: str, value: str) -> None:
         """Wait until the topic's key has the value: Kafka's broker learns of it a moment after the response."""
-        deadline = now_ms() + 20_000
+        deadline = now_ms() + WAIT_MS
         resource = {"resource_type": 2, "resource_name": name, "configuration_keys": [key]}
         while True:
             (row,) = self.call_unobserved("DescribeConfigs", 4, {"resources": [resource]})["results"][0][
@@ -125,7 +125,7 @@ class Session:
 
     def wait_for_producer_ids(self) -> None:
         """Wait until the broker has producer ids: a real Kafka gets its first block of ids after its start."""
-        deadline = now_ms() + 20_000
+        deadline = now_ms() + WAIT_MS
         while (response := self.call_unobserved("InitProducerId", 4, {"transactional_id": None}))[
             "error_code"
         ] == 14:
@@ -133,7 +133,7 @@ class Session:
 
     def wait_for_coordinator(self, group: str) -> None:
         """Wait until the group's coordinator serves; the first request has its topic created."""
-        deadline = now_ms() + 20_000
+        deadline = now_ms() + WAIT_MS
         self.call_unobserved("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["any"]})
         while True:
             error = self.call_unobserved("OffsetFetch", 7, {"group_id": group})["error_code"]

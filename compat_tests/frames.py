@@ -8,7 +8,7 @@ from compat_tests.definitions import Fields, api_key, decode, encode, is_flexibl
 from oncelog.wire.framing import FrameReader, encode_frame
 from oncelog.wire.header import encode_request_header, has_tagged_response_header, read_response_header
 
-RESPONSE_TIMEOUT_S = 20
+RESPONSE_TIMEOUT_S = 60
 CLOSED = "closed"
 
 

@@ -9,7 +9,7 @@ from typing import Self
 from compat_tests.local_broker import LocalBroker
 from compat_tests.process import Process
 
-START_TIMEOUT_S = 30
+START_TIMEOUT_S = 120
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
 
@@ -97,7 +97,7 @@ def test_client_quotas_are_altered_and_described(pair: Pair, version: int, name:
         def until_seen(values: int) -> None:
             """Wait until the broker has heard of the controller's change: the user's entities have so many values."""
             rows = [{"entity_type": "user", "match_type": 0, "match": name}]
-            deadline = now_ms() + 20_000
+            deadline = now_ms() + WAIT_MS
             while True:
                 found = session.call_unobserved(
                     "DescribeClientQuotas", 1, {"components": rows, "strict": False}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.committed_offsets import (
     Partitions,
     commit,
@@ -154,7 +154,7 @@ def test_a_recreated_topic_has_no_offsets(pair: Pair, name: str) -> None:
         session.call_unobserved("OffsetCommit", 9, commit_body(9, name, {name: {0: 5}}))
         body = {"topics": [{"name": name, "topic_id": ZERO_UUID}], "timeout_ms": 15000}
         session.call_unobserved("DeleteTopics", 6, body)
-        deadline = now_ms() + 20_000
+        deadline = now_ms() + WAIT_MS
         body = fetch_body(9, (name, None))
         while session.call_unobserved("OffsetFetch", 9, body)["groups"][0]["topics"]:
             assert now_ms() < deadline, "the offset outlives its topic"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import batch, now_ms
+from compat_tests.batches import WAIT_MS, batch, now_ms
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
 
@@ -86,7 +86,7 @@ def alter(
 
 def wait_for_overrides(session: Session, name: str, expected: dict[str, str]) -> None:
     """Wait until the topic has these overrides: Kafka's broker learns of them from the controller."""
-    deadline = now_ms() + 20_000
+    deadline = now_ms() + WAIT_MS
     while True:
         rows = describe(session, 4, TOPIC, name)["results"][0]["configs"].values()
         found = {row["name"]: row["value"] for row in rows if row["config_source"] == 1}
@@ -181,7 +181,7 @@ def test_dynamic_broker_configs(pair: Pair, name: str, kind: str) -> None:
             return session.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, note)
 
         def wait_for(value: str | None) -> None:
-            deadline = now_ms() + 20_000
+            deadline = now_ms() + WAIT_MS
             while True:
                 rows = describe(session, 4, BROKER, NODE_ID, ["log.retention.ms"], include_synonyms=True)[
                     "results"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import GZIP, batch, now_ms
+from compat_tests.batches import GZIP, WAIT_MS, batch, now_ms
 from compat_tests.definitions import ZERO_UUID, Fields
 from compat_tests.differential import Pair, Session
 
@@ -278,7 +278,7 @@ class TestSessions:
             number = fetch(session, 16, rows, "one is unknown", session_epoch=NEW_SESSION)["session_id"]
             fetch(session, 16, [], "its error is repeated", session_id=number, session_epoch=1)
             session.call_unobserved("DeleteTopics", 6, {"topics": [{"name": name}], "timeout_ms": 15000})
-            deadline = now_ms() + 20_000
+            deadline = now_ms() + WAIT_MS
             unknown = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
             while session.call_unobserved("Metadata", 12, unknown)["topics"][0]["error_code"] == 0:
                 assert now_ms() < deadline

@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
 
 pytestmark = pytest.mark.also_on("proxy")
-
-WAIT_MS = 20_000
 
 
 def named(*names: str) -> list[Fields]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 
@@ -56,7 +56,7 @@ def wait_for(session: Session, note: str, values: dict[str, str | None], *, dyna
 
     Kafka's broker learns of a change a moment after the response, and shows its source before its value.
     """
-    deadline = now_ms() + 20_000
+    deadline = now_ms() + WAIT_MS
     while True:
         rows = rows_of(session, sorted(values))
         sources = {row["config_source"] == DYNAMIC_BROKER_CONFIG for row in rows.values()}

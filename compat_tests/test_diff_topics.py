@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.definitions import ZERO_UUID, Fields, versions_of
 from compat_tests.differential import Pair, Session
 
@@ -38,7 +38,7 @@ def create(session: Session, version: int, *topics: Fields, note: str = "", **fi
 
 
 def wait_until_gone(session: Session, name: str) -> None:
-    deadline = now_ms() + 20_000
+    deadline = now_ms() + WAIT_MS
     request = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
     while session.call_unobserved("Metadata", 12, request)["topics"][0]["error_code"] != 3:
         assert now_ms() < deadline

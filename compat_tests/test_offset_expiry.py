@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import Broker
 from compat_tests.classic_members import Member, subscription
 from compat_tests.committed_offsets import commit_body, wait_for_coordinator
@@ -61,7 +61,7 @@ class Offsets:
     def wait_for_check(self, name: str) -> None:
         """Wait until a group `name`, whose offset is committed now, is removed: by then older offsets expired too."""
         self.commit(name, {OTHER: {0: 1}})
-        deadline = now_ms() + 20_000
+        deadline = now_ms() + WAIT_MS
         while name in self.groups():
             assert now_ms() < deadline, self.partitions(name)
 

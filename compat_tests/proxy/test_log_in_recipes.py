@@ -97,4 +97,4 @@ def test_a_command(command: str, tmp_path: pathlib.Path, clusters: dict[str, onc
 
 
 def test_there_are_recipes() -> None:
-    assert len(commands()) == 4
+    assert len(commands()) == 5

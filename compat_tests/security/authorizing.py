@@ -10,7 +10,7 @@ import pathlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
@@ -156,7 +156,7 @@ class Acls:
             response = self._admin.call_unobserved("DeleteAcls", 3, {"filters": filters})
             assert [len(row["matching_acls"]) for row in response["filter_results"]] == [1] * len(gone)
         self._now = after
-        deadline = now_ms() + 20_000
+        deadline = now_ms() + WAIT_MS
         while (found := self._in_force()) != after:
             assert now_ms() < deadline, (found, after)
 
@@ -202,7 +202,7 @@ def sorted_acls(response: Fields) -> list[tuple[object, ...]]:
 
 def until_described(session: Session, wanted: Fields, count: int) -> list[tuple[object, ...]]:
     """The ACLs that match, once there are so many: Kafka's broker learns of a change after the response."""
-    deadline = now_ms() + 20_000
+    deadline = now_ms() + WAIT_MS
     while len(found := sorted_acls(session.call_unobserved("DescribeAcls", 3, wanted))) != count:
         assert now_ms() < deadline, found
     return found

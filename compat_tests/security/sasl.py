@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker, check_after, make_broker
 from compat_tests.real_kafka import RealPartMissing, free_ports, require
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.harness.sasl_client import Closed, SaslClient
 
@@ -33,6 +34,7 @@ USER, PASSWORD = "app", "app-secret, a=b"
 SESSION_MS = 1500
 IN, REFUSED, NO_MECHANISM = "in", "refused", "no such mechanism"
 LOG_IN_S = 20
+PACE_MS = 25
 BOOTSTRAP_MS = 3000
 """How long kafka-python tries again after a log-in that was refused."""
 
@@ -106,22 +108,39 @@ class SaslTarget:
 # -- sessions that end: nothing but a request of its client shows that one has, and Kafka's clock cannot be moved
 
 
-def until_closed(client: SaslClient) -> Iterator[None]:
-    """Send requests until the broker closes the connection; between them others have their turn."""
+def waiting_fetch(topic: str) -> FetchRequest:
+    """A Fetch that the broker answers after `PACE_MS`: the topic has fewer bytes than it wants."""
+    row = FetchTopic(
+        topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)]
+    )
+    return FetchRequest(max_wait_ms=PACE_MS, min_bytes=1 << 30, topics=[row])
+
+
+def until_closed(client: SaslClient, topic: str = "") -> Iterator[None]:
+    """Send requests until the broker closes the connection; between them others have their turn.
+
+    With the name of a topic, a request takes `PACE_MS`, and leaves the machine to others.
+    """
+    request = waiting_fetch(topic) if topic else MetadataRequest([])
     deadline = time.monotonic() + LOG_IN_S
     with contextlib.suppress(Closed):
         while True:
-            client.call(MetadataRequest([]), 12)
+            client.call(request, 12)
             assert time.monotonic() < deadline, "the session does not end"
             yield
 
 
-def while_sessions_pass(address: str, count: int) -> Iterator[None]:
-    """Go on until so many sessions of another client have ended, one after the other."""
+def while_sessions_pass(
+    address: str, count: int, mechanism: str = "PLAIN", password: str = PASSWORD, topic: str = ""
+) -> Iterator[None]:
+    """Go on until so many sessions of another client, by this mechanism, have ended, one after the other.
+
+    The topic is that of `until_closed`.
+    """
     for _ in range(count):
         with SaslClient(address) as witness:
-            witness.log_in("PLAIN", USER, PASSWORD)
-            yield from until_closed(witness)
+            witness.log_in(mechanism, USER, password)
+            yield from until_closed(witness, topic)
 
 
 # -- clients: how a log-in ends

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from compat_tests.batches import batch, now_ms
+from compat_tests.batches import WAIT_MS, batch, now_ms
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session, differences
 from compat_tests.real_kafka import run_tool
@@ -231,7 +231,7 @@ def test_topics_that_the_member_of_a_group_may_know_of(admins: Admins) -> None:
         acls.change([(GROUP, group, READ), (TOPIC, shown, READ)])
         client = Session(admin.bootstrap, CLIENT)
         joining = {"rebalance_timeout_ms": 10_000, "subscribed_topic_regex": f".*-{number}"}
-        deadline = now_ms() + 20_000
+        deadline = now_ms() + WAIT_MS
         response = heartbeat(client, group, 0, [], **joining)
         while response["error_code"] or not (response["assignment"] or {}).get("topic_partitions"):
             assert now_ms() < deadline, response
@@ -263,7 +263,7 @@ def test_topics_of_a_transaction_that_the_client_may_know_of(admins: Admins) -> 
         for topic in (shown, hidden):
             admin.topic(topic)
         begun: Fields = {"error_code": 15}
-        deadline = now_ms() + 20_000
+        deadline = now_ms() + WAIT_MS
         while begun["error_code"] in (14, 15, 16):
             assert now_ms() < deadline
             admin.call_unobserved("FindCoordinator", 3, {"key_type": 1, "key": identifier})

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import TARGETS, UNDISTURBED, UNDISTURBED_KAFKA, Broker, check_after, make_broker
 from compat_tests.differential import Session
 from compat_tests.real_kafka import RealPartMissing, free_ports, require, run_tool
@@ -276,7 +276,7 @@ def test_a_name_by_a_rule(both: dict[str, Target], name: str) -> None:
         )
         return set(client.list_topics(timeout=TIMEOUT_S).topics)
 
-    deadline = now_ms() + 20_000
+    deadline = now_ms() + WAIT_MS
     while topics("NAMED") != {TOPIC}:  # Kafka's broker learns of the ACL after the response
         assert now_ms() < deadline
     assert topics("PEM") == set()
@@ -327,7 +327,7 @@ def run_steps(target: Target) -> dict[str, tuple[int, str, int]]:
         setting = re.sub(r"=(\w+\.pem)", lambda match: f"={folder / match[1]}", change)
         words = ("--add-config", setting) if "=" in change else ("--delete-config", setting)
         run = run_tool("kafka.admin.ConfigCommand", *entity, "--alter", *words, check=False)
-        deadline = now_ms() + 20_000
+        deadline = now_ms() + WAIT_MS
         while (serial := target.shown(listener)[0]) != files.serials[expected]:
             assert now_ms() < deadline, (target.name, step, run.stdout + run.stderr)
         said = FRAME.sub("", run.stdout + run.stderr).replace(str(folder), "FOLDER").strip()

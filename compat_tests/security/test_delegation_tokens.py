@@ -12,7 +12,7 @@ from datetime import datetime
 
 import pytest
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import TARGETS
 from compat_tests.control.programs import go_program, java_program
 from compat_tests.definitions import Fields
@@ -108,7 +108,7 @@ def run_steps(target: SaslTarget, owner: Session, folder: pathlib.Path) -> Shown
 
 def wait_for_token(owner: Session, hmac: str) -> None:
     """Return once the broker knows the token: Kafka's learns of it after the response."""
-    deadline = now_ms() + 20_000
+    deadline = now_ms() + WAIT_MS
     while base64.b64decode(hmac) not in hmacs_of(owner):
         assert now_ms() < deadline, hmac
 
@@ -213,7 +213,7 @@ def test_a_client_logs_in_by_a_token_until_it_is_over(
         "ExpireDelegationToken", 2, {"hmac": token["hmac"], "expiry_time_period_ms": -1}
     )
     assert ended["error_code"] == 0, ended
-    deadline = now_ms() + 20_000
+    deadline = now_ms() + WAIT_MS
     while token["hmac"] in hmacs_of(owner):
         assert now_ms() < deadline
     refused = client(Case(way, topic, "too late", TIMEOUT_S))

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import TARGETS
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
@@ -53,7 +53,7 @@ def until_described(owner: Session, wanted: dict[str, int]) -> dict[str, Fields]
     """All tokens, once they are those, each with the time at which it expires: Kafka's broker learns of a change after
     the response.
     """
-    deadline = now_ms() + 20_000
+    deadline = now_ms() + WAIT_MS
     while True:
         found = described(owner)
         if {token_id: row["expiry_timestamp"] for token_id, row in found.items()} == wanted:

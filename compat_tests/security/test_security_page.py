@@ -40,7 +40,6 @@ from compat_tests.security.python_client import (
     kafka_python_settings,
 )
 from compat_tests.security.secured import allow_urls
-from oncelog.broker.certs import SETTINGS
 from tests.security.tokens import Issuer, key_set
 
 PAGE = ROOT / "docs" / "security.md"
@@ -160,19 +159,6 @@ def test_the_lines_of_go_and_javascript_stand_in_the_programs(heading: str) -> N
     ]
     assert len(lines) >= 3
     assert [line for line in lines if line.strip() not in programs] == []
-
-
-def test_the_lines_of_go_that_certs_prints_stand_in_the_program() -> None:
-    program = "".join(file.read_text() for file in PROGRAMS.glob("go/*.go"))
-    _, _, printed = SETTINGS.format(directory=".", principal="").partition("franz-go, Sarama")
-    for_both, _, _ = printed.partition("Sarama")
-    lines = [line.removeprefix("        franz-go").strip() for line in for_both.splitlines()]
-    lines = [
-        line.replace('"./ca.pem"', "given.Ca").replace('"./client.pem"', "given.Certificate")
-        for line in lines
-    ]
-    assert "kgo.DialTLSConfig(config)" in lines
-    assert [line for line in lines if line not in program] == []
 
 
 @pytest.mark.parametrize(
