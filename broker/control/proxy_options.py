@@ -18,11 +18,10 @@ from oncelog.broker.proxy.settings import (
     NOTHING_TO_KEEP,
     PASSED,
     ProxySettings,
-    keeps_something,
     upstream_addresses,
 )
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns, checked_upstream_users, read_upstream_users
-from oncelog.broker.proxy.used_keys import without_effect
+from oncelog.broker.proxy.used_keys import has_own_access, without_effect
 
 if TYPE_CHECKING:
     from oncelog.broker.control.acl_options import Acl
@@ -54,8 +53,9 @@ class ProxyOptions:
             raise ConfigError(*(f"config {why}" for why in unused.values()))
         if self.pass_logins:
             listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
-        if self.own.data_dir is not None and not keeps_something(
-            config, listeners, are_passed=self.pass_logins
+        protocols = {row.protocol for row in listeners}
+        if self.own.data_dir is not None and not has_own_access(
+            config, protocols, are_passed=self.pass_logins
         ):
             raise ConfigError(f"data_dir= {NOTHING_TO_KEEP}")
         port = self.own.port

@@ -137,15 +137,10 @@ class Access:
             if error is not None:
                 raise ConfigError(f"ACL {acl}: {error.message or error}")
 
-    def install(
-        self, dispatcher: ProxyDispatcher, topic_name: Callable[[Uuid], str | None], *, ends_log_ins: bool
-    ) -> None:
-        """Install ACLs and quotas in ``dispatcher`` if ``ends_log_ins``: users and rights are the proxy's own.
-        ``topic_name`` gives the name for a topic id, None for an id that upstream has not shown yet.
+    def install(self, dispatcher: ProxyDispatcher, topic_name: Callable[[Uuid], str | None]) -> None:
+        """Install ACLs and quotas in ``dispatcher``. ``topic_name`` gives the name for a topic id, None for an id that
+        upstream has not shown yet.
         """
-        if not ends_log_ins:
-            return
-
         topics = UpstreamTopics(dispatcher.forward)
         quotas = (MutationQuotas(dispatcher.pass_on, topics, topic_name), FetchQuota(self.quotas))
 

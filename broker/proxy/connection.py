@@ -23,14 +23,13 @@ from oncelog.broker.net.peer import Peer
 from oncelog.broker.proxy.acks import HEAD_BYTES, acks_of
 from oncelog.broker.proxy.link import UpstreamLink
 from oncelog.broker.proxy.owed import Awaited, Owed
-from oncelog.broker.proxy.passed_proxies import has_ids
-from oncelog.broker.proxy.request_handler import SASL_HANDSHAKE_KEY, RequestHandler
+from oncelog.broker.proxy.request_handler import RequestHandler
 from oncelog.broker.proxy.splicing import HEAD_READ_BYTES, SPLICE_BYTES_MIN
 from oncelog.broker.proxy.turns import RequestTurns
 from oncelog.broker.request import CloseConnection, ConnectionLost, Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
-from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
+from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE, SASL_AUTHENTICATE_KEY, SASL_HANDSHAKE_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,15 +42,15 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.transport import Transport
     from oncelog.wire.primitives import Buffer
 
-    OpenUpstream = Callable[["ProxyConnection"], Awaitable[Transport]]
-    """Opens the upstream connection of a client. Raises CloseConnection if that fails."""
+    OpenUpstream = Callable[["ProxyConnection", bool], Awaitable[Transport]]
+    """Opens the upstream connection of a client; says whether its first request carries the ids of the proxies that it
+    has passed. Raises CloseConnection if that fails."""
 
 OWED_MAX = 1024
 """Responses that a client may be owed before no more of its requests are read."""
 FIRST_BYTES = 64 * 1024
 """Bytes that are allocated for a frame that has not arrived whole; more as it comes."""
-LOG_IN_KEYS = frozenset({SASL_HANDSHAKE_KEY, 36})
-"""SaslHandshake, SaslAuthenticate."""
+LOG_IN_KEYS = frozenset({SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY})
 
 _head_at = struct.Struct(">iii").unpack_from
 _int16_at = struct.Struct(">h").unpack_from
@@ -75,7 +74,6 @@ class ProxyConnection(Peer):
         "_reactor",
         "_room",
         "_turns",
-        "is_marked",
         "node_id",
         "owed",
         "passed",
@@ -100,8 +98,6 @@ class ProxyConnection(Peer):
         self.owed: deque[Owed] = deque()
         self.passed = b""
         """The ids of the proxies that the client has passed, as its ApiVersions says."""
-        self.is_marked = False
-        """Whether the first request to upstream says which proxies it has passed."""
         self.renewal: Renewal | None = None
         """The session at upstream, if it ends and is renewed here."""
         self.requests = RequestHandler(self, dispatcher)
@@ -386,15 +382,14 @@ class ProxyConnection(Peer):
         """Whether the upstream connection has been opened."""
         return self._link is not None
 
-    async def connected(self, data: Buffer = b"") -> UpstreamLink:
-        """Return the upstream connection, which the first call opens, to send ``data``: a request with its size, if it
-        may be an ApiVersions. Raises LoopError, CloseConnection, ConnectionLost.
+    async def connected(self, *, carries_ids: bool = False) -> UpstreamLink:
+        """Return the upstream connection, which the first call opens. With ``carries_ids`` the request that opens it
+        says which proxies it has passed. Raises LoopError, CloseConnection, ConnectionLost.
         """
         link = self._link
         if link is None:
-            self.is_marked = bool(data) and has_ids(memoryview(data)[4:])
             try:
-                transport = await self._open(self)
+                transport = await self._open(self, carries_ids)
             except BaseException:
                 self.note_lost()
                 raise

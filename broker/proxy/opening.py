@@ -47,19 +47,22 @@ class UpstreamOpener:
         self._listeners = listeners
         self._next_bootstrap = 0
 
-    async def open_for(self, client: ProxyConnection) -> Transport:
-        """Open the upstream connection of a client. Raises CloseConnection if no node can be reached, LoopError."""
+    async def open_for(self, client: ProxyConnection, carries_ids: bool) -> Transport:
+        """Open the upstream connection of a client. Raises CloseConnection if no node can be reached, LoopError.
+
+        For ``carries_ids`` see `open`.
+        """
         if self._dispatcher.passed.is_loop(client.passed):
             raise LoopError
         if client.node_id is not None:
             node = self._upstream.nodes[client.node_id]
-            return await self._open_or_close(client, node.host, node.port)
+            return await self._open_or_close(client, node.host, node.port, carries_ids)
         bootstrap = self._upstream.bootstrap
         start, self._next_bootstrap = self._next_bootstrap, (self._next_bootstrap + 1) % len(bootstrap)
         refused: CloseConnection | None = None
         for host, port in bootstrap[start:] + bootstrap[:start]:
             try:
-                return await self._open_or_close(client, host, port)
+                return await self._open_or_close(client, host, port, carries_ids)
             except LoopError:
                 raise  # others may lead into the same one: each proxy would try all
             except CloseConnection as why:
@@ -67,10 +70,12 @@ class UpstreamOpener:
         assert refused is not None, "there is a bootstrap server"
         raise refused
 
-    async def _open_or_close(self, client: ProxyConnection, host: str, port: int) -> Transport:
+    async def _open_or_close(
+        self, client: ProxyConnection, host: str, port: int, carries_ids: bool
+    ) -> Transport:
         try:
             with real_time.move_on_after(CONNECT_TIMEOUT_S):
-                return await self.open(client, host, port)
+                return await self.open(client, host, port, carries_ids=carries_ids)
         except AuthenticationError as error:
             raise CloseConnection(f"upstream {address_text(host, port)}: {error.message}") from error
         except NoUpstreamLogIn as error:
@@ -96,11 +101,14 @@ class UpstreamOpener:
             )
         return transport
 
-    async def open(self, client: ProxyConnection | None, host: str, port: int) -> Transport:
+    async def open(
+        self, client: ProxyConnection | None, host: str, port: int, *, carries_ids: bool
+    ) -> Transport:
         """Connect for a client, or for the proxy itself (None); shake hands, and log in where the client does
         not do that itself. Raises OSError, KafkaError, CloseConnection, NoUpstreamLogIn.
 
-        Unless the client's first request says which proxies it has passed, an ApiVersions says that before it.
+        Unless the first request itself says which proxies it has passed (``carries_ids``), an ApiVersions says that
+        before it.
         """
         security = (
             self._log_ins.own or self._log_ins.without_log_in
@@ -117,16 +125,14 @@ class UpstreamOpener:
         transport = await self._reach(host, port)
         if security is not None and security.protocol != "PLAINTEXT":
             transport = await security.secured(transport, host)
-        if client is None or client.is_marked:
+        if carries_ids:
             return transport
         connection = ClientConnection(transport, sent_on=sent_on)
-        is_negotiated = False
         try:
             self._dispatcher.versions = await connection.negotiate()
-            is_negotiated = True
-        finally:
-            if not is_negotiated:
-                connection.close()
+        except BaseException:
+            connection.close()
+            raise
         return connection.detach()
 
     def _is_own(self, transport: Transport) -> bool:

@@ -26,6 +26,7 @@ from oncelog.broker.proxy.own_metadata import OwnMetadata
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR
 from oncelog.broker.proxy.upstream import Upstream, UpstreamError
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
+from oncelog.broker.proxy.used_keys import has_own_access
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.connection_limits import ConnectionLimits
@@ -179,9 +180,9 @@ class Proxy:
         for row in listeners:
             if row.security is not None:
                 row.security.attach(self.access.services)
-        self.access.install(
-            self.dispatcher, self.upstream.topic_name, ends_log_ins=self._ends_log_ins(listeners)
-        )
+        protocols = {row.protocol for row in listeners}
+        if has_own_access(self.config.static, protocols, are_passed=self.log_ins.are_passed):
+            self.access.install(self.dispatcher, self.upstream.topic_name)
         limits = ConnectionLimits(self.config, [row.name for row in listeners])
         rates = self._connection_rates = ConnectionRates(
             self.config, limits, self.access.metadata.image, self.access.services.host_names.address
@@ -209,12 +210,6 @@ class Proxy:
         self.bugs += 1
         if self.fail_on_bugs:
             raise AssertionError("a request failed by our own fault: see the log")
-
-    def _ends_log_ins(self, listeners: list[BoundListener]) -> bool:
-        """Whether clients log in to the proxy itself, so that users and their rights are the proxy's own."""
-        return self.access.authorizer is not None or (
-            not self.log_ins.are_passed and any(row.security is not None for row in listeners)
-        )
 
     # -- for interceptors
 
@@ -249,7 +244,7 @@ class Proxy:
 
     async def _look_at(self, host: str, port: int) -> None:
         with real_time.move_on_after(CONNECT_TIMEOUT_S):
-            transport = await self._opener.open(None, host, port)
+            transport = await self._opener.open(None, host, port, carries_ids=True)
             connection = ClientConnection(transport, sent_on=self.dispatcher.sent_on)
             try:
                 self.dispatcher.versions = await self._negotiated(connection, address_text(host, port))

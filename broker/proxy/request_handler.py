@@ -15,7 +15,7 @@ from oncelog.broker.proxy.passed_proxies import LoopError, has_ids, ids_of, is_a
 from oncelog.broker.request import NO_RESPONSE, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.framing import encode_request
-from oncelog.wire.header import API_VERSIONS_KEY, PRODUCE_KEY
+from oncelog.wire.header import API_VERSIONS_KEY, PRODUCE_KEY, SASL_HANDSHAKE_KEY
 
 if TYPE_CHECKING:
     from oncelog.broker.client.security.log_in import LogInRequest
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.wire.primitives import Buffer
 
-SASL_HANDSHAKE_KEY = 17
 OWN_CORRELATION_ID = 2**31 - 1
 """The correlation id of the proxy's own requests. A client may use it, too: responses come in order."""
 
@@ -60,32 +59,38 @@ class RequestHandler:
         if plan.reads_request:
             await self._handle_shown(self._dispatcher.decode(connection, frame, plan), plan)
             return
-        if connection.must_log_in_since is not None:
-            await self._respond(Made(self._dispatcher.known_versions(plan, correlation_id)))
-            return
         data = memoryview(self._dispatcher.sent_on(frame))
-        is_asked = self._is_asked_by_proxy(data)
         try:
-            link = await connection.connected(data)
+            link = await self._link_for(data)
         except LoopError:
             if plan.key != API_VERSIONS_KEY:
                 raise
             await self._refuse_loop(plan, correlation_id)
             return
-        if is_asked:
+        if link is None:
             await self._respond(Made(self._dispatcher.known_versions(plan, correlation_id)))
             return
         if plan.key != PRODUCE_KEY or acks_of(data, 0, plan.is_flexible) != 0:
             connection.owed.append(Owed(correlation_id, plan))
         await link.send(data)
 
-    def _is_asked_by_proxy(self, data: Buffer) -> bool:
-        """Whether a request with its size is an ApiVersions that the proxy sends in its own words, because it opens
-        the upstream connection and cannot carry ids. The client gets the response to the proxy's: before a log-in,
-        Kafka closes a connection on which a second one comes.
+    async def _link_for(self, data: Buffer) -> UpstreamLink | None:
+        """Return the upstream connection for a request with its size; None for an ApiVersions that does not go
+        upstream, and gets upstream's latest response.
+
+        There is no upstream connection before the client has logged in, since its user is not known. If the request
+        opens it and cannot carry ids, the proxy sends an ApiVersions of its own first: before a log-in, Kafka closes a
+        connection on which a second one comes. Raises LoopError, CloseConnection, ConnectionLost.
         """
+        connection = self._connection
+        if connection.must_log_in_since is not None:
+            return None
+        if connection.is_connected:
+            return await connection.connected()
         frame = memoryview(data)[4:]
-        return not self._connection.is_connected and is_api_versions(frame) and not has_ids(frame)
+        carries_ids = has_ids(frame)
+        link = await connection.connected(carries_ids=carries_ids)
+        return None if is_api_versions(frame) and not carries_ids else link
 
     async def _refuse_loop(self, plan: Plan, correlation_id: int) -> None:
         """Respond to an ApiVersions that leads into a loop of proxies."""
@@ -103,13 +108,10 @@ class RequestHandler:
                 if response is None:
                     dispatcher.done(context, None, None)
                     return
-            elif connection.must_log_in_since is not None:
-                response = dispatcher.told_versions()
             else:
                 data = dispatcher.encode_request(context)
-                is_asked = self._is_asked_by_proxy(data)
-                link = await connection.connected(data)
-                if is_asked:
+                link = await self._link_for(data)
+                if link is None:
                     response = dispatcher.told_versions()
                 elif dispatcher.wants_response(context):
                     is_owed = True
@@ -134,17 +136,14 @@ class RequestHandler:
     async def exchange(self, context: RequestContext) -> Any:
         """Forward ``context.request`` and return its response, which does not leave; `NO_RESPONSE` if it gets none.
 
-        Before a client's log-in there is no upstream connection, since its user is not known: ApiVersions, the only
-        request that it may send then, gets upstream's latest response. Raises CloseConnection, ConnectionLost.
+        An ApiVersions that does not go upstream gets upstream's latest response. Raises CloseConnection,
+        ConnectionLost.
         """
         connection = self._connection
-        if connection.must_log_in_since is not None:
-            return self._dispatcher.told_versions()
         began = real_time.monotonic()
         data = self._dispatcher.encode_request(context)
-        is_asked = self._is_asked_by_proxy(data)
-        link = await connection.connected(data)
-        if is_asked:
+        link = await self._link_for(data)
+        if link is None:
             return self._dispatcher.told_versions()
         if link.is_own_task():
             raise RuntimeError("a response cannot wait for another one: call handle in on_request")

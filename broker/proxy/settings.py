@@ -9,10 +9,10 @@ from oncelog.broker.client.security.keys import read_client_properties
 from oncelog.broker.config import sources
 from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.config.listeners import PLAINTEXT, resolve_listeners
+from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.options import DEFAULT_PORT, PORT_MAX, UsageError, flag_of, host_and_port, variable_of
 from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns, read_upstream_users
-from oncelog.broker.proxy.used_keys import without_effect
+from oncelog.broker.proxy.used_keys import has_own_access, without_effect
 from oncelog.broker.security.acl_text import parse_acls
 from oncelog.broker.security.user_options import MECHANISMS_OF_USERS, check_log_ins, parse_users
 
@@ -49,14 +49,6 @@ class ProxySettings(NamedTuple):
     """The proxy's own ACLs, which have an effect if there is an authorizer."""
     data_dir: str | None = None
     """Where the proxy keeps its own users, ACLs, quotas and tokens; in memory without it."""
-
-
-def keeps_something(config: BrokerConfig, listeners: Sequence[ListenerConfig], *, are_passed: bool) -> bool:
-    """Return whether a proxy has users, ACLs, quotas or tokens of its own, so that it may keep them in a data
-    directory.
-    """
-    has_log_ins = any(row.protocol != PLAINTEXT for row in listeners)
-    return bool(config.authorizer_class_name) or (has_log_ins and not are_passed)
 
 
 NOTHING_TO_KEEP = "has no effect: no log-ins end at this proxy, and it has no ACLs of its own"
@@ -122,7 +114,8 @@ def proxy_settings(
         listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
     first = _first_node_ports(_given(options, environment, "node_ports"), listeners)
     data_dir = options.data_dir or environment.get(variable_of("data_dir")) or None
-    if data_dir is not None and not keeps_something(config, listeners, are_passed=log_ins.are_passed):
+    protocols = {row.protocol for row in listeners}
+    if data_dir is not None and not has_own_access(config, protocols, are_passed=log_ins.are_passed):
         if options.data_dir is not None:
             raise ConfigError(f"--data-dir {NOTHING_TO_KEEP}")
         warnings.append(f"{variable_of('data_dir')} {NOTHING_TO_KEEP}")  # it may be there for a broker

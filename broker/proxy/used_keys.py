@@ -1,4 +1,4 @@
-"""Which of Kafka's keys have an effect on a proxy. Each key says so where it is declared (`ConfigKey.of_proxies`)."""
+"""Which settings have an effect on a proxy. Kafka's keys say so where they are declared (`ConfigKey.of_proxies`)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.config.broker_config import is_known
 from oncelog.broker.config.definitions_known import AUTHORIZER_KEYS, LISTENER_PREFIX, listener_base
+from oncelog.broker.config.listeners import PLAINTEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
 
 MAX_REAUTH = "connections.max.reauth.ms"
 OF_BROKERS = "it is for the cluster's brokers; a proxy uses the keys of listeners, log-ins, rights and quotas"
+
+
+def has_own_access(config: BrokerConfig, protocols: Iterable[str], *, are_passed: bool) -> bool:
+    """Return whether a proxy with listeners of these protocols has users, ACLs, quotas and tokens of its own: otherwise
+    upstream's are in force.
+
+    are_passed: whether log-ins pass through.
+    """
+    if config.authorizer_class_name:
+        return True
+    return not are_passed and any(protocol != PLAINTEXT for protocol in protocols)
 
 
 def without_effect(
