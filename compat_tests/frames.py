@@ -17,6 +17,24 @@ def address(bootstrap: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def receive_frame(sock: socket.socket) -> bytes | None:
+    """The next frame without its size; None if the peer closed the connection. Raises TimeoutError.
+
+    It reads not a byte more: a test may read from the socket itself.
+    """
+    frames = FrameReader()
+    try:
+        while missing := frames.missing():
+            some = sock.recv(min(missing, 1 << 20))
+            if not some:
+                assert not len(frames), f"the connection closed {missing} bytes before a frame's end"
+                return None
+            frames.feed(some)
+    except ConnectionError:
+        return None
+    return frames.next_frame()
+
+
 class Connection:
     """One TCP connection to a broker, from the address `source` if that is given."""
 
@@ -28,7 +46,6 @@ class Connection:
         )
         self._client_id = client_id
         self._correlation_id = 0
-        self._frames = FrameReader()
 
     def close(self) -> None:
         self.socket.close()
@@ -51,20 +68,7 @@ class Connection:
 
     def receive_frame(self) -> bytes | None:
         """The next response without its size; None if the broker closed the connection. Raises TimeoutError."""
-        try:
-            while (
-                missing := self._frames.missing()
-            ):  # and no byte more: a test may read from the socket itself
-                some = self.socket.recv(min(missing, 1 << 20))
-                if not some:
-                    assert not len(self._frames), (
-                        f"the connection closed {missing} bytes before a frame's end"
-                    )
-                    return None
-                self._frames.feed(some)
-        except ConnectionError:
-            return None
-        return self._frames.next_frame()
+        return receive_frame(self.socket)
 
     def send(self, api: str, version: int, values: Fields) -> int:
         """Send a request; returns its correlation id."""

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 import pytest
 import trio
 
+from compat_tests.frames import receive_frame
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.proxy.proxy import Proxy
 from oncelog.broker.seams.clock import SystemClock
@@ -38,18 +39,6 @@ IN_FLIGHT = 8
 SIZES = (0, 10, 300, 5_000, 70_000, 400_000)
 """Bytes of records in a request, or in a response: some are read at once, some in parts, some are spliced."""
 API_VERSIONS_KEY, METADATA_KEY = 18, 3
-
-
-def receive_frame(sock: socket.socket) -> bytes:
-    """Return the payload of the next frame; empty at the end of the stream."""
-    data = b""
-    while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
-        missing = 4 - len(data) if len(data) < 4 else 4 + struct.unpack_from(">i", data)[0] - len(data)
-        came = sock.recv(missing)
-        if not came:
-            return b""
-        data += came
-    return data[4:]
 
 
 def response_to(payload: bytes) -> bytes:
