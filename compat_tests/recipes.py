@@ -1,4 +1,4 @@
-"""The recipes of docs/testing.md and README.md, as files of projects."""
+"""The recipes of the docs about tests, as files of projects."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import re
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "testing.md"
-README = ROOT / "README.md"
+PAGES = (
+    *(ROOT / "docs" / f"{name}.md" for name in ("testing", "testing-clients", "share-groups", "security")),
+    ROOT / "README.md",
+)
 
 _HEADING = re.compile(r"^##+ (.+)$")
 _FILE = re.compile(r"^# ([\w-]+\.(py|toml|properties))$")
@@ -24,6 +26,21 @@ class Recipe(NamedTuple):
         """Write the files into a folder."""
         for name, text in self.files.items():
             (folder / name).write_text(text)
+
+
+def all_recipes() -> dict[str, Recipe]:
+    """Return the recipes that have a test, of all `PAGES`, by heading."""
+    found: dict[str, Recipe] = {}
+    for page in PAGES:
+        tested = {title: one for title, one in recipes(page).items() if any(map(is_test, one.files))}
+        assert not found.keys() & tested.keys(), f"{page.name}: {found.keys() & tested.keys()} stands twice"
+        found |= tested
+    return found
+
+
+def is_test(name: str) -> bool:
+    """Whether pytest collects a file of that name."""
+    return name.startswith("test_") and name.endswith(".py")
 
 
 def recipes(page: pathlib.Path) -> dict[str, Recipe]:

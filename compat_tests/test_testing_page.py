@@ -1,4 +1,4 @@
-"""docs/testing.md and README.md: every recipe in a project that has only the wheel, with its pytest plugin."""
+"""The docs about tests: every recipe in a project that has only the wheel, with its pytest plugin."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from collections.abc import Callable
 import pytest
 
 from compat_tests.brokers import SharedBrokers
-from compat_tests.recipes import PAGE, README, Recipe, recipes
+from compat_tests.recipes import PAGES, Recipe, all_recipes
 from oncelog.pytest_plugin.real_cluster import Cluster
 from tests.harness.archives import ROOT, UV, build, install, run
 
-RECIPES = {**recipes(PAGE), **recipes(README)}
+RECIPES = all_recipes()
 QUIX = "Quix Streams"
 CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "FastStream", QUIX)
 PACKAGES = ("confluent-kafka", "kafka-python", "aiokafka", "faststream[kafka,confluent]", "cryptography")
@@ -120,7 +120,8 @@ def test_the_oldest_pytest(wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
     assert " 1 passed" in run(python, "-m", "pytest", "test_orders.py", cwd=tmp_path)
 
 
-def test_every_block_with_a_test_names_its_file() -> None:
-    blocks = re.findall(r"(?m)(?:^    .*\n|^\n)+", PAGE.read_text())
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_with_a_test_names_its_file(page: pathlib.Path) -> None:
+    blocks = re.findall(r"(?m)(?:^    .*\n|^\n)+", page.read_text())
     unnamed = [block for block in blocks if "def test_" in block and not re.match(r"\s*# \w+\.py\n", block)]
     assert unnamed == []

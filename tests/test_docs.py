@@ -26,7 +26,10 @@ THEIRS = (
     | {"faststream.kafka", "send_offsets_to_transaction"}
     # Kafka, Spark
     | {"CoordinatorOperationExceptionHelper", "Errors", "DumpLogSegments", "exactly_once_v2"}
+    | {"Headers.lastHeader", "IdempotentWrite"}
     | {"current_timestamp", "foreachBatch", "maxRecordsPerPartition"}
+    # OpenTelemetry
+    | {"MetricsData"}
 )
 """Names that others define."""
 
@@ -97,8 +100,10 @@ def module_exists(name: str) -> bool:
 
 
 def identifier_exists(name: str) -> bool:
-    """Whether it is defined, or a string, somewhere; of ``Class.member`` both are defined, in one file."""
-    if re.search(rf"""["']{re.escape(name)}["']""", all_sources()):
+    """Whether it is defined, a string, or an argument with a default, somewhere; of ``Class.member`` both are defined,
+    in one file.
+    """
+    if re.search(rf"""["']{re.escape(name)}["']|[(,] ?{re.escape(name)}: \w+ = """, all_sources()):
         return True
     owner, _, member = name.rpartition(".")
     files, owners = definitions().get(member, set()), definitions().get(owner, set())
@@ -133,3 +138,60 @@ def test_a_name_that_does_not_exist_is_reported() -> None:
     }
     text = "".join(f"See `{name}`.\n" for name in names) + "\n    an example of `code/nowhere.py`\n"
     assert {name for name in named(text) if not is_there(name, ROOT / "README.md")} == names
+
+
+# -- links
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    headings = re.findall(r"(?m)^#+ (.+)$", re.sub(r"(?m)^    .*$", "", page.read_text()))
+    found: set[str] = set()
+    for heading in headings:
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        number = 0
+        while (name := f"{anchor}-{number}" if number else anchor) in found:
+            number += 1
+        found.add(name)
+    return found
+
+
+def dead_links(text: str, page: pathlib.Path) -> set[str]:
+    """The links of a page that lead nowhere in the repository."""
+    prose = re.sub(r"(?m)^    .*$", "", text)
+    found = set()
+    for link in re.findall(r"\]\(([^()\s]+)\)", prose):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            found.add(link)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page: pathlib.Path) -> None:
+    assert dead_links(page.read_text(), page) == set()
+
+
+def test_a_dead_link_is_reported() -> None:
+    text = "[a](nowhere.md), [b](testing.md#nowhere), [c](testing.md#time), [d](#time), [e](https://kafka.example/x)"
+    assert dead_links(text, ROOT / "docs" / "security.md") == {"nowhere.md", "testing.md#nowhere", "#time"}
+
+
+def test_every_page_that_a_source_names_exists() -> None:
+    """In docstrings, comments and messages: ``docs/testing.md``, with an anchor or without."""
+    named_pages = {
+        (path, name)
+        for path, text in sources().items()
+        for name in re.findall(r"\bdocs/[\w/-]+\.(?:md|json)(?:#[\w-]+)?", text)
+    }
+    assert len(named_pages) > 10
+    dead = {
+        (path, name)
+        for path, name in named_pages
+        if not (target := ROOT / name.partition("#")[0]).exists()
+        or ("#" in name and name.partition("#")[2] not in anchors(target))
+    }
+    assert dead == set()

@@ -37,9 +37,14 @@ RESOURCES = {
 class Acl:
     """Who may do what: ``Acl("User:app", "Read", topic="orders")``.
 
-    ``operation``: one of Kafka's, in its spelling for protocols or tools: ``IDEMPOTENT_WRITE`` or ``IdempotentWrite``.
-    It names one resource: ``topic``, ``group``, ``transactional_id``, ``token``, ``user`` (``*`` for all of them), or
-    ``cluster=True``. ``prefixed``: every resource whose name begins so. ``deny``: must not do it.
+    principal: who, such as ``User:app``.
+    operation: one of Kafka's, in its spelling for protocols or tools: ``IDEMPOTENT_WRITE`` or ``IdempotentWrite``.
+    topic, group, transactional_id, token, user: the name of the resource, ``*`` for all of the kind. An ACL names one
+        resource: one of these, or the cluster.
+    cluster: the resource is the cluster.
+    prefixed: it is every resource whose name begins so.
+    deny: the principal must not do it.
+    host: the address of the client, ``*`` for all.
     """
 
     principal: str

@@ -15,9 +15,7 @@ ANONYMOUS = "User:ANONYMOUS"
 """The principal of a client that has not logged in."""
 
 Outcome: TypeAlias = Literal["pending", "responded", "no response", "dropped", "closed", "lost"]
-"""The outcome of a request: its response is awaited (a Fetch waits for records); it left; none was asked for (a Produce
-with acks=0); an interceptor, such as a fault, dropped it; the broker closed the connection instead; the connection
-ended before."""
+"""See `Request.outcome`."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -69,6 +67,9 @@ class Request:
     groups: tuple[str, ...]
     transactional_ids: tuple[str, ...]
     outcome: Outcome
+    """``pending``: its response is awaited (a Fetch waits for records). ``responded``: the response left. ``no
+    response``: none was asked for (a Produce with acks=0). ``dropped``: an interceptor, such as a fault, dropped it.
+    ``closed``: the broker closed the connection instead. ``lost``: the connection ended before."""
     errors: tuple[str, ...]
     """The errors in the response, each once: Kafka's names, such as ``NOT_LEADER_OR_FOLLOWER``."""
     body: Any

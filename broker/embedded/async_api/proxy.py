@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AsyncProxy(AsyncFacade):
-    """A proxy before a Kafka cluster, in this process, on a thread of its own. A test uses it as an `AsyncBroker`:
+    """A proxy before a Kafka cluster, in this process, on a thread of its own. A test uses it like `AsyncBroker`:
     faults and waits concern the cluster as clients of the proxy see it.
 
         async with AsyncProxy(upstream="127.0.0.1:9092") as kafka:
@@ -43,7 +43,7 @@ class AsyncProxy(AsyncFacade):
     data_dir: where to keep the proxy's own users, ACLs, quotas and delegation tokens. Without it, they are kept in
         memory, until the proxy stops.
     port: of the proxy; each of the cluster's nodes has one of the ports after it. 0 takes free ones.
-    users, acls, tls: who may log in at the proxy, and do what, as of an `AsyncBroker`.
+    users, acls, tls: who may log in at the proxy, and do what, as of `AsyncBroker`.
     seed: for random choices of rules.
     requests_kept: how many requests of each API `requests` can show. With 0 there are none, and what no rule and no
         filter looks at passes unread.

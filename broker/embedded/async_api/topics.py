@@ -52,8 +52,11 @@ class AsyncTopic:
     ) -> list[Record]:
         """Wait until the topic has at least so many records; return them all, by partition and offset.
 
-        The topic need not exist yet. ``timeout``: seconds of real time; WaitTimeoutError says what there was instead,
-        and which open transactions hold records back.
+        The topic need not exist yet.
+
+        isolation: only records that a consumer with this ``isolation.level`` sees.
+        timeout: seconds of real time. WaitTimeoutError says what there was instead, and which open transactions hold
+            records back.
         """
         records: list[Record] = await self._broker._call(
             "wait_for_records",

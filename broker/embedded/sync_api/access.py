@@ -58,7 +58,8 @@ class ClientAccess:
         """Return a certificate for a client and its key. Its subject, and the client's principal in ACLs, is
         ``CN=name,O=oncelog development``.
 
-        expired: it was valid until a day ago. of_a_stranger: an authority that the broker does not trust signs it.
+        expired: it was valid until a day ago.
+        of_a_stranger: an authority that the broker does not trust signs it.
         Raises InvalidArgumentError without ``tls``.
         """
         if self._certificates is None:
@@ -83,7 +84,8 @@ class ClientAccess:
     ) -> FailedLogin:
         """Wait until a client is turned away; return the failure. One from before the call counts, too.
 
-        step: only failed handshakes (``TLS``) or log-ins (``SASL``). after: only those that came later than this one.
+        step: only failed handshakes (``TLS``) or log-ins (``SASL``).
+        after: only those that came later than this one.
         timeout: seconds of real time. WaitTimeoutError lists the other clients that were turned away.
         """
         failed: FailedLogin = self._call(

@@ -30,8 +30,8 @@ class Broker(Facade, ClientMetrics):
 
     topics: created at the start: names, or ``{"orders": 3}`` with the number of partitions, or ``{"orders":
         {"partitions": 3, "config": {"cleanup.policy": "compact"}}}``.
-    config: Kafka's broker configuration. Defaults that are not Kafka's: ``group.initial.rebalance.delay.ms`` is 0;
-        ``offsets.topic.num.partitions``, ``transaction.state.log.num.partitions`` and
+    config: Kafka's broker configuration. Defaults of the test kit, not Kafka's: ``group.initial.rebalance.delay.ms`` is
+        0; ``offsets.topic.num.partitions``, ``transaction.state.log.num.partitions`` and
         ``share.coordinator.state.topic.num.partitions`` are 1; members of share groups get partitions at once
         (``group.share.heartbeat.interval.ms`` is 50, ``group.share.assignment.interval.ms`` 0).
     data_dir: where to keep the data. Without it, it is kept in memory and ends with the broker.

@@ -28,7 +28,7 @@ class Faults:
         kafka.faults.on("EndTxn", transactional_id="a").nth(2).drop_response()
 
     A rule is in force until it is removed, or the broker is reset; it outlives restarts. If several rules match one
-    request, all count it, and they act in the order in which they were made. Docs: docs/testing.md.
+    request, all count it, and they act in the order in which they were made. Docs: docs/faults.md.
     """
 
     def __init__(self, broker: Facade) -> None:

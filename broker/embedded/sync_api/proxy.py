@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Proxy(Facade):
-    """A proxy before a Kafka cluster, in this process, on a thread of its own. A test uses it as an `Broker`:
+    """A proxy before a Kafka cluster, in this process, on a thread of its own. A test uses it like `Broker`:
     faults and waits concern the cluster as clients of the proxy see it.
 
         with Proxy(upstream="127.0.0.1:9092") as kafka:
@@ -44,7 +44,7 @@ class Proxy(Facade):
     data_dir: where to keep the proxy's own users, ACLs, quotas and delegation tokens. Without it, they are kept in
         memory, until the proxy stops.
     port: of the proxy; each of the cluster's nodes has one of the ports after it. 0 takes free ones.
-    users, acls, tls: who may log in at the proxy, and do what, as of an `Broker`.
+    users, acls, tls: who may log in at the proxy, and do what, as of `Broker`.
     seed: for random choices of rules.
     requests_kept: how many requests of each API `requests` can show. With 0 there are none, and what no rule and no
         filter looks at passes unread.
