@@ -20,7 +20,7 @@ SERVER_CPU = Row("server CPU of such a log-in", "ms", ratio_at_most(1), is_cost=
 
 
 def log_in(bootstrap: str, context: ssl.SSLContext, count: int) -> None:
-    """Log in so many times, one after another. Raises LogInFailed, Closed."""
+    """Log in so many times, one after another. Raises LoginFailed, Closed."""
     for _ in range(count):
         with SaslClient(bootstrap, context) as client:
             client.log_in(MECHANISM, USER, PASSWORD)

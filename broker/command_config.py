@@ -60,7 +60,7 @@ def configuration(
     implied: list[sources.Setting] = []
     protocol = "PLAINTEXT"
     if users:
-        from oncelog.broker.security.user_options import SASL_PLAINTEXT, check_log_ins, security_config
+        from oncelog.broker.security.user_options import SASL_PLAINTEXT, check_logins, security_config
 
         protocol = SASL_PLAINTEXT
         implied = [
@@ -90,7 +90,7 @@ def configuration(
     try:
         listeners, warnings = resolve_listeners(config, host_name)
         if users:
-            check_log_ins("--user", listeners)
+            check_logins("--user", listeners)
     except ConfigError as error:
         problems += error.problems
     if problems:

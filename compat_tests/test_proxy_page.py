@@ -30,7 +30,7 @@ TIMEOUT_S = 120
 
 def commands() -> list[str]:
     """The command lines without log-ins, in the order in which they stand there; for the others see
-    `compat_tests/proxy/test_log_in_recipes.py`.
+    `compat_tests/proxy/test_login_recipes.py`.
     """
     found: list[str] = re.findall(r"(?m)^    (oncelog proxy .*)$", PAGE.read_text())
     return [command for command in found if "--user" not in command and "--upstream-config" not in command]

@@ -15,7 +15,7 @@ import trio
 
 from oncelog import __version__
 from oncelog.broker.client.errors import AuthenticationError, to_error_code
-from oncelog.broker.client.security.log_in import HANDSHAKE_VERSION
+from oncelog.broker.client.security.login import HANDSHAKE_VERSION
 from oncelog.broker.client.security.tls import tls_failure
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK, Transport
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.client.security.client_security import ClientSecurity
-    from oncelog.broker.client.security.log_in import LogInRequest
+    from oncelog.broker.client.security.login import LoginRequest
 
 SOFTWARE_NAME = "oncelog"
 """The software name that ApiVersions sends, beside this package's version (KIP-511)."""
@@ -200,12 +200,12 @@ class ClientConnection:
 
     async def _log_in(self) -> None:
         """Log in, or again; nobody else sends meanwhile. Responses to earlier requests may come between."""
-        login = None if self._security is None else await self._security.new_log_in()
+        login = None if self._security is None else await self._security.new_login()
         is_complete = login is None
         try:
             request = None if login is None else login.begin()
             while login is not None and request is not None:
-                request = login.following(await self._log_in_response(request))
+                request = login.following(await self._login_response(request))
             if login is not None:
                 renewal_s = login.renewal_s
                 self._renew_at = None if renewal_s is None else real_time.monotonic() + renewal_s
@@ -217,7 +217,7 @@ class ClientConnection:
             if not is_complete:  # cancelled
                 self.fail(ErrorCode.NETWORK_EXCEPTION, "a log-in was cut off")
 
-    async def _log_in_response(self, request: LogInRequest) -> Message:
+    async def _login_response(self, request: LoginRequest) -> Message:
         if isinstance(request, SaslHandshakeRequest):
             in_flight: InFlight[Any] = await self._send(request, HANDSHAKE_VERSION)
         else:

@@ -271,7 +271,7 @@ class ControlledProxy:
             on_loaded=self._prepare,
         )
         client = ClusterClient(
-            self.settings.upstream, connect, client_id=CLIENT_ID, security=self.settings.log_ins.own
+            self.settings.upstream, connect, client_id=CLIENT_ID, security=self.settings.logins.own
         )
         run = _Run(proxy, bound, client)
         try:

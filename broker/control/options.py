@@ -15,7 +15,7 @@ from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.emulation.release import emulated
 from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.security.sasl.users import Users
-from oncelog.broker.security.user_options import check_log_ins, security_config
+from oncelog.broker.security.user_options import check_logins, security_config
 
 if TYPE_CHECKING:
     from oncelog.broker.control.controlled import Controlled
@@ -161,7 +161,7 @@ def checked_options(
     try:
         broker_config = options.broker_config()
         if options.users:
-            check_log_ins("users=", resolve_listeners(broker_config, lambda: options.host_name)[0])
+            check_logins("users=", resolve_listeners(broker_config, lambda: options.host_name)[0])
     except ConfigError as error:
         raise InvalidArgumentError(str(error)) from None
     return options

@@ -20,7 +20,7 @@ from oncelog.broker.proxy.settings import (
     ProxySettings,
     upstream_addresses,
 )
-from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns, checked_upstream_users, read_upstream_users
+from oncelog.broker.proxy.upstream_logins import UpstreamLogins, checked_upstream_users, read_upstream_users
 from oncelog.broker.proxy.used_keys import has_own_access, without_effect
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class ProxyOptions:
             list(self.upstream),
             {listeners[0].bind.listener: port + 1} if port else {},
             self.own.users,
-            UpstreamLogIns(
+            UpstreamLogins(
                 self.upstream_config,
                 self.upstream_users,
                 are_passed=self.pass_logins,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.net.server import BoundListener, Server
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
-    from oncelog.broker.proxy.upstream_log_ins import Renewal
+    from oncelog.broker.proxy.upstream_logins import Renewal
     from oncelog.broker.seams.pipes import Pipes
     from oncelog.broker.seams.reactor import Reactor
     from oncelog.broker.seams.transport import Transport
@@ -50,7 +50,7 @@ OWED_MAX = 1024
 """Responses that a client may be owed before no more of its requests are read."""
 FIRST_BYTES = 64 * 1024
 """Bytes that are allocated for a frame that has not arrived whole; more as it comes."""
-LOG_IN_KEYS = frozenset({SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY})
+LOGIN_KEYS = frozenset({SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY})
 
 _head_at = struct.Struct(">iii").unpack_from
 _int16_at = struct.Struct(">h").unpack_from
@@ -368,7 +368,7 @@ class ProxyConnection(Peer):
         if gate is None:
             await self.requests.handle(frame)
             return
-        if self.owed and len(frame) >= 2 and _int16_at(frame)[0] in LOG_IN_KEYS:
+        if self.owed and len(frame) >= 2 and _int16_at(frame)[0] in LOGIN_KEYS:
             await self.wait_drained()
         pending = gate(frame)
         if pending is not None:

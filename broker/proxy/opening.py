@@ -10,7 +10,7 @@ from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.opening import CONNECT_TIMEOUT_S, open_connection
 from oncelog.broker.config.listeners import address_text
 from oncelog.broker.proxy.passed_proxies import LOOP_ERROR, LoopError
-from oncelog.broker.proxy.upstream_log_ins import NoUpstreamLogIn, Renewal
+from oncelog.broker.proxy.upstream_logins import NoUpstreamLogin, Renewal
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.connection import ProxyConnection
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
     from oncelog.broker.proxy.upstream import Upstream
-    from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
+    from oncelog.broker.proxy.upstream_logins import UpstreamLogins
     from oncelog.broker.seams.transport import Connect, Transport
 
 _EVERY_ADDRESS = ("0.0.0.0", "::")
@@ -36,13 +36,13 @@ class UpstreamOpener:
         self,
         connect: Connect,
         upstream: Upstream,
-        log_ins: UpstreamLogIns,
+        logins: UpstreamLogins,
         dispatcher: ProxyDispatcher,
         listeners: Callable[[], Iterable[BoundListener]],
     ) -> None:
         self._connect = connect
         self._upstream = upstream
-        self._log_ins = log_ins
+        self._logins = logins
         self._dispatcher = dispatcher
         self._listeners = listeners
         self._next_bootstrap = 0
@@ -78,7 +78,7 @@ class UpstreamOpener:
                 return await self.open(client, host, port, carries_ids=carries_ids)
         except AuthenticationError as error:
             raise CloseConnection(f"upstream {address_text(host, port)}: {error.message}") from error
-        except NoUpstreamLogIn as error:
+        except NoUpstreamLogin as error:
             raise CloseConnection(str(error)) from error
         except (OSError, KafkaError) as error:
             if isinstance(error, KafkaError) and error.code is LOOP_ERROR:
@@ -105,15 +105,15 @@ class UpstreamOpener:
         self, client: ProxyConnection | None, host: str, port: int, *, carries_ids: bool
     ) -> Transport:
         """Connect for a client, or for the proxy itself (None); shake hands, and log in where the client does
-        not do that itself. Raises OSError, KafkaError, CloseConnection, NoUpstreamLogIn.
+        not do that itself. Raises OSError, KafkaError, CloseConnection, NoUpstreamLogin.
 
         Unless the first request itself says which proxies it has passed (``carries_ids``), an ApiVersions says that
         before it.
         """
         security = (
-            self._log_ins.own or self._log_ins.without_log_in
+            self._logins.own or self._logins.without_login
             if client is None
-            else self._log_ins.of(client.principal)
+            else self._logins.of(client.principal)
         )
         sent_on = partial(self._dispatcher.sent_on, before=b"" if client is None else client.passed)
         if security is not None and security.mechanism is not None:

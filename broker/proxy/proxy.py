@@ -25,7 +25,7 @@ from oncelog.broker.proxy.opening import UpstreamOpener
 from oncelog.broker.proxy.own_metadata import OwnMetadata
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR
 from oncelog.broker.proxy.upstream import Upstream, UpstreamError
-from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
+from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.proxy.used_keys import has_own_access
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
@@ -81,13 +81,13 @@ class Proxy:
         first_node_ports: Mapping[str, int] | None = None,
         users: Users | None = None,
         acls: Sequence[AclBinding] = (),
-        log_ins: UpstreamLogIns | None = None,
+        logins: UpstreamLogins | None = None,
         pipes: Pipes | None = None,
         reactor: Reactor | None = None,
         on_loaded: Callable[[Proxy], None] = lambda proxy: None,
     ) -> None:
         """``data_dir`` keeps users, ACLs and so on of the proxy's own, in ``files``; without it they are in memory.
-        ``users`` may log in here, ``acls`` are in force; ``log_ins`` has the users of the upstream connections.
+        ``users`` may log in here, ``acls`` are in force; ``logins`` has the users of the upstream connections.
         Large frames go through ``pipes``, if there are any, else through memory. What only passes does so in turns of
         ``reactor``, if there is one, else in tasks. ``on_loaded`` is called once in `run`, before the proxy listens: it
         may install something in the dispatcher.
@@ -104,7 +104,7 @@ class Proxy:
         self.upstream = Upstream(upstream, self.lines, self._on_node)
         self.access: Access
         """Users, ACLs and quotas of its own."""
-        self.log_ins = UpstreamLogIns({}) if log_ins is None else log_ins
+        self.logins = UpstreamLogins({}) if logins is None else logins
         self.node_ports: NodePorts
         self.dispatcher: ProxyDispatcher
         self.server: Server[ProxyConnection]
@@ -181,7 +181,7 @@ class Proxy:
             if row.security is not None:
                 row.security.attach(self.access.services)
         protocols = {row.protocol for row in listeners}
-        if has_own_access(self.config.static, protocols, are_passed=self.log_ins.are_passed):
+        if has_own_access(self.config.static, protocols, are_passed=self.logins.are_passed):
             self.access.install(self.dispatcher, self.upstream.topic_name)
         limits = ConnectionLimits(self.config, [row.name for row in listeners])
         rates = self._connection_rates = ConnectionRates(
@@ -189,7 +189,7 @@ class Proxy:
         )
         self.access.on_quota = rates.on_change
         self._opener = UpstreamOpener(
-            self._connect, self.upstream, self.log_ins, self.dispatcher, lambda: self.server.listeners
+            self._connect, self.upstream, self.logins, self.dispatcher, lambda: self.server.listeners
         )
         self.server = Server(
             self.access.services,
@@ -253,7 +253,7 @@ class Proxy:
                 except KafkaError as error:
                     if error.code is not ErrorCode.NETWORK_EXCEPTION:
                         raise
-                    if self.log_ins.are_of_clients:
+                    if self.logins.are_of_clients:
                         log.info(
                             "the upstream asks for a log-in, and the proxy has none of its own: it learns nodes and "
                             "topics from passing responses",
@@ -281,7 +281,7 @@ class Proxy:
         except KafkaError as error:
             if error.code is LOOP_ERROR:
                 raise UpstreamError(f"the upstream cannot be used: {about}: {LOOP}") from error
-            security = self.log_ins.own or self.log_ins.without_log_in
+            security = self.logins.own or self.logins.without_login
             if error.code is ErrorCode.NETWORK_EXCEPTION and (
                 security is None or not security.protocol.endswith("SSL")
             ):

@@ -8,7 +8,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.client.errors import AuthenticationError
-from oncelog.broker.client.security.log_in import HANDSHAKE_VERSION
+from oncelog.broker.client.security.login import HANDSHAKE_VERSION
 from oncelog.broker.proxy.acks import acks_of
 from oncelog.broker.proxy.owed import Awaited, Made, Owed, Shown
 from oncelog.broker.proxy.passed_proxies import LoopError, has_ids, ids_of, is_api_versions
@@ -18,12 +18,12 @@ from oncelog.wire.framing import encode_request
 from oncelog.wire.header import API_VERSIONS_KEY, PRODUCE_KEY, SASL_HANDSHAKE_KEY
 
 if TYPE_CHECKING:
-    from oncelog.broker.client.security.log_in import LogInRequest
+    from oncelog.broker.client.security.login import LoginRequest
     from oncelog.broker.proxy.apis import Plan
     from oncelog.broker.proxy.connection import ProxyConnection
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
     from oncelog.broker.proxy.link import UpstreamLink
-    from oncelog.broker.proxy.upstream_log_ins import Renewal
+    from oncelog.broker.proxy.upstream_logins import Renewal
     from oncelog.broker.request import RequestContext
     from oncelog.wire.primitives import Buffer
 
@@ -180,15 +180,15 @@ class RequestHandler:
     async def renew(self, link: UpstreamLink, renewal: Renewal) -> None:
         """Renew the session at upstream. Raises CloseConnection if upstream refuses the renewal."""
         try:
-            log_in = await renewal.begin()
-            request: LogInRequest | None = log_in.begin()
+            login = await renewal.begin()
+            request: LoginRequest | None = login.begin()
             while request is not None:
-                request = log_in.following(await self._ask_as_proxy(link, request, renewal))
+                request = login.following(await self._ask_as_proxy(link, request, renewal))
         except AuthenticationError as error:
             raise CloseConnection(f"the session at upstream cannot be renewed: {error.message}") from None
-        renewal.renewed(log_in)
+        renewal.renewed(login)
 
-    async def _ask_as_proxy(self, link: UpstreamLink, request: LogInRequest, renewal: Renewal) -> Any:
+    async def _ask_as_proxy(self, link: UpstreamLink, request: LoginRequest, renewal: Renewal) -> Any:
         """Send a request of the proxy's own between those of the client. Returns the response, when it has come."""
         connection = self._connection
         key = request.API_KEY

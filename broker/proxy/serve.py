@@ -92,7 +92,7 @@ def new_proxy(
         first_node_ports=settings.first_node_ports,
         users=settings.users,
         acls=settings.acls,
-        log_ins=settings.log_ins,
+        logins=settings.logins,
         pipes=SocketPipes(),
         reactor=SocketReactor(),
         on_loaded=on_loaded,

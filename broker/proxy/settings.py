@@ -11,10 +11,10 @@ from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.options import DEFAULT_PORT, PORT_MAX, UsageError, flag_of, host_and_port, variable_of
-from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns, read_upstream_users
+from oncelog.broker.proxy.upstream_logins import UpstreamLogins, read_upstream_users
 from oncelog.broker.proxy.used_keys import has_own_access, without_effect
 from oncelog.broker.security.acl_text import parse_acls
-from oncelog.broker.security.user_options import MECHANISMS_OF_USERS, check_log_ins, parse_users
+from oncelog.broker.security.user_options import MECHANISMS_OF_USERS, check_logins, parse_users
 
 if TYPE_CHECKING:
     import argparse
@@ -44,7 +44,7 @@ class ProxySettings(NamedTuple):
     first_node_ports: dict[str, int]
     users: Users
     """The users that may log in at the proxy."""
-    log_ins: UpstreamLogIns
+    logins: UpstreamLogins
     acls: Sequence[AclBinding] = ()
     """The proxy's own ACLs, which have an effect if there is an authorizer."""
     data_dir: str | None = None
@@ -90,7 +90,7 @@ def proxy_settings(
         own,
         problems=problems,
     )
-    log_ins = _log_ins(options, environment)
+    logins = _logins(options, environment)
     warnings: list[str] = []
     listeners: list[ListenerConfig] = []
     try:
@@ -98,7 +98,7 @@ def proxy_settings(
     except ConfigError as error:
         problems += error.problems
     else:
-        unused = without_effect(config, config.texts, listeners, are_passed=log_ins.are_passed)
+        unused = without_effect(config, config.texts, listeners, are_passed=logins.are_passed)
         problems += _refused(unused, from_options, own)
         others = [one.name for one in from_environment if one.name in unused]
         if others:  # they may be there for brokers
@@ -107,20 +107,20 @@ def proxy_settings(
     if problems:
         raise ConfigError(*problems)
     if users:
-        check_log_ins("--user", listeners)
-    if log_ins.are_passed:
+        check_logins("--user", listeners)
+    if logins.are_passed:
         if users:
             raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
         listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
     first = _first_node_ports(_given(options, environment, "node_ports"), listeners)
     data_dir = options.data_dir or environment.get(variable_of("data_dir")) or None
     protocols = {row.protocol for row in listeners}
-    if data_dir is not None and not has_own_access(config, protocols, are_passed=log_ins.are_passed):
+    if data_dir is not None and not has_own_access(config, protocols, are_passed=logins.are_passed):
         if options.data_dir is not None:
             raise ConfigError(f"--data-dir {NOTHING_TO_KEEP}")
         warnings.append(f"{variable_of('data_dir')} {NOTHING_TO_KEEP}")  # it may be there for a broker
         data_dir = None
-    settings = ProxySettings(config, listeners, upstream, first, users, log_ins, acls, data_dir)
+    settings = ProxySettings(config, listeners, upstream, first, users, logins, acls, data_dir)
     return settings, warnings
 
 
@@ -147,7 +147,7 @@ def _users(options: argparse.Namespace, environment: Mapping[str, str]) -> Users
     return parse_users(filter(None, environment.get(variable, "").splitlines()), variable)
 
 
-def _log_ins(options: argparse.Namespace, environment: Mapping[str, str]) -> UpstreamLogIns:
+def _logins(options: argparse.Namespace, environment: Mapping[str, str]) -> UpstreamLogins:
     """Return the users of the upstream connections. Raises ConfigError."""
     config = options.upstream_config or environment.get(variable_of("upstream_config"))
     users = options.upstream_users or environment.get(variable_of("upstream_users"))
@@ -155,7 +155,7 @@ def _log_ins(options: argparse.Namespace, environment: Mapping[str, str]) -> Ups
         "1",
         "true",
     )
-    return UpstreamLogIns(
+    return UpstreamLogins(
         read_client_properties(config) if config else {},
         read_upstream_users(users) if users else None,
         are_passed=are_passed,

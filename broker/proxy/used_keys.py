@@ -47,7 +47,7 @@ def without_effect(
 
 def _why(config: BrokerConfig, name: str, listeners: Sequence[str], *, are_passed: bool) -> str | None:
     """Return why a key has no effect, None if it has one."""
-    if are_passed and _is_of_log_ins(name):
+    if are_passed and _is_of_logins(name):
         return "log-ins pass through it"
     if not is_known(name):
         return None  # that is another error
@@ -62,7 +62,7 @@ def _why(config: BrokerConfig, name: str, listeners: Sequence[str], *, are_passe
     return OF_BROKERS
 
 
-def _is_of_log_ins(name: str) -> bool:
+def _is_of_logins(name: str) -> bool:
     """Whether a key, perhaps one listener's, is about log-ins only."""
     base = listener_base(name)
     if base is None:

@@ -44,7 +44,7 @@ def parse_users(texts: Iterable[str], origin: str) -> Users:
         raise ConfigError(f"{origin}: {error}") from None
 
 
-def check_log_ins(origin: str, listeners: Iterable[ListenerConfig]) -> None:
+def check_logins(origin: str, listeners: Iterable[ListenerConfig]) -> None:
     """Raise ConfigError if no listener has SASL, so that users could not log in."""
     if not any(listener.protocol.startswith("SASL") for listener in listeners):
         raise ConfigError(

@@ -16,7 +16,7 @@ from compat_tests.security.authorizing import (
     ANONYMOUS,
     PROPERTIES,
     Acls,
-    log_in_properties,
+    login_properties,
     make_authorizing,
 )
 from compat_tests.security.rights import Case, Names
@@ -35,10 +35,10 @@ def proxy() -> Iterator[RunningProxy]:
         for resource in ("topic:*", "group:*", "transactional-id:*", "cluster")
         for word in ("--acl", f"{ANONYMOUS} All {resource} from {ADMIN}")
     ]
-    log_ins = {
-        key: text for key, text in log_in_properties("x").items() if key.startswith(("listener.name", "d"))
+    logins = {
+        key: text for key, text in login_properties("x").items() if key.startswith(("listener.name", "d"))
     }
-    settings = {"super.users": PROPERTIES["super.users"], "sasl.enabled.mechanisms": "PLAIN", **log_ins}
+    settings = {"super.users": PROPERTIES["super.users"], "sasl.enabled.mechanisms": "PLAIN", **logins}
     words = [word for key, text in settings.items() for word in ("-c", f"{key}={text}")]
     try:
         with (
@@ -56,7 +56,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, st
     address = f"127.0.0.1:{free_ports(1)[0]}"
     folder = tmp_path_factory.mktemp("judge")
     try:
-        with make_authorizing("kafka", folder, log_in_properties(address)) as broker:
+        with make_authorizing("kafka", folder, login_properties(address)) as broker:
             yield broker, address
     except RealPartMissing as missing:
         require(str(missing))

@@ -60,7 +60,7 @@ PROPERTIES = {
 PASSWORDS = {"ANONYMOUS": "anonymous-secret", "root": "root-secret"}
 
 
-def log_in_properties(address: str) -> dict[str, str]:
+def login_properties(address: str) -> dict[str, str]:
     """Of a listener with PLAIN at the address, and of delegation tokens."""
     users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
     return {

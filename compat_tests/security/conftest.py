@@ -8,26 +8,26 @@ import pytest
 from compat_tests.brokers import Broker, check_after
 from compat_tests.differential import Session
 from compat_tests.real_kafka import RealPartMissing, free_ports, require
-from compat_tests.security.authorizing import Acls, log_in_properties, make_authorizing
+from compat_tests.security.authorizing import Acls, login_properties, make_authorizing
 
 
 @pytest.fixture(scope="package")
-def log_in_addresses() -> dict[str, str]:
+def login_addresses() -> dict[str, str]:
     """The addresses at which clients log in to the brokers of `authorizing`, by target."""
     return {name: f"127.0.0.1:{port}" for name, port in zip(("kafka", "oncelog"), free_ports(2), strict=True)}
 
 
 @pytest.fixture(scope="package")
 def authorizing(
-    tmp_path_factory: pytest.TempPathFactory, log_in_addresses: dict[str, str]
+    tmp_path_factory: pytest.TempPathFactory, login_addresses: dict[str, str]
 ) -> Iterator[dict[str, Broker]]:
     """The brokers by target. oncelog logs no traceback."""
     folder = tmp_path_factory.mktemp("authorizing")
     with contextlib.ExitStack() as stack:
         try:
             found = {
-                name: stack.enter_context(make_authorizing(name, folder, log_in_properties(address)))
-                for name, address in log_in_addresses.items()
+                name: stack.enter_context(make_authorizing(name, folder, login_properties(address)))
+                for name, address in login_addresses.items()
             }
         except RealPartMissing as missing:
             require(str(missing))

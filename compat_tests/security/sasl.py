@@ -33,7 +33,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD = "app", "app-secret, a=b"
 SESSION_MS = 1500
 IN, REFUSED, NO_MECHANISM = "in", "refused", "no such mechanism"
-LOG_IN_S = 20
+LOGIN_S = 20
 PACE_MS = 25
 BOOTSTRAP_MS = 3000
 """How long kafka-python tries again after a log-in that was refused."""
@@ -102,7 +102,7 @@ class SaslTarget:
             info = ScramCredentialInfo(mechanism, 4096)
             change = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
             for result in admin.alter_user_scram_credentials([change]).values():
-                result.result(LOG_IN_S)
+                result.result(LOGIN_S)
 
 
 # -- sessions that end: nothing but a request of its client shows that one has, and Kafka's clock cannot be moved
@@ -122,7 +122,7 @@ def until_closed(client: SaslClient, topic: str = "") -> Iterator[None]:
     With the name of a topic, a request takes `PACE_MS`, and leaves the machine to others.
     """
     request = waiting_fetch(topic) if topic else MetadataRequest([])
-    deadline = time.monotonic() + LOG_IN_S
+    deadline = time.monotonic() + LOGIN_S
     with contextlib.suppress(Closed):
         while True:
             client.call(request, 12)

@@ -13,7 +13,7 @@ from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from compat_tests.security.sasl import PASSWORD, USER, SaslTarget
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import Closed, LogInFailed, SaslClient
+from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
 
 LIFETIME_MS = 1500
 TOKEN_EXPIRED = 66
@@ -73,7 +73,7 @@ def is_let_in(target: SaslTarget, token: Fields) -> bool:
         with SaslClient(target.bootstrap) as client:
             try:
                 log_in(client, token, mechanism)
-            except LogInFailed:
+            except LoginFailed:
                 found.add(False)
             else:
                 client.call(MetadataRequest([]), 12)
@@ -158,6 +158,6 @@ def logs_in_with_password(target: SaslTarget) -> bool:
         with SaslClient(target.bootstrap) as client:
             client.log_in(mechanism, USER, PASSWORD)
             client.call(MetadataRequest([]), 12)
-        with SaslClient(target.bootstrap) as client, pytest.raises(LogInFailed):
+        with SaslClient(target.bootstrap) as client, pytest.raises(LoginFailed):
             client.log_in(mechanism, USER, "wrong")
     return True

@@ -22,7 +22,7 @@ from compat_tests.security.test_quotas import Entity, Quotas
 from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenResponse as Token
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import LogInFailed, SaslClient
+from tests.harness.sasl_client import LoginFailed, SaslClient
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +81,7 @@ class Users:
     def _gets_in(client: SaslClient, user: str, password: str, extensions: str = "") -> bool:
         try:
             client.log_in(MECHANISM, user, password, extensions)
-        except LogInFailed:
+        except LoginFailed:
             return False
         client.call(MetadataRequest([]), 12)
         return True

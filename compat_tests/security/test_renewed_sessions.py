@@ -148,10 +148,10 @@ def test_kafka_python_renews_its_sessions(way: Way, caplog: pytest.LogCaptureFix
             producer.send("kafka-python", b"value").get(TIMEOUT_S)
     finally:
         producer.close()
-    log_ins = Counter(re.findall(r"host=\[(\S+)\].* Authenticated as app", caplog.text))
+    logins = Counter(re.findall(r"host=\[(\S+)\].* Authenticated as app", caplog.text))
     """By connection: one to bootstrap from, and the producer's."""
-    assert len(log_ins) <= 2
-    assert max(log_ins.values()) > RENEWED_MIN
+    assert len(logins) <= 2
+    assert max(logins.values()) > RENEWED_MIN
 
 
 def test_aiokafka_is_disconnected_and_comes_again(way: Way, caplog: pytest.LogCaptureFixture) -> None:

@@ -127,14 +127,14 @@ def versions_of(case: Case) -> list[int]:
 
 
 def run(
-    case: Case, names: Names, admin: Session, acls: Acls, bootstrap: str, log_in_address: str
+    case: Case, names: Names, admin: Session, acls: Acls, bootstrap: str, login_address: str
 ) -> tuple[list[tuple[str, Any]], dict[frozenset[tuple[str, str]], Any]]:
     """The observations, and the responses by the rights that the client had."""
     names = prepare(admin, names)
     client = Session(bootstrap, CLIENT)
     if case.logged_in:
-        names = prepare_token(log_in_address, names)
-        client = Session(log_in_address, CLIENT, ("ANONYMOUS", PASSWORDS["ANONYMOUS"]))
+        names = prepare_token(login_address, names)
+        client = Session(login_address, CLIENT, ("ANONYMOUS", PASSWORDS["ANONYMOUS"]))
     found: dict[frozenset[tuple[str, str]], Any] = {}
     try:
         for granted in subsets(case):
@@ -156,7 +156,7 @@ def run(
 def test_rights(
     case: Case,
     authorizing: dict[str, Broker],
-    log_in_addresses: dict[str, str],
+    login_addresses: dict[str, str],
     admins: dict[str, tuple[Session, Acls]],
 ) -> None:
     number = next(_numbers)
@@ -164,9 +164,7 @@ def test_rights(
     names = names._replace(owner=f"owner-{number}", share_group=f"share-{number}")
     observed, found = {}, {}
     for name, broker in authorizing.items():
-        observed[name], found[name] = run(
-            case, names, *admins[name], broker.bootstrap, log_in_addresses[name]
-        )
+        observed[name], found[name] = run(case, names, *admins[name], broker.bootstrap, login_addresses[name])
     different = list(differences(observed["kafka"], observed["oncelog"]))
     assert not different, "kafka != oncelog\n" + "\n".join(different[:40])
     for responses in found.values():
@@ -244,9 +242,9 @@ def test_an_acknowledgement_needs_read_on_its_topic(
 def test_every_api_that_is_served_is_in_the_table() -> None:
     """But for those that need no right."""
     asked = {api_key(case.api) for case in ALL_CASES}
-    log_in = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
+    login = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
     metrics = ("GetTelemetrySubscriptions", "PushTelemetry")
-    needs_none = {api_key(name) for name in (*log_in, *metrics)}
+    needs_none = {api_key(name) for name in (*login, *metrics)}
     assert asked | needs_none == HANDLERS.keys(), (
         "add its row to rights_topics.py, rights_admin.py or rights_tokens.py"
     )

@@ -30,7 +30,7 @@ from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenR
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from tests.harness.sasl_client import Closed, LogInFailed, SaslClient, ScramClient
+from tests.harness.sasl_client import Closed, LoginFailed, SaslClient, ScramClient
 from tests.security.tokens import unsecured
 
 pytestmark = pytest.mark.slow
@@ -132,7 +132,7 @@ def test_java(sasl: SaslTarget, tmp_path: pathlib.Path, case: str) -> None:
 def outcome(client: SaslClient, *arguments: str) -> tuple[int, str | None] | str:
     try:
         client.log_in(*arguments)
-    except LogInFailed as failed:
+    except LoginFailed as failed:
         return failed.code, failed.message
     except Closed:
         return "closed"
@@ -162,7 +162,7 @@ def outcome(client: SaslClient, *arguments: str) -> tuple[int, str | None] | str
         (("OAUTHBEARER", USER, unsecured({"sub": "a", "exp": 5})), (FAILED, '{"status":"invalid_token"}')),
     ],
 )
-def test_what_a_failed_log_in_is_told(sasl: SaslTarget, arguments: tuple[str, ...], expected: object) -> None:
+def test_what_a_failed_login_is_told(sasl: SaslTarget, arguments: tuple[str, ...], expected: object) -> None:
     with SaslClient(sasl.bootstrap) as client:
         assert outcome(client, *arguments) == expected
         if expected != "in":
@@ -179,7 +179,7 @@ def test_an_unknown_mechanism(sasl: SaslTarget) -> None:
             client.handshake("PLAIN")
 
 
-def test_another_request_before_the_log_in(sasl: SaslTarget) -> None:
+def test_another_request_before_the_login(sasl: SaslTarget) -> None:
     with SaslClient(sasl.bootstrap) as client:
         assert client.call(ApiVersionsRequest("x", "1"), 3).error_code == 0
         with pytest.raises(Closed):
@@ -202,7 +202,7 @@ def test_bare_tokens(sasl: SaslTarget) -> None:
             client.bare(f"\0{USER}\0x".encode())
 
 
-def test_a_token_after_the_log_in(sasl: SaslTarget) -> None:
+def test_a_token_after_the_login(sasl: SaslTarget) -> None:
     with SaslClient(sasl.bootstrap) as client:
         client.log_in("PLAIN", USER, PASSWORD)
         response = client.call(SaslAuthenticateRequest(b"x"), 2)
@@ -241,13 +241,13 @@ def test_a_renewal_that_is_refused(sasl: SaslTarget, how: str) -> None:
             with pytest.raises(Closed):
                 client.authenticate(f"\0{USER}\0{PASSWORD}".encode())
         elif how == "another user":
-            with pytest.raises(LogInFailed) as failed:
+            with pytest.raises(LoginFailed) as failed:
                 client.log_in("OAUTHBEARER", USER, token(60, "other"))
             assert failed.value.message == (
                 "Cannot change principals during re-authentication from User.app: User.other"
             )
         else:
-            with pytest.raises(LogInFailed) as failed:
+            with pytest.raises(LoginFailed) as failed:
                 client.log_in("OAUTHBEARER", USER, token(-1))
             assert failed.value.message == '{"status":"invalid_token"}'
 

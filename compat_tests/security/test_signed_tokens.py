@@ -27,7 +27,7 @@ from compat_tests.real_kafka import (
 from compat_tests.security.logged_in_clients import OAUTH_PACKAGE
 from compat_tests.security.secured import allow_urls
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import Closed, LogInFailed, SaslClient
+from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
 from tests.security.certificates import Authority
 from tests.security.tokens import Issuer, Served, key_set, serve_keys, unsecured
 
@@ -149,7 +149,7 @@ class Target:
         with SaslClient(self.addresses[where]) as client:
             try:
                 client.log_in("OAUTHBEARER", "app", token)
-            except LogInFailed as failed:
+            except LoginFailed as failed:
                 return str(failed.message)
             try:
                 served = client.call(MetadataRequest([]), 12).error_code == 0

@@ -318,7 +318,7 @@ def test_acls_of_its_own(cluster: oncelog.Broker) -> None:
         assert {error for one in asked for error in one.errors} == {"TOPIC_AUTHORIZATION_FAILED"}
 
 
-def test_a_cluster_that_asks_for_a_log_in() -> None:
+def test_a_cluster_that_asks_for_a_login() -> None:
     with oncelog.Broker(topics=["orders"], users={"prod": "secret"}) as cluster:
         upstream = {
             "security.protocol": "SASL_PLAINTEXT",

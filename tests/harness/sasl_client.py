@@ -27,7 +27,7 @@ class Closed(Exception):  # noqa: N818 - what a test looks for
     """The broker has closed the connection."""
 
 
-class LogInFailed(Exception):  # noqa: N818 - what a test looks for
+class LoginFailed(Exception):  # noqa: N818 - what a test looks for
     """The broker has refused the log-in, with this error."""
 
     def __init__(self, code: int, message: str | None) -> None:
@@ -88,15 +88,15 @@ class SaslClient:
         return self.call(SaslHandshakeRequest(mechanism), version)
 
     def authenticate(self, token: bytes, version: int = 2) -> bytes:
-        """The answer to a token. Raises LogInFailed, Closed."""
+        """The answer to a token. Raises LoginFailed, Closed."""
         response: SaslAuthenticateResponse = self.call(SaslAuthenticateRequest(token), version)
         if response.error_code:
-            raise LogInFailed(response.error_code, response.error_message)
+            raise LoginFailed(response.error_code, response.error_message)
         self.lifetime_ms = response.session_lifetime_ms
         return bytes(response.auth_bytes)
 
     def log_in(self, mechanism: str, name: str, password: str, extensions: str = "") -> None:
-        """Log in by PLAIN, SCRAM or OAUTHBEARER (where ``password`` is the token). Raises LogInFailed, Closed."""
+        """Log in by PLAIN, SCRAM or OAUTHBEARER (where ``password`` is the token). Raises LoginFailed, Closed."""
         self.handshake(mechanism)
         if mechanism == "PLAIN":
             self.authenticate(f"\0{name}\0{password}".encode())

@@ -12,7 +12,7 @@ import trio
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.proxy import Proxy
-from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
+from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import FileSystem
 from oncelog.broker.seams.memory_files import MemoryFileSystem
@@ -46,7 +46,7 @@ class SimProxy:
         *,
         users: Mapping[str, str] | None = None,
         acls: tuple[str, ...] = (),
-        log_ins: UpstreamLogIns | None = None,
+        logins: UpstreamLogins | None = None,
         pipes: MemoryPipes | None = None,
         reactor: MemoryReactor | None = None,
         host: str = HOST,
@@ -70,7 +70,7 @@ class SimProxy:
             data_dir=data_dir,
             users=Users(users or {}),
             acls=parse_acls(acls, "acls"),
-            log_ins=log_ins,
+            logins=logins,
             pipes=pipes,
             reactor=reactor,
         )

@@ -16,12 +16,12 @@ from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.client.security.test_log_in import password
+from tests.client.security.test_login import password
 from tests.harness.requests import create_topic, fetch_request, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 from tests.proxy.sim_proxy import HOST, PORT, SimProxy
-from tests.proxy.test_log_ins import BOOTSTRAP, MECHANISMS
+from tests.proxy.test_logins import BOOTSTRAP, MECHANISMS
 
 CONFIG = {
     **MECHANISMS,

@@ -34,7 +34,7 @@ from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenR
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from oncelog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, EntityData
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.client.security.test_log_in import password
+from tests.client.security.test_login import password
 from tests.harness.clocks import VirtualWall
 from tests.harness.log_lines import lines
 from tests.harness.requests import produce_request
@@ -42,7 +42,7 @@ from tests.harness.sim_broker import EPOCH_MS, SimBroker
 from tests.harness.simulation import simulated
 from tests.proxy.sim_proxy import HOST, PORT, SimProxy
 from tests.proxy.test_bad_upstream import single
-from tests.proxy.test_log_ins import BOOTSTRAP, MECHANISMS
+from tests.proxy.test_logins import BOOTSTRAP, MECHANISMS
 from tests.proxy.test_quotas import RECORDS, VERSION
 from tests.sim.files import Fault, SimFileSystem, SimulatedCrash
 

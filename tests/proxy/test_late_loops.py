@@ -17,27 +17,27 @@ from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.logs import LogOutput, logging_to
 from oncelog.broker.proxy.passed_proxies import ID_BYTES, LOOP, LOOP_ERROR, PASSED_MAX, PassedProxies
-from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
+from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from oncelog.wire.schema import Message
-from tests.client.security.test_log_in import password
+from tests.client.security.test_login import password
 from tests.harness.log_lines import Lines
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient
 from tests.harness.simulation import simulated
 from tests.proxy.sim_proxy import PORT, SimProxy
 from tests.proxy.test_bad_upstream import KAFKA, single
-from tests.proxy.test_log_ins import MECHANISMS, settings
+from tests.proxy.test_logins import MECHANISMS, settings
 from tests.proxy.test_loops import Ring, chain
 
 USERS = {"app": "app-secret"}
 
 
-class RingWithLogIns(Ring):
+class RingWithLogins(Ring):
     """Each proxy ends log-ins, and logs in at the next one; the last, at a broker."""
 
     def __init__(self, broker: SimBroker) -> None:
@@ -50,7 +50,7 @@ class RingWithLogIns(Ring):
             MECHANISMS,
             listeners=("SASL_PLAINTEXT",),
             users=USERS,
-            log_ins=UpstreamLogIns(settings()),
+            logins=UpstreamLogins(settings()),
         )
 
     async def outside(self, host: str, port: int) -> Any:
@@ -195,7 +195,7 @@ def test_a_chain_has_an_end() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_log_ins_that_end_at_each_proxy(count: int) -> None:
+def test_logins_that_end_at_each_proxy(count: int) -> None:
     async def main() -> None:
         lines = Lines()
         with logging_to(LogOutput(lines, SystemClock(), level="info")):
@@ -203,7 +203,7 @@ def test_log_ins_that_end_at_each_proxy(count: int) -> None:
                 SimBroker(config=MECHANISMS, protocol="SASL_PLAINTEXT", users=USERS) as broker,
                 AsyncExitStack() as running,
             ):
-                ring = RingWithLogIns(broker)
+                ring = RingWithLogins(broker)
                 proxies = await chain(ring, count, running)
                 security = password("SCRAM-SHA-256")
                 connection = await through(proxies[0], security)
@@ -223,12 +223,12 @@ def test_log_ins_that_end_at_each_proxy(count: int) -> None:
 
 
 @simulated
-async def test_the_start_that_closes_a_loop_of_log_ins_fails() -> None:
+async def test_the_start_that_closes_a_loop_of_logins_fails() -> None:
     async with (
         SimBroker(config=MECHANISMS, protocol="SASL_PLAINTEXT", users=USERS) as broker,
         AsyncExitStack() as running,
     ):
-        ring = RingWithLogIns(broker)
+        ring = RingWithLogins(broker)
         await chain(ring, 2, running)
         closing = ring.hosts[KAFKA[0]] = ring.proxy("proxy2")
         with pytest.raises(BaseExceptionGroup) as caught:
@@ -238,16 +238,16 @@ async def test_the_start_that_closes_a_loop_of_log_ins_fails() -> None:
 
 
 @simulated
-async def test_one_proxy_of_a_loop_ends_log_ins() -> None:
+async def test_one_proxy_of_a_loop_ends_logins() -> None:
     """The ids with which a client has come go on with the log-in that the proxy makes for it."""
     async with (
         SimBroker(config=MECHANISMS, protocol="SASL_PLAINTEXT", users=USERS) as broker,
         AsyncExitStack() as running,
     ):
-        ring = RingWithLogIns(broker)
+        ring = RingWithLogins(broker)
         [ending] = await chain(ring, 1, running)
         passing = await running.enter_async_context(
-            ring.new_proxy("proxy1", log_ins=UpstreamLogIns({}, are_passed=True))
+            ring.new_proxy("proxy1", logins=UpstreamLogins({}, are_passed=True))
         )
         ring.hosts[KAFKA[0]] = passing
         before = ring.connections

@@ -17,12 +17,12 @@ from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequ
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from oncelog.wire.messages.describe_client_quotas import EntityData
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.client.security.test_log_in import password
+from tests.client.security.test_login import password
 from tests.harness.requests import fetch_request, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 from tests.proxy.sim_proxy import HOST, PORT, SimProxy
-from tests.proxy.test_log_ins import BOOTSTRAP, MECHANISMS
+from tests.proxy.test_logins import BOOTSTRAP, MECHANISMS
 
 KEPT = {"log.retention.ms": "-1"}
 USERS = {"app": "app-secret", "other": "x"}

@@ -24,7 +24,7 @@ from oncelog.wire.messages.describe_delegation_token import (
 from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
-from tests.harness.sasl_client import Closed, LogInFailed, SaslClient
+from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
 
 DAY_MS = 86_400_000
 USERS = {"alice": "a-secret", "bob": "b-secret"}
@@ -143,14 +143,14 @@ def test_a_client_logs_in_by_a_token(kafka: oncelog.Broker) -> None:
 def test_a_token_is_no_user(kafka: oncelog.Broker, extensions: str) -> None:
     token = As(kafka, "alice").create()
     password = base64.b64encode(token.hmac).decode()
-    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LogInFailed):
+    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LoginFailed):
         client.log_in("SCRAM-SHA-256", token.token_id, password, extensions)
 
 
 def test_a_user_is_no_token_and_a_wrong_hmac_is_refused(kafka: oncelog.Broker) -> None:
     token = As(kafka, "alice").create()
     for name, password in (("alice", USERS["alice"]), (token.token_id, "wrong"), ("nobody", "x")):
-        with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LogInFailed) as raised:
+        with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LoginFailed) as raised:
             client.log_in("SCRAM-SHA-512", name, password, ",tokenauth=true")
         assert raised.value.message == (
             "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512"
@@ -177,7 +177,7 @@ def test_expiry_on_demand(kafka: oncelog.Broker) -> None:
     assert As(kafka, "alice").expire(token.hmac, 5000) == (0, issued + 5000)
     assert As(kafka, "alice").expire(token.hmac) == (0, issued)
     assert As(kafka, "alice").expire(token.hmac) == (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, 0)
-    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LogInFailed):
+    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LoginFailed):
         log_in_by(kafka, token, client)
 
 

@@ -34,7 +34,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
 )
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
-from tests.harness.sasl_client import Closed, LogInFailed, SaslClient
+from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
 
 USERS = {"app": "pass-word-of-app"}
 BROKER_RESOURCE = 4
@@ -61,7 +61,7 @@ def shows(kafka: oncelog.Broker, secret: bytes) -> bool:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_log_in(kafka: oncelog.Broker, mechanism: str) -> None:
+def test_a_login(kafka: oncelog.Broker, mechanism: str) -> None:
     with SaslClient(kafka.bootstrap_servers) as client:
         client.log_in(mechanism, "app", USERS["app"])
         client.call(MetadataRequest(None), 12)
@@ -91,7 +91,7 @@ def test_a_log_in(kafka: oncelog.Broker, mechanism: str) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_a_wrong_password(kafka: oncelog.Broker, mechanism: str) -> None:
-    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LogInFailed):
+    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LoginFailed):
         client.log_in(mechanism, "app", "wrong-pass-word")
     failed = kafka.wait_for("SaslAuthenticate", error="SASL_AUTHENTICATION_FAILED")
     assert (failed.principal, failed.mechanism, failed.outcome) == ("User:app", mechanism, "responded")
@@ -150,13 +150,13 @@ def test_tokens_without_headers(kafka: oncelog.Broker, password: str, outcome: s
     assert not shows(kafka, f"\0app\0{password}".encode())
 
 
-def test_the_journal_bounds_log_ins() -> None:
+def test_the_journal_bounds_logins() -> None:
     with oncelog.Broker(users=USERS, requests_kept=2) as kafka:
         for _ in range(3):
             with SaslClient(kafka.bootstrap_servers) as client:
                 client.log_in("PLAIN", "app", USERS["app"])
         kafka.wait_for("SaslAuthenticate", times=2)
-        with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LogInFailed):
+        with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LoginFailed):
             client.log_in("PLAIN", "x" * 10_000, "wrong")
         failed = kafka.wait_for("SaslAuthenticate", error="SASL_AUTHENTICATION_FAILED")
         assert len(failed.principal) == 205
@@ -170,9 +170,9 @@ def test_a_broker_that_keeps_no_requests() -> None:
         assert kafka.requests() == []
 
 
-def test_a_log_in_at_a_listener_without_sasl() -> None:
+def test_a_login_at_a_listener_without_sasl() -> None:
     with oncelog.Broker() as kafka:
-        with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LogInFailed):
+        with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LoginFailed):
             client.log_in("PLAIN", "app", USERS["app"])
         found = kafka.wait_for("SaslAuthenticate", error="ILLEGAL_SASL_STATE")
         assert (found.mechanism, found.principal, found.body.auth_bytes) == (
@@ -231,13 +231,13 @@ def test_passwords_in_configurations(kafka: oncelog.Broker) -> None:
 
 
 @pytest.mark.parametrize("api", ["SaslHandshake", "SaslAuthenticate"])
-def test_a_rule_about_log_ins_is_refused(kafka: oncelog.Broker, api: str) -> None:
+def test_a_rule_about_logins_is_refused(kafka: oncelog.Broker, api: str) -> None:
     with pytest.raises(oncelog.InvalidArgumentError, match=f"{api} is a part of the log-in, which no rule"):
         kafka.faults.on(api).close()
 
 
-def test_a_failed_log_in_can_be_waited_for(kafka: oncelog.Broker) -> None:
-    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LogInFailed):
+def test_a_failed_login_can_be_waited_for(kafka: oncelog.Broker) -> None:
+    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LoginFailed):
         client.log_in("PLAIN", "app", "wrong")
     failed = kafka.wait_for_failed_login()
     assert (failed.step, failed.listener, failed.mechanism, failed.principal) == (
@@ -247,7 +247,7 @@ def test_a_failed_log_in_can_be_waited_for(kafka: oncelog.Broker) -> None:
         "User:app",
     )
     assert "wrong" not in repr(failed)
-    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LogInFailed):
+    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(LoginFailed):
         client.log_in("SCRAM-SHA-256", "nobody", "wrong")
     other = kafka.wait_for_failed_login(after=failed, listener="sasl_plaintext")
     assert (other.principal, other.mechanism) == ("User:nobody", "SCRAM-SHA-256")

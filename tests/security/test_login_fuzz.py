@@ -8,9 +8,9 @@ SEQUENCES = 10_000
 TLS_SEQUENCES = 300
 
 
-def test_random_log_ins() -> None:
+def test_random_logins() -> None:
     assert login_fuzz.fuzz(SEQUENCES, 1) > SEQUENCES / 20
 
 
-def test_random_log_ins_over_tls() -> None:
+def test_random_logins_over_tls() -> None:
     assert login_fuzz_tls.fuzz(TLS_SEQUENCES, 1) > TLS_SEQUENCES / 50

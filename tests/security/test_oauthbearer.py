@@ -81,7 +81,7 @@ def validate(token: str) -> OAuthToken:
     return OAuthToken("alice", 5)
 
 
-def test_a_token_that_is_refused_fails_the_log_in_after_the_client_has_read_why() -> None:
+def test_a_token_that_is_refused_fails_the_login_after_the_client_has_read_why() -> None:
     server = OAuthBearerServer(validate)
     why = '{"status":"insufficient_scope", "scope":"[a, b]"}'
     assert server.evaluate(first("bad")) == why.encode()

@@ -15,7 +15,7 @@ from oncelog.wire.framing import encode_frame
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from tests.harness.sasl_client import Closed, LogInFailed, SaslClient
+from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
 
 USERS = {"app": "secret", "other": "x"}
 ILLEGAL_STATE = 34
@@ -90,7 +90,7 @@ def test_a_renewal_may_follow_another_after_a_second(kafka: oncelog.Broker) -> N
 def test_a_renewal_for_another_user_is_refused(kafka: oncelog.Broker) -> None:
     with SaslClient(kafka.bootstrap_servers) as client:
         client.log_in("PLAIN", "app", "secret")
-        with pytest.raises(LogInFailed, match=r"from User\.app: User\.other"):
+        with pytest.raises(LoginFailed, match=r"from User\.app: User\.other"):
             client.log_in("PLAIN", "other", "x")
         assert not is_served(client)
 
@@ -110,7 +110,7 @@ def test_a_request_during_a_renewal_is_refused(kafka: oncelog.Broker) -> None:
         assert not is_served(client)
 
 
-def test_a_token_after_the_log_in(kafka: oncelog.Broker) -> None:
+def test_a_token_after_the_login(kafka: oncelog.Broker) -> None:
     with SaslClient(kafka.bootstrap_servers) as client:
         client.log_in("PLAIN", "app", "secret")
         assert client.call(SaslAuthenticateRequest(b"x"), 2).error_code == ILLEGAL_STATE
@@ -131,12 +131,12 @@ def test_who_fails_learns_it_late() -> None:
     config = {"connection.failed.authentication.delay.ms": "150"}
     with oncelog.Broker(users=USERS, config=config) as kafka, SaslClient(kafka.bootstrap_servers) as client:
         before = time.monotonic()
-        with pytest.raises(LogInFailed):
+        with pytest.raises(LoginFailed):
             client.log_in("PLAIN", "app", "wrong")
         assert time.monotonic() - before >= 0.15
 
 
-def test_a_large_message_before_the_log_in_closes(kafka: oncelog.Broker) -> None:
+def test_a_large_message_before_the_login_closes(kafka: oncelog.Broker) -> None:
     with SaslClient(kafka.bootstrap_servers) as client:
         assert client.call(ApiVersionsRequest("x", "1"), 3).error_code == 0
         client.socket.sendall((512 * 1024 + 1).to_bytes(4, "big"))

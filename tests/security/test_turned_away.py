@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import oncelog
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import Closed, LogInFailed, SaslClient
+from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "security.md"
 USERS = {"app": "secret"}
@@ -38,7 +38,7 @@ def test_the_reasons_on_the_page() -> None:
 
     def note(reason: str, kafka: oncelog.Broker, act: Callable[[], object]) -> None:
         """Do what is turned away. The broker's reason is kept under the page's."""
-        with suppress(ssl.SSLError, ConnectionError, Closed, LogInFailed):
+        with suppress(ssl.SSLError, ConnectionError, Closed, LoginFailed):
             act()
         found[reason] = kafka.wait_for_failed_login().reason
         kafka.reset()
@@ -55,7 +55,7 @@ def test_the_reasons_on_the_page() -> None:
             with SaslClient(address) as client:
                 client.call(MetadataRequest([]), 12)
 
-        def without_log_in() -> None:
+        def without_login() -> None:
             with SaslClient(address, good) as client:
                 client.call(MetadataRequest([]), 12)
 
@@ -76,7 +76,7 @@ def test_the_reasons_on_the_page() -> None:
         )
         note("wrong version number", kafka, plain_text)
         note("no shared cipher", kafka, lambda: shake_hands(address, other_suites))
-        note("before the log-in", kafka, without_log_in)
+        note("before the log-in", kafka, without_login)
         note("Unsupported SASL mechanism", kafka, unknown_mechanism)
         note("Invalid username or password", kafka, log_in("PLAIN"))
         note("Invalid user credentials", kafka, log_in("SCRAM-SHA-256"))

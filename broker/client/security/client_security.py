@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.security.keys import check_keys
-from oncelog.broker.client.security.log_in import LogIn
+from oncelog.broker.client.security.login import Login
 from oncelog.broker.client.security.mechanisms import OAuthBearerClient, PlainClient, SaslClient, ScramClient
 from oncelog.broker.client.security.oauth_tokens import tokens_of
 from oncelog.broker.client.security.tls import client_context, tls_failure
@@ -89,14 +89,14 @@ class ClientSecurity:
             raise
         return over_tls
 
-    async def new_log_in(self) -> LogIn | None:
+    async def new_login(self) -> Login | None:
         """Return what logs a connection in, or renews its session; None where clients do not log in.
 
         Raises AuthenticationError if there is no token.
         """
         if self.mechanism is None:
             return None
-        return LogIn(self.mechanism, await self._client(self.mechanism))
+        return Login(self.mechanism, await self._client(self.mechanism))
 
     async def _client(self, mechanism: str) -> SaslClient:
         if mechanism == OAUTHBEARER:

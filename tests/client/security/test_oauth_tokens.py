@@ -107,7 +107,7 @@ def test_a_token_that_nobody_signs(kafka: oncelog.Broker) -> None:
     assert served(kafka, ClientSecurity(oauth(options))) == ["User:bearer"]
 
 
-def test_a_token_in_a_file_is_read_for_each_log_in(kafka: oncelog.Broker, tmp_path: Path) -> None:
+def test_a_token_in_a_file_is_read_for_each_login(kafka: oncelog.Broker, tmp_path: Path) -> None:
     path = tmp_path / "a token.jwt"
     client = ClientSecurity(retrieving(path.as_uri()))
     path.write_text(token("first") + "\n")

@@ -105,7 +105,7 @@ async def test_a_mechanism_that_is_not_offered() -> None:
 
 
 @simulated
-async def test_a_listener_without_log_ins() -> None:
+async def test_a_listener_without_logins() -> None:
     async with SimBroker() as broker:
         with pytest.raises(AuthenticationError, match=r"\(this port asks for no log-in: security.protocol\)"):
             await connected(broker, password("PLAIN"))
@@ -183,7 +183,7 @@ async def test_a_renewal_that_is_cancelled_closes_the_connection() -> None:
 
 
 @simulated
-async def test_the_time_to_connect_includes_the_log_in() -> None:
+async def test_the_time_to_connect_includes_the_login() -> None:
     network = MemoryNetwork()
     broker = ScriptedBroker(network.listen("b", 1))
     broker.on(SaslHandshakeRequest, lambda request, version: None)

@@ -1,4 +1,4 @@
-"""`UpstreamLogIns`: the user and the TLS settings of each upstream connection, by the client's principal.
+"""`UpstreamLogins`: the user and the TLS settings of each upstream connection, by the client's principal.
 
 The settings are Kafka's keys for clients: one client.properties for all, and a TOML file with a table for each user
 whose settings differ. In that file, ``username`` and ``password`` stand for the JAAS text.
@@ -18,18 +18,18 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.tls import read_file
 
 if TYPE_CHECKING:
-    from oncelog.broker.client.security.log_in import LogIn
+    from oncelog.broker.client.security.login import Login
 
 ANYBODY = "*"
 """The table for users without one of their own."""
 _OWN_KEYS = ("username", "password")
 
 
-class NoUpstreamLogIn(Exception):  # noqa: N818 - what the client's connection ends with
+class NoUpstreamLogin(Exception):  # noqa: N818 - what the client's connection ends with
     """No upstream user is configured for this principal."""
 
 
-class UpstreamLogIns:
+class UpstreamLogins:
     """``values``: the settings for everybody, and for the proxy itself. ``by_user``: what differs, by user's name.
 
     With ``are_passed`` clients log in to upstream themselves, through the proxy; ``values`` then say no more than
@@ -58,17 +58,17 @@ class UpstreamLogIns:
             for name, more in (by_user or {}).items()
         }
         self._has_users = by_user is not None
-        has_log_in = "sasl.jaas.config" in values
-        needs_log_in = (values.get("security.protocol") or "").strip().upper().startswith("SASL")
+        has_login = "sasl.jaas.config" in values
+        needs_login = (values.get("security.protocol") or "").strip().upper().startswith("SASL")
         self.own: ClientSecurity | None = None
         """For the proxy's own connections; None if only its users have log-ins."""
-        if has_log_in or not needs_log_in or not self._has_users:
+        if has_login or not needs_login or not self._has_users:
             self.own = _security(origin, dict, values)
-        self.without_log_in = self.own
+        self.without_login = self.own
         """For ApiVersions, which needs no log-in."""
-        if needs_log_in:
+        if needs_login:
             protocol = "SSL" if "SSL" in values["security.protocol"].upper() else "PLAINTEXT"
-            self.without_log_in = ClientSecurity({**values, "security.protocol": protocol})
+            self.without_login = ClientSecurity({**values, "security.protocol": protocol})
 
     @property
     def are_of_clients(self) -> bool:
@@ -76,13 +76,13 @@ class UpstreamLogIns:
         return self.are_passed or self._has_users
 
     def of(self, principal: str) -> ClientSecurity:
-        """Return the security of the upstream connections of ``principal``. Raises NoUpstreamLogIn."""
+        """Return the security of the upstream connections of ``principal``. Raises NoUpstreamLogin."""
         if not self._has_users:
             assert self.own is not None, "checked at the start"
             return self.own
         found = self._by_user.get(principal.partition(":")[2]) or self._by_user.get(ANYBODY)
         if found is None:
-            raise NoUpstreamLogIn(f"--upstream-users has no table for {principal}, and none for {ANYBODY!r}")
+            raise NoUpstreamLogin(f"--upstream-users has no table for {principal}, and none for {ANYBODY!r}")
         return found
 
 
@@ -100,15 +100,15 @@ class Renewal:
         """Whether the session has to be renewed before the next request."""
         return real_time.monotonic() >= self._due_at
 
-    async def begin(self) -> LogIn:
+    async def begin(self) -> Login:
         """Return the log-in that renews the session. Raises AuthenticationError if there is no token."""
-        log_in = await self._security.new_log_in()
-        assert log_in is not None, "there was one before"
-        return log_in
+        login = await self._security.new_login()
+        assert login is not None, "there was one before"
+        return login
 
-    def renewed(self, log_in: LogIn) -> None:
+    def renewed(self, login: Login) -> None:
         """Take note of how long the session lasts now."""
-        renewal_s = log_in.renewal_s
+        renewal_s = login.renewal_s
         self._due_at = inf if renewal_s is None else real_time.monotonic() + renewal_s
 
 

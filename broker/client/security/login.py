@@ -1,4 +1,4 @@
-"""`LogIn`: one log-in, request by request. Pure: who sends the requests passes it the responses.
+"""`Login`: one log-in, request by request. Pure: who sends the requests passes it the responses.
 
 Source: ``SaslClientAuthenticator``.
 """
@@ -16,14 +16,14 @@ from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHands
 if TYPE_CHECKING:
     from oncelog.broker.client.security.mechanisms import SaslClient
 
-LogInRequest: TypeAlias = SaslHandshakeRequest | SaslAuthenticateRequest
+LoginRequest: TypeAlias = SaslHandshakeRequest | SaslAuthenticateRequest
 HANDSHAKE_VERSION = 1
 """Of SaslHandshake: with it, tokens are in SaslAuthenticate requests (Kafka 1.0, KIP-152)."""
 RENEWED_AT = 0.85
 """The share of a session after which it is renewed. Kafka's clients choose between this and 0.95, at random, each."""
 
 
-class LogIn:
+class Login:
     """One log-in by ``mechanism``, or the renewal of one, which is the same."""
 
     def __init__(self, mechanism: str, client: SaslClient) -> None:
@@ -32,11 +32,11 @@ class LogIn:
         self.lifetime_ms = 0
         """How long the session lasts; 0: for ever."""
 
-    def begin(self) -> LogInRequest:
+    def begin(self) -> LoginRequest:
         """Return the first request."""
         return SaslHandshakeRequest(self._mechanism)
 
-    def following(self, response: object) -> LogInRequest | None:
+    def following(self, response: object) -> LoginRequest | None:
         """Return the request after this response; None: the client has logged in. Raises AuthenticationError."""
         if isinstance(response, SaslHandshakeResponse):
             self._check_handshake(response)

@@ -16,7 +16,7 @@ from oncelog.broker.client.routes import LeaderOf, Retry
 from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.proxy.upstream import UpstreamError
-from oncelog.broker.proxy.upstream_log_ins import UpstreamLogIns
+from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -24,7 +24,7 @@ from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequ
 from oncelog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.client.security.test_log_in import CONFIG, SCRAMS, SESSION_S, password, principals, sasl_broker
+from tests.client.security.test_login import CONFIG, SCRAMS, SESSION_S, password, principals, sasl_broker
 from tests.harness.log_lines import lines
 from tests.harness.requests import produce_request
 from tests.harness.sim_broker import SimBroker
@@ -50,15 +50,15 @@ def settings(
     }
 
 
-WITHOUT_LOG_IN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+WITHOUT_LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
 
 
 def proxy_before(
-    broker: SimBroker, log_ins: UpstreamLogIns | None = None, *, users: dict[str, str] | None = None
+    broker: SimBroker, logins: UpstreamLogins | None = None, *, users: dict[str, str] | None = None
 ) -> SimProxy:
     listener = "SASL_PLAINTEXT" if users else "PLAINTEXT"
     return SimProxy(
-        broker.open_transport, BOOTSTRAP, MECHANISMS, listeners=(listener,), users=users, log_ins=log_ins
+        broker.open_transport, BOOTSTRAP, MECHANISMS, listeners=(listener,), users=users, logins=logins
     )
 
 
@@ -72,7 +72,7 @@ async def is_served(connection: ClientConnection) -> bool:
 
 @simulated
 async def test_clients_without_a_password_reach_a_cluster_that_wants_one() -> None:
-    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogIns(settings())) as proxy:
+    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogins(settings())) as proxy:
         with ClusterClient([(HOST, PORT)], proxy.open_transport) as client:
             await client.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
             response = await client.call(MetadataRequest([]), LeaderOf("t", 0), retry=Retry(timeout_s=9))
@@ -82,7 +82,7 @@ async def test_clients_without_a_password_reach_a_cluster_that_wants_one() -> No
 
 @simulated
 async def test_a_session_at_the_cluster_is_renewed_while_the_client_knows_of_none() -> None:
-    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogIns(settings())) as proxy:
+    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogins(settings())) as proxy:
         connection = await connected(proxy)
         assert await is_served(connection)
         [server] = broker.server_connections()
@@ -99,7 +99,7 @@ async def test_a_session_at_the_cluster_is_renewed_while_the_client_knows_of_non
 
 @simulated
 async def test_a_renewal_that_is_refused_closes_the_clients_connection() -> None:
-    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogIns(settings())) as proxy:
+    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogins(settings())) as proxy:
         connection = await connected(proxy)
         assert await is_served(connection)
         image = broker.node.metadata.image.scram_credentials
@@ -117,7 +117,7 @@ async def test_a_wrong_password_for_the_cluster_is_told_at_the_start() -> None:
             "credentials with SASL mechanism SCRAM-SHA-256$"
         )
         with pytest.RaisesGroup(pytest.RaisesExc(UpstreamError, match=said), flatten_subgroups=True):
-            async with proxy_before(broker, UpstreamLogIns(settings(secret="wrong"))):
+            async with proxy_before(broker, UpstreamLogins(settings(secret="wrong"))):
                 pass
 
 
@@ -139,7 +139,7 @@ def test_clients_log_in_at_the_proxy_before_an_open_cluster(mechanism: str) -> N
 
 
 @simulated
-async def test_requests_after_a_log_in_pass_as_bytes() -> None:
+async def test_requests_after_a_login_pass_as_bytes() -> None:
     pipes = MemoryPipes()
     async with (
         SimBroker() as broker,
@@ -162,7 +162,7 @@ async def test_requests_after_a_log_in_pass_as_bytes() -> None:
 
 
 @simulated
-async def test_each_user_has_a_log_in_of_its_own_at_the_cluster() -> None:
+async def test_each_user_has_a_login_of_its_own_at_the_cluster() -> None:
     broker = SimBroker(
         config=CONFIG, protocol="SASL_PLAINTEXT", users={"a": "a-1", "b": "b-1", "rest": "r-1"}
     )
@@ -172,7 +172,7 @@ async def test_each_user_has_a_log_in_of_its_own_at_the_cluster() -> None:
         "carol": {"username": "b", "password": "wrong"},
     }
     users = dict.fromkeys(("alice", "bob", "carol", "dora"), "x")
-    async with broker, proxy_before(broker, UpstreamLogIns(WITHOUT_LOG_IN, by_user), users=users) as proxy:
+    async with broker, proxy_before(broker, UpstreamLogins(WITHOUT_LOGIN, by_user), users=users) as proxy:
         for name, principal in (("alice", "User:a"), ("bob", "User:b")):
             connection = await connected(proxy, password("PLAIN", name, "x"))
             assert await is_served(connection)
@@ -184,14 +184,14 @@ async def test_each_user_has_a_log_in_of_its_own_at_the_cluster() -> None:
             with pytest.raises(KafkaError, match="closed the connection"):
                 await is_served(connection)
     by_user["*"] = {"username": "rest", "password": "r-1"}
-    async with broker, proxy_before(broker, UpstreamLogIns(WITHOUT_LOG_IN, by_user), users=users) as proxy:
+    async with broker, proxy_before(broker, UpstreamLogins(WITHOUT_LOGIN, by_user), users=users) as proxy:
         connection = await connected(proxy, password("PLAIN", "dora", "x"))
         assert await is_served(connection)
         assert principals(broker) == ["User:rest"]
 
 
 @simulated
-async def test_interceptors_see_what_is_asked_before_a_log_in_and_nothing_of_it_goes_upstream() -> None:
+async def test_interceptors_see_what_is_asked_before_a_login_and_nothing_of_it_goes_upstream() -> None:
     class Early(Interceptor):
         apis = frozenset({"ApiVersions"})
 
@@ -232,13 +232,13 @@ async def test_interceptors_see_what_is_asked_before_a_log_in_and_nothing_of_it_
 
 
 @simulated
-async def test_a_cluster_that_asks_for_a_log_in_which_nobody_gives_is_told(lines: list[str]) -> None:
+async def test_a_cluster_that_asks_for_a_login_which_nobody_gives_is_told(lines: list[str]) -> None:
     async with sasl_broker() as broker:
-        for log_ins, level in (
-            (UpstreamLogIns({}), "WARNING"),
-            (UpstreamLogIns({}, are_passed=True), "INFO"),
+        for logins, level in (
+            (UpstreamLogins({}), "WARNING"),
+            (UpstreamLogins({}, are_passed=True), "INFO"),
         ):
-            async with proxy_before(broker, log_ins):
+            async with proxy_before(broker, logins):
                 [told] = [line for line in lines if "without a log-in" in line or "asks for a log-in" in line]
                 assert level in told
                 assert ("--upstream-config" in told) == (level == "WARNING")
@@ -246,10 +246,10 @@ async def test_a_cluster_that_asks_for_a_log_in_which_nobody_gives_is_told(lines
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS])
-def test_a_log_in_passes_through(mechanism: str) -> None:
+def test_a_login_passes_through(mechanism: str) -> None:
     async def main() -> None:
-        log_ins = UpstreamLogIns({}, are_passed=True)
-        async with sasl_broker() as broker, proxy_before(broker, log_ins) as proxy:
+        logins = UpstreamLogins({}, are_passed=True)
+        async with sasl_broker() as broker, proxy_before(broker, logins) as proxy:
             connection = await connected(proxy, password(mechanism))
             [server] = broker.server_connections()
             for _ in range(3):
@@ -264,15 +264,15 @@ def test_a_log_in_passes_through(mechanism: str) -> None:
 
 
 @simulated
-async def test_a_log_in_without_headers_does_not_pass() -> None:
-    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogIns({}, are_passed=True)) as proxy:
+async def test_a_login_without_headers_does_not_pass() -> None:
+    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogins({}, are_passed=True)) as proxy:
         connection = await connected(proxy)
         with pytest.raises(KafkaError, match="closed the connection"):
             await connection.call(SaslHandshakeRequest("PLAIN"), 0)
 
 
 @simulated
-async def test_users_are_the_proxys_own_where_log_ins_end_there() -> None:
+async def test_users_are_the_proxys_own_where_logins_end_there() -> None:
     async with SimBroker() as broker, proxy_before(broker, users={"app": "app-secret"}) as proxy:
         connection = await connected(proxy, password("PLAIN"))
         response = await connection.call(DescribeUserScramCredentialsRequest(None))

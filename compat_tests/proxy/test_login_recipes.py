@@ -43,7 +43,7 @@ def clusters() -> Iterator[dict[str, oncelog.Broker]]:
         yield {OPEN: plain, SECURED: secured}
 
 
-def log_in(user: str, password: str) -> dict[str, Any]:
+def login(user: str, password: str) -> dict[str, Any]:
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
@@ -80,13 +80,13 @@ def test_a_command(command: str, tmp_path: pathlib.Path, clusters: dict[str, onc
     try:
         servers = process.wait_ready()["address"]
         if "--pass-logins" in command:
-            assert error_of(servers, **log_in("prod-app", "prod-secret")) is None
-            assert error_of(servers, **log_in("prod-app", "wrong")) is not None
+            assert error_of(servers, **login("prod-app", "prod-secret")) is None
+            assert error_of(servers, **login("prod-app", "wrong")) is not None
         elif "--user" in command:
-            assert error_of(servers, **log_in("app", "app-secret")) is None
+            assert error_of(servers, **login("app", "app-secret")) is None
             assert error_of(servers) is not None
             denied = TOPIC_DENIED if "--acl" in command else None
-            assert error_of(servers, "other", **log_in("app", "app-secret")) == denied
+            assert error_of(servers, "other", **login("app", "app-secret")) == denied
         else:
             assert error_of(servers) is None
         user = "User:ANONYMOUS" if upstream == OPEN else "User:prod-app"

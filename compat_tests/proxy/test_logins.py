@@ -89,7 +89,7 @@ def tls_options(certificates: pathlib.Path) -> dict[str, str]:
     }
 
 
-def log_in_options(certificates: pathlib.Path) -> dict[str, str]:
+def login_options(certificates: pathlib.Path) -> dict[str, str]:
     """Of listeners where certificates and signed tokens are shown."""
     keys = (certificates / "keys.json").as_uri()
     signed = "listener.name.sasl_ssl.oauthbearer.sasl"
@@ -120,7 +120,7 @@ def new_proxy(mode: str, kafka: Secured, certificates: pathlib.Path, folder: pat
         mechanisms = ",".join(("PLAIN", *SCRAMS, OAUTHBEARER))
         users = [word for name, text in USERS.items() for word in ("--user", f"{name}:{text}")]
         more = ["-c", f"listener.name.sasl_ssl.sasl.enabled.mechanisms={mechanisms}"]
-        settings += set_by(log_in_options(certificates))
+        settings += set_by(login_options(certificates))
         return RunningProxy(kafka.address("PLAINTEXT"), wanted, [*settings, *users, *more])
     config.write_text(
         f"security.protocol=SASL_SSL\nssl.truststore.type=PEM\nssl.truststore.location={certificates / 'ca.pem'}\n"
