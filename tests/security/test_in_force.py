@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import FrameType
-from typing import Any
 
 import pytest
 import trio
@@ -38,6 +35,7 @@ from tests.harness.requests import create_topic, fetch, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient
 from tests.harness.simulation import simulated
+from tests.harness.steps import count_bytecodes
 
 __all__ = ["lines"]  # a fixture
 
@@ -248,7 +246,7 @@ def test_a_produce_costs_the_same_among_ten_thousand_acls(uses_fast_paths: bool)
                 assert [await code(alice) for _ in range(2)] == [0, 0]
                 for _ in range(3):
                     begun = len(connection.writer.out)
-                    counts.append(bytecodes(lambda: node.dispatcher.dispatch(connection, frame)))
+                    counts.append(count_bytecodes(lambda: node.dispatcher.dispatch(connection, frame)))
                     del connection.writer.out[begun:]
                 create(
                     node.metadata,
@@ -264,25 +262,6 @@ def test_a_produce_costs_the_same_among_ten_thousand_acls(uses_fast_paths: bool)
     run()
     few, many = counts[2], counts[5]
     assert 0 < many <= few * 1.05, (few, many)
-
-
-def bytecodes(call: Callable[[], object]) -> int:
-    """How many bytecodes the call takes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes = True
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def test_random_changes_are_decided_alike_by_the_index_and_after_a_restart() -> None:

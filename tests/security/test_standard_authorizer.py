@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import random
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -28,6 +27,7 @@ from oncelog.broker.metadata.acl_changes import ANY, MATCH, AclFilter
 from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, AclBinding
 from oncelog.broker.security.acls import StandardAuthorizer
 from tests.harness.kafka_oracle import ask_oracle
+from tests.harness.steps import count_bytecodes
 
 TOPIC, GROUP = 2, 3
 NAMES = ("a", "ab", "abc", "abcd", "b", "ba", "*", "*a", "!", "ä", "aä", "hardcode", "hard", "kafka-cluster")
@@ -265,22 +265,8 @@ def test_decisions_are_forgotten_with_every_change_and_beyond_their_number(
 
 
 def bytecodes(authorizer: StandardAuthorizer, name: str) -> int:
-    """How many bytecodes a decision takes that is not remembered."""
-    count = 0
-
-    def trace(frame: object, event: str, argument: object) -> object:
-        nonlocal count
-        frame.f_trace_opcodes = True  # type: ignore[attr-defined]
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)  # type: ignore[arg-type]
-    try:
-        authorizer.authorize(ALICE, HERE, WRITE, (TOPIC, name))
-    finally:
-        sys.settrace(before)
-    return count
+    """How many bytecodes a decision takes."""
+    return count_bytecodes(lambda: authorizer.authorize(ALICE, HERE, WRITE, (TOPIC, name)))
 
 
 def test_a_decision_costs_the_same_among_ten_thousand() -> None:

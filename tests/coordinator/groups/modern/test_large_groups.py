@@ -5,17 +5,14 @@ The lines of Python that it executes are counted, which are as many on every mac
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from functools import partial
-from types import FrameType
-from typing import Any
 
 import pytest
 
 from tests.harness.consumer_clients import Consumer
 from tests.harness.group_shard import GroupShardHarness
 from tests.harness.share_clients import ShareConsumer, ShareStates
+from tests.harness.steps import count_lines
 
 MEMBERS, PARTITIONS = 500, 1_000
 LINES_MAX = 100_000
@@ -34,24 +31,6 @@ def beat(member: Consumer | ShareConsumer) -> None:
         member.settle_down()
     else:
         member.beat()
-
-
-def executed_lines(step: Callable[[], object]) -> int:
-    """How many lines of Python `step` executes."""
-    count = 0
-
-    def trace(_frame: FrameType, event: str, _argument: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        step()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 @pytest.mark.parametrize("kind", ["uniform", "range", "share"])
@@ -74,10 +53,10 @@ def test_one_of_many_members_is_replaced(kind: str) -> None:
         for member in members:
             beat(member)
     harness.advance(1_000)
-    lines = [executed_lines(members.pop(0).leave)]
+    lines = [count_lines(members.pop(0).leave)]
     members.append(new(MEMBERS))
-    lines.append(executed_lines(members[-1].join))
+    lines.append(count_lines(members[-1].join))
     for _ in range(2):
         harness.advance(1_000)
-        lines += [executed_lines(partial(beat, member)) for member in members]
+        lines += [count_lines(partial(beat, member)) for member in members]
     assert PARTITIONS < max(lines) < LINES_MAX, "one of them computes the target assignment"
