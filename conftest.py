@@ -1,12 +1,20 @@
-"""Real parts that any test may ask for: Kafka's jars and its tools. Missing ones skip (fail with CI=true)."""
+"""Real parts that any test may ask for: Kafka's jars and its tools. Missing ones skip (fail with CI=true).
+
+And what Hypothesis does in all tests.
+"""
 
 import pathlib
 import subprocess
 from typing import Protocol
 
 import pytest
+from hypothesis import settings
 
 from compat_tests import real_kafka
+
+# The same examples in every run, also without CI=true, and no example is too slow. `--hypothesis-profile=default` takes
+# new ones.
+settings.load_profile("ci")
 
 
 class KafkaTool(Protocol):
