@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import trio
+import trio.testing
 
 from oncelog.broker import logs
 from oncelog.broker.config.broker_config import BrokerConfig
@@ -21,6 +22,7 @@ from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.harness.log_lines import Lines
 from tests.harness.process_state import state_of_the_process
 
+PATIENCE_S = 60
 STARTS = 50
 STARTS_BEFORE_MEASURING = 10
 BLOCKS_PER_START_MAX = 10
@@ -64,6 +66,14 @@ class Served:
                 assert more
                 received += more
         return MetadataResponse.decode(received[8:], version)
+
+    async def clients_gone(self) -> None:
+        """Wait until the node has noticed that all of its clients are gone."""
+        with trio.fail_after(PATIENCE_S):
+            while True:
+                await trio.testing.wait_all_tasks_blocked(0.02)
+                if not self.node.server.connections:
+                    return
 
     async def be_closed(self) -> None:
         """Send a frame that no client means, upon which the node logs why it closes the connection."""

@@ -11,7 +11,9 @@ import socket
 import struct
 import threading
 import zlib
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
 
 import pytest
 import trio
@@ -49,23 +51,33 @@ def response_to(payload: bytes) -> bytes:
 
 
 class Cluster:
-    """One node, with a thread for each connection."""
+    """One node, with a thread for each connection. They end before the stack: the proxy must have ended then."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.address: tuple[str, int] = self._listener.getsockname()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
+        stack.callback(self._end)
+
+    def _start(self, target: Callable[[], None]) -> None:
+        self._threads.append(threading.Thread(target=target, daemon=True))
+        self._threads[-1].start()
+
+    def _end(self) -> None:
+        """Later tests look at the threads and sockets of the process: none of these may go on, or end, meanwhile."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # which ends the wait for connections
+        for thread in self._threads:
+            thread.join(LIMIT_S)
+            assert not thread.is_alive()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+        with suppress(OSError):
+            while True:
+                self._start(partial(self._serve, self._listener.accept()[0]))
 
     def _serve(self, sock: socket.socket) -> None:
-        with sock:
+        with sock, suppress(ConnectionError):  # the proxy waits for no response at its end
             while payload := receive_frame(sock):
                 key = struct.unpack_from(">h", payload)[0]
                 if key == API_VERSIONS_KEY:

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import trio
-import trio.testing
 
 from oncelog.broker import logs
 from oncelog.broker.net.server import BoundListener
@@ -93,11 +92,11 @@ def test_two_proxies_keep_to_themselves_and_leave_nothing(tmp_path: Path) -> Non
         async with trio.open_nursery() as nursery:
             await nursery.start(served.run)
             await use(served, Proxied(), Proxied())  # the modules that are imported now count as there
-            await trio.testing.wait_all_tasks_blocked(0.02)
+            await served.clients_gone()
             gc.collect()  # what other tests left
             before = state_of_the_process()
             await use(served, Proxied(), Proxied())
-            await trio.testing.wait_all_tasks_blocked(0.02)
+            await served.clients_gone()
             assert state_of_the_process() == before
             nursery.cancel_scope.cancel()
 
@@ -110,7 +109,7 @@ def test_thirty_proxies_one_after_the_other_leave_no_memory_behind(tmp_path: Pat
     async def start(times: int) -> None:
         for _ in range(times):
             await use(served, Proxied())
-        await trio.testing.wait_all_tasks_blocked(0.02)
+        await served.clients_gone()
         served.sink.lines.clear()
 
     async def main() -> None:

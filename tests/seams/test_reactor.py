@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
@@ -257,6 +258,7 @@ async def test_a_turn_takes_no_task() -> None:
 @needs_epoll
 @in_real_time
 async def test_nothing_is_left_behind() -> None:
+    gc.collect()  # what other tests left
     before = os.listdir("/proc/self/fd")
     reactor = SocketReactor()
     far, near = socket_ends()
