@@ -80,7 +80,7 @@ def test_with_a_control_api_only_the_broker_dies(serve: Serve) -> None:
     producer = Producer({"bootstrap.servers": ready["address"], "reconnect.backoff.max.ms": 100})
     producer.produce("orders", b"v")
     producer.poll(0)
-    assert ask(control, "POST", f"/faults/{rule['id']}/wait", {})[0] < 300
+    assert ask(control, "POST", f"/faults/{rule['id']}/wait", {"timeout": 50})[0] < 300
     assert ask(control, "GET", "/broker")[1]["is_running"] is False
     assert ask(control, "POST", "/broker/start", {})[0] == 200
     assert producer.flush(PATIENCE_S) == 0

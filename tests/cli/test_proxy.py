@@ -109,7 +109,7 @@ def test_the_control_api(cluster: oncelog.Broker, proxy: Callable[..., Process])
         request = urllib.request.Request(f"http://{ready['control']}{path}", data, method=method)
         request.add_header("Content-Type", "application/json")
         try:
-            with urllib.request.urlopen(request, timeout=20) as response:
+            with urllib.request.urlopen(request, timeout=60) as response:
                 text = response.read()
                 return response.status, json.loads(text) if text else None
         except urllib.error.HTTPError as error:

@@ -97,9 +97,9 @@ def test_members_and_records_in_flight(kafka: oncelog.Broker) -> None:
         [again] = poll(consumer)
         consumer.acknowledge(again)
         consumer.commit_sync(PATIENCE_S)
-        info = group.wait_for(lag=0, acquired=0, state="Stable", members=1)
+        info = group.wait_for(lag=0, acquired=0, state="Stable", members=1, timeout=PATIENCE_S)
         assert info.partitions["work"][0] == oncelog.SharePartitionInfo(4, (), 0)
-    assert kafka.share_group(GROUP).wait_for(members=0).state == "Empty"
+    assert kafka.share_group(GROUP).wait_for(members=0, timeout=PATIENCE_S).state == "Empty"
 
 
 def test_after_a_restart(kafka: oncelog.Broker) -> None:
@@ -160,7 +160,7 @@ def test_a_wait_says_why_there_are_no_records(kafka: oncelog.Broker) -> None:
         ):
             kafka.share_group(GROUP).wait_for(acquired=1, timeout=0)
         consumer.subscribe(["wokr"])
-        kafka.wait_for("ShareGroupHeartbeat", error=None)
+        kafka.wait_for("ShareGroupHeartbeat", error=None, timeout=PATIENCE_S)
         said = ""
         while "wokr" not in said:
             with pytest.raises(oncelog.WaitTimeoutError) as caught:
@@ -247,7 +247,7 @@ def test_the_log_says_which_settings_the_brokers_limits_no_longer_allow(tmp_path
 def test_groups_and_share_groups_are_apart(kafka: oncelog.Broker) -> None:
     kafka.group("billing").commit({"work": {0: 0}})
     with consuming(kafka):
-        kafka.share_group(GROUP).wait_for(members=1)
+        kafka.share_group(GROUP).wait_for(members=1, timeout=PATIENCE_S)
         assert kafka.groups == ["billing"]
         with pytest.raises(oncelog.NotFoundError, match=r"jobs is a share group: .*share_group"):
             _ = kafka.group(GROUP).info
@@ -272,7 +272,7 @@ def test_of_a_cluster_it_is_not_known_what_is_in_flight(kafka: oncelog.Broker) -
         assert group.members[0].client_id == "one"
         consumer.acknowledge(message, AcknowledgeType.ACCEPT)
         consumer.commit_sync(PATIENCE_S)
-        assert group.wait_for(lag=0).partitions["work"][0].in_flight is None
+        assert group.wait_for(lag=0, timeout=PATIENCE_S).partitions["work"][0].in_flight is None
 
 
 def test_a_right_that_lacks_is_named() -> None:

@@ -222,7 +222,7 @@ def test_it_is_one_instant_of_a_broker_that_goes_on() -> None:
         thread = threading.Thread(target=produce, args=(kafka.bootstrap_servers,))
         thread.start()
         try:
-            assert enough.wait(30)
+            assert enough.wait(60)
             taken = []
             for _ in range(3):
                 count = len(acknowledged)

@@ -39,7 +39,7 @@ def topics_of(bootstrap_servers: str) -> dict[str, int]:
 def accepts(bootstrap_servers: str) -> bool:
     host, port = bootstrap_servers.split(":")
     try:
-        socket.create_connection((host, int(port)), timeout=10).close()
+        socket.create_connection((host, int(port)), timeout=60).close()
     except ConnectionRefusedError:
         return False
     return True

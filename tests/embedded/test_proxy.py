@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 import oncelog
 from compat_tests.real_kafka import free_ports
 
+PATIENCE_S = 60
 FAST = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "log_level": 0}
 
 
@@ -82,7 +83,7 @@ def test_it_comes_back_at_its_addresses(kafka: oncelog.Proxy) -> None:
 
 def test_requests_and_waits(kafka: oncelog.Proxy) -> None:
     produce(kafka)
-    request = kafka.wait_for("Produce", topic="orders", client_id="app")
+    request = kafka.wait_for("Produce", topic="orders", client_id="app", timeout=PATIENCE_S)
     assert request.outcome == "responded"
     assert [one.value for one in request.records] == [b"coffee"]
     assert {one.api for one in kafka.requests(client_id="app")} >= {"ApiVersions", "Metadata", "Produce"}
@@ -128,11 +129,11 @@ def test_a_held_request(kafka: oncelog.Proxy) -> None:
     held = kafka.faults.on("Produce", topic="orders").hold()
     thread = threading.Thread(target=produce, args=[kafka])
     thread.start()
-    held.wait_fired()
+    held.wait_fired(timeout=PATIENCE_S)
     assert kafka.topic("orders").records() == []
     held.release()
     thread.join()
-    assert len(kafka.topic("orders").wait_for_records(1)) == 1
+    assert len(kafka.topic("orders").wait_for_records(1, timeout=PATIENCE_S)) == 1
 
 
 @pytest.mark.parametrize(
@@ -205,15 +206,15 @@ def test_waits_for_what_the_cluster_has(kafka: oncelog.Proxy) -> None:
     client.begin_transaction()
     client.produce("orders", b"coffee")
     client.commit_transaction(60)
-    kafka.transactions["app"].wait_for("CompleteCommit")
-    [record] = kafka.topic("orders").wait_for_records(1, isolation="read_committed")
+    kafka.transactions["app"].wait_for("CompleteCommit", timeout=PATIENCE_S)
+    [record] = kafka.topic("orders").wait_for_records(1, isolation="read_committed", timeout=PATIENCE_S)
     assert record.value == b"coffee"
     consumer = Consumer({**kafka.client_config(), **FAST, "group.id": "g"})
     consumer.subscribe(["orders"])
     consumer.poll(0.1)
-    kafka.group("g").wait_for(state="Stable", members=1)
+    kafka.group("g").wait_for(state="Stable", members=1, timeout=PATIENCE_S)
     consumer.close()
-    kafka.group("g").wait_for(members=0)
+    kafka.group("g").wait_for(members=0, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +295,7 @@ def test_users_of_its_own(cluster: oncelog.Broker) -> None:
         wrong = AdminClient({**kafka.client_config(user="shop"), "sasl.password": "wrong"})
         with pytest.raises(KafkaException):
             wrong.list_topics(timeout=1)
-        assert kafka.wait_for_failed_login().principal == "User:shop"
+        assert kafka.wait_for_failed_login(timeout=PATIENCE_S).principal == "User:shop"
 
 
 def test_acls_of_its_own(cluster: oncelog.Broker) -> None:
@@ -312,7 +313,7 @@ def test_acls_of_its_own(cluster: oncelog.Broker) -> None:
             assert client.flush(60) == 0
         assert errors["shop"] is None
         assert errors["audit"].name() == "TOPIC_AUTHORIZATION_FAILED"
-        denied = kafka.wait_for("Metadata", error="TOPIC_AUTHORIZATION_FAILED")
+        denied = kafka.wait_for("Metadata", error="TOPIC_AUTHORIZATION_FAILED", timeout=PATIENCE_S)
         assert (denied.principal, denied.outcome) == ("User:audit", "responded")
         asked = [one for one in kafka.requests() if one.principal == "User:audit"]
         assert {error for one in asked for error in one.errors} == {"TOPIC_AUTHORIZATION_FAILED"}
@@ -390,7 +391,7 @@ def test_users_that_are_kept(cluster: oncelog.Broker, tmp_path: pathlib.Path) ->
         [made] = admin.alter_user_scram_credentials(
             [UserScramCredentialUpsertion("app", credential, b"app-secret")]
         ).values()
-        made.result(30)
+        made.result(PATIENCE_S)
         kafka.kill()
         kafka.start()
         assert topics_of(kafka) >= {"orders"}
@@ -403,7 +404,9 @@ def test_users_that_are_kept(cluster: oncelog.Broker, tmp_path: pathlib.Path) ->
 def topics_of(kafka: oncelog.Proxy) -> set[str]:
     """What the user of the test before is shown."""
     settings = {**kafka.client_config(user="admin"), "sasl.username": "app", "sasl.password": "app-secret"}
-    return set(AdminClient({**settings, "sasl.mechanism": "SCRAM-SHA-256"}).list_topics(timeout=30).topics)
+    return set(
+        AdminClient({**settings, "sasl.mechanism": "SCRAM-SHA-256"}).list_topics(timeout=PATIENCE_S).topics
+    )
 
 
 def test_a_data_directory_needs_something_to_keep(tmp_path: pathlib.Path) -> None:

@@ -15,6 +15,8 @@ from confluent_kafka import Consumer, Producer
 
 import oncelog
 
+PATIENCE_S = 60
+
 
 @pytest.fixture(params=["thread", "process"])
 def kafka(request: pytest.FixtureRequest) -> Iterator[oncelog.Broker]:
@@ -56,7 +58,7 @@ def test_all_that_is_written_and_read(kafka: oncelog.Broker) -> None:
 def test_what_a_client_sent(kafka: oncelog.Broker) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "client.id": "app"})
     producer.produce("orders", b"value", b"key")
-    request = kafka.wait_for("Produce", topic="orders", client_id="app")
+    request = kafka.wait_for("Produce", topic="orders", client_id="app", timeout=PATIENCE_S)
     assert [record.value for record in request.records] == [b"value"]
     assert request.body.topic_data[0].name == "orders"
     assert [one.outcome for one in kafka.requests("Produce")] == ["responded"]
@@ -88,10 +90,10 @@ def test_errors_arrive_as_they_are(kafka: oncelog.Broker) -> None:
 def test_waits_of_several_threads(kafka: oncelog.Broker) -> None:
     found: list[Any] = []
     waits = [
-        lambda: kafka.topic("orders").wait_for_records(2),
-        lambda: kafka.wait_for("Produce"),
-        lambda: kafka.group("billing").wait_for(lag=0),
-        lambda: kafka.group("billing").wait_for(committed={"orders": {0: 2}}),
+        lambda: kafka.topic("orders").wait_for_records(2, timeout=PATIENCE_S),
+        lambda: kafka.wait_for("Produce", timeout=PATIENCE_S),
+        lambda: kafka.group("billing").wait_for(lag=0, timeout=PATIENCE_S),
+        lambda: kafka.group("billing").wait_for(committed={"orders": {0: 2}}, timeout=PATIENCE_S),
     ]
     threads = [threading.Thread(target=lambda wait=wait: found.append(wait())) for wait in waits]
     for thread in threads:
@@ -103,11 +105,11 @@ def test_waits_of_several_threads(kafka: oncelog.Broker) -> None:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, **settings})
     consumer.subscribe(["orders"])
     for _ in range(2):
-        message = consumer.poll(30)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None
         consumer.commit(message=message, asynchronous=False)
     for thread in threads:
-        thread.join(30)
+        thread.join()
     assert len(found) == len(waits)
     consumer.close()
 
@@ -150,7 +152,10 @@ def test_waits_outlive_a_restart_and_a_reset() -> None:
 
         async with oncelog.AsyncBroker(topics={"orders": 1}) as kafka, trio.open_nursery() as nursery:
             orders, billing = kafka.topic("orders"), kafka.group("billing")
-            for wait in (orders.wait_for_records(), billing.wait_for(committed={"orders": {0: 1}})):
+            for wait in (
+                orders.wait_for_records(timeout=PATIENCE_S),
+                billing.wait_for(committed={"orders": {0: 1}}, timeout=PATIENCE_S),
+            ):
                 nursery.start_soon(keep, wait)
             await trio.testing.wait_all_tasks_blocked()
             await kafka.kill()

@@ -14,6 +14,8 @@ import oncelog
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
+PATIENCE_S = 60
+
 
 @pytest.fixture
 def kafka() -> Iterator[oncelog.Broker]:
@@ -26,7 +28,7 @@ class Client:
 
     def __init__(self, kafka: oncelog.Broker | oncelog.AsyncBroker, client_id: str = "app") -> None:
         host, port = kafka.bootstrap_servers.split(":")
-        self.sock = socket.create_connection((host, int(port)), 10)
+        self.sock = socket.create_connection((host, int(port)), PATIENCE_S)
         self.client_id = client_id
 
     def __enter__(self) -> Client:
@@ -83,7 +85,7 @@ def test_a_held_request_is_released(kafka: oncelog.Broker) -> None:
     rule = kafka.faults.on("ListGroups").hold()
     with Client(kafka) as client:
         client.send()
-        assert rule.wait_fired().held == 1
+        assert rule.wait_fired(timeout=PATIENCE_S).held == 1
         rule.release()
         assert client.receive() == 0
 
@@ -93,7 +95,7 @@ def test_a_zombie_and_a_closed_door(kafka: oncelog.Broker) -> None:
     with Client(kafka) as client, Client(kafka, "other") as other:
         client.send()
         assert other.call() == 0
-        zombie.wait_fired()
+        zombie.wait_fired(timeout=PATIENCE_S)
         with kafka.faults.refuse_connections() as refusing, Client(kafka) as late:
             assert late.receive() is None
             assert refusing.fired == 1
@@ -191,7 +193,7 @@ def test_the_end_of_a_broker_ends_what_is_held_and_what_hangs(end: str) -> None:
         with Client(kafka) as first, Client(kafka) as second:
             for client, rule in ((first, held), (second, hanging)):
                 client.send()
-                rule.wait_fired()
+                rule.wait_fired(timeout=PATIENCE_S)
             getattr(kafka, end)()
             assert (first.receive(), second.receive()) == (None, None)
         if end == "reset":

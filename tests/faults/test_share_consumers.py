@@ -92,7 +92,7 @@ def test_a_running_consumer_under_a_rule(kafka: oncelog.Broker, what: str) -> No
         # What was accepted in vain is locked until it comes again.
         accept(consumer, lambda _: kafka.share_group(GROUP).info.partitions["work"][0].lag == 0)
     # The member may still be there: librdkafka tells that it leaves once, and the rule may have ended that connection.
-    kafka.share_group(GROUP).wait_for(lag=0)
+    kafka.share_group(GROUP).wait_for(lag=0, timeout=PATIENCE_S)
     kafka.faults.assert_all_fired()
 
 

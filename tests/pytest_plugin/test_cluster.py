@@ -164,14 +164,14 @@ def test_it_sees_what_the_broker_itself_sees(elsewhere: oncelog.Broker) -> None:
         consumer.subscribe(["orders"])
         assert consumer.poll(60) is not None
         consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
-        elsewhere.group(protocol).wait_for(state="Stable", members=1)
+        elsewhere.group(protocol).wait_for(state="Stable", members=1, timeout=60)
         for isolation in ISOLATION_LEVELS:
             ours = elsewhere.group(protocol, isolation=isolation).info
             theirs = cluster.group(protocol, isolation=isolation).info
             assert theirs.members
             assert (theirs.state, theirs.committed, theirs.lag) == (ours.state, ours.committed, ours.lag)
             assert theirs.members[0].assignment == ours.members[0].assignment
-        assert cluster.group(protocol).wait_for(members=1).type == protocol
+        assert cluster.group(protocol).wait_for(members=1, timeout=60).type == protocol
         consumer.close()
     assert cluster.groups == elsewhere.groups
     for isolation in ISOLATION_LEVELS:

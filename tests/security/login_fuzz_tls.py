@@ -24,13 +24,13 @@ from oncelog.broker.net.connection import Connection
 from oncelog.broker.security.sasl.login import SaslLogin
 from oncelog.wire.framing import decode_response, encode_frame, encode_request
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import Closed, SaslClient
+from tests.harness.sasl_client import TIMEOUT_S, Closed, SaslClient
 from tests.security.login_fuzz import FRAMES_MAX, USERS, Login
 
 TOPICS = {f"of-{number}": user for number, user in enumerate(USERS)}
 METADATA_VERSION = 9
 CORRELATION_ID = 77
-GONE_S = 20
+GONE_S = 60
 KEPT = (Connection, SaslLogin, trio.lowlevel.Task)
 """What a connection leaves if it leaks."""
 
@@ -107,7 +107,7 @@ class RemoteLogin(Login):
 
     def _break_handshake(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
-        with socket.create_connection((host, int(port)), 20) as plain:
+        with socket.create_connection((host, int(port)), TIMEOUT_S) as plain:
             garbage = self.chance.randbytes(self.chance.randrange(300))
             if self.chance.random() < 0.5:  # the beginning of a TLS record, or a whole one
                 garbage = (

@@ -262,7 +262,7 @@ def test_a_failed_login_can_be_waited_for(kafka: oncelog.Broker) -> None:
 def test_a_failed_handshake_can_be_waited_for() -> None:
     with oncelog.Broker(tls=True) as kafka:
         host, port = kafka.bootstrap_servers.split(":")
-        with socket.create_connection((host, int(port)), timeout=20) as plain, pytest.raises(ssl.SSLError):
+        with socket.create_connection((host, int(port)), timeout=60) as plain, pytest.raises(ssl.SSLError):
             ssl.create_default_context().wrap_socket(plain, server_hostname="localhost")
         failed = kafka.wait_for_failed_login(step="TLS")
         assert (failed.listener, failed.mechanism, failed.principal) == ("SSL", None, None)

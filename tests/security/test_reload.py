@@ -52,7 +52,7 @@ class SecuredBroker:
         host, port = self.broker.bootstrap_servers.split(",")[1].split(":")
         context = ssl.create_default_context(cafile=str(self.folder / "ca.pem"))
         with (
-            socket.create_connection((host, int(port)), timeout=20) as plain,
+            socket.create_connection((host, int(port)), timeout=60) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as secured,
         ):
             certificate = secured.getpeercert()

@@ -49,10 +49,10 @@ def test_plain(kafka: oncelog.Broker) -> None:
     settings = client(kafka, "PLAIN", "app", 'app-"secret')
     producer = Producer(settings)
     producer.produce("t", b"value")
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
-    message = consumer.poll(30)
+    message = consumer.poll(60)
     assert message is not None
     assert message.value() == b"value"
     consumer.close()

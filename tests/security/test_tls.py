@@ -48,7 +48,7 @@ def shake_hands(kafka: oncelog.Broker, context: ssl.SSLContext) -> str | None:
     """The protocol version of a connection that was answered. Raises ssl.SSLError, OSError."""
     host, port = kafka.bootstrap_servers.split(":")
     with (
-        socket.create_connection((host, int(port)), timeout=20) as plain,
+        socket.create_connection((host, int(port)), timeout=60) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as secured,
     ):
         secured.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff".replace(" ", "")))
@@ -73,12 +73,12 @@ def test_records_go_both_ways(kafka: oncelog.Broker, files: Path) -> None:
     producer = Producer({**client, "linger.ms": 50, "message.max.bytes": 900_000})
     for value in values:
         producer.produce("t", value)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
     got: list[bytes | None] = []
     while len(got) < len(values):
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None
         assert message.error() is None
         got.append(message.value())
@@ -160,7 +160,7 @@ def test_why_a_client_could_not_shake_hands_is_told(kafka: oncelog.Broker, files
         (b"GET / HTTP/1.1\r\n\r\n", "http request (this listener speaks Kafka's protocol over TLS)"),
         (b"", "unexpected eof while reading (the client closed the connection: "),
     ):
-        with socket.create_connection((host, int(port)), timeout=20) as plain:
+        with socket.create_connection((host, int(port)), timeout=60) as plain:
             plain.sendall(content)
             plain.shutdown(socket.SHUT_WR)
             assert kafka.wait_for_failed_login(step="TLS").reason.startswith(f"TLS handshake: {said}")
@@ -199,9 +199,9 @@ def test_a_broker_with_an_expired_certificate_says_so(files: Path) -> None:
 
 def test_garbage_and_silence_harm_nobody(kafka: oncelog.Broker, files: Path) -> None:
     host, port = kafka.bootstrap_servers.split(":")
-    silent = [socket.create_connection((host, int(port)), timeout=20) for _ in range(20)]
+    silent = [socket.create_connection((host, int(port)), timeout=60) for _ in range(20)]
     for content in (b"GET / HTTP/1.1\r\n\r\n", bytes(100), bytes.fromhex("0000000a00120000000000070000")):
-        with socket.create_connection((host, int(port)), timeout=20) as plain:
+        with socket.create_connection((host, int(port)), timeout=60) as plain:
             plain.sendall(content)
             with suppress(ConnectionResetError):
                 while plain.recv(100):

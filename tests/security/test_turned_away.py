@@ -15,7 +15,7 @@ from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "security.md"
 USERS = {"app": "secret"}
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 def reasons_of_the_page() -> list[str]:
