@@ -146,7 +146,7 @@ def test_it_sees_what_the_broker_itself_sees(elsewhere: oncelog.Broker) -> None:
     written = cluster.produce("orders", b"one", key=b"k", headers={"a": b"b"}, timestamp=5)
     assert cluster.produce_many("orders", [b"two", (b"k", b"three")])
     assert written in elsewhere.topic("orders").records()
-    producer = Producer({**servers, "transactional.id": "app"})
+    producer = Producer({**servers, "transactional.id": "app", "transaction.timeout.ms": 900_000})
     producer.init_transactions(60)
     for value, end in (
         (b"aborted", producer.abort_transaction),
@@ -160,7 +160,8 @@ def test_it_sees_what_the_broker_itself_sees(elsewhere: oncelog.Broker) -> None:
             end(60)
     for protocol in ("classic", "consumer"):
         settings = {"group.id": protocol, "group.protocol": protocol, "auto.offset.reset": "earliest"}
-        consumer = Consumer({**servers, **settings})
+        # A commit of its own accord might come between the two looks at the group.
+        consumer = Consumer({**servers, **settings, "enable.auto.commit": False})
         consumer.subscribe(["orders"])
         assert consumer.poll(60) is not None
         consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
