@@ -13,6 +13,7 @@ UV = pathlib.Path(sys.executable).with_name("uv")
 def run(*command: str | pathlib.Path, cwd: pathlib.Path = ROOT) -> str:
     """Run a command without the environment of the tests' venv. Returns its output; the command must not fail."""
     ours = {name: text for name, text in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    ours.setdefault("UV_HTTP_RETRIES", "10")  # an index may be out of reach for a moment
     done = subprocess.run(
         command, cwd=cwd, env=ours, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S
     )
