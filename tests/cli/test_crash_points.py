@@ -55,7 +55,8 @@ def test_the_process_kills_itself_and_the_client_goes_on(serve: Serve, tmp_path:
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic("orders", 1)])["orders"].result(PATIENCE_S)
     backoff = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
-    producer = Producer({"bootstrap.servers": address, "transactional.id": "app", **backoff})
+    transactional = {"transactional.id": "app", "transaction.timeout.ms": 900_000}
+    producer = Producer({"bootstrap.servers": address, **transactional, **backoff})
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     producer.produce("orders", b"v")

@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import oncelog
+from tests.harness.process import DEADLINE_S
 from tests.harness.process_state import state_of_the_process
 
 Start = Callable[..., oncelog.Broker]
@@ -129,7 +130,9 @@ def test_a_forgotten_broker_ends(broker: Start) -> None:
 @pytest.mark.parametrize("end", ["pass", "raise SystemExit", "kafka.kill()"])
 def test_the_interpreter_ends_with_a_broker_that_was_not_closed(end: str, process: bool) -> None:
     program = f"import oncelog\nkafka = oncelog.Broker(process={process})\nkafka.start()\n{end}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=DEADLINE_S, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -140,7 +143,9 @@ def test_ctrl_c_ends_it() -> None:
         "with oncelog.Broker() as kafka:\n"
         "    signal.raise_signal(signal.SIGINT)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=DEADLINE_S, check=False
+    )
     assert done.returncode == -2
     assert b"KeyboardInterrupt" in done.stderr
     assert b"oncelog" not in done.stderr
@@ -164,7 +169,7 @@ def test_a_child_made_by_fork_is_refused() -> None:
         [sys.executable, "-W", "ignore", "-c", program],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
         check=False,
     )
     assert done.stderr == ""
@@ -274,7 +279,9 @@ def test_its_process_ends_with_its_parent() -> None:
         "print(open(f'/proc/self/task/{os.getpid()}/children').read(), flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    parent = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    parent = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=DEADLINE_S, check=False
+    )
     assert parent.returncode == -9
     [child] = [int(number) for number in parent.stdout.split()]
     try:

@@ -16,6 +16,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import oncelog
 
 Start = Any
+TRANSACTIONAL: dict[str, Any] = {"transactional.id": "pay-7", "transaction.timeout.ms": 900_000}
+"""The time-out is longer than any machine takes for a test, and shorter than what the test moves."""
 
 
 @pytest.fixture(params=["thread", "process"])
@@ -85,7 +87,7 @@ def test_retention_offsets_and_transactions_in_a_moment(start: Start) -> None:
         consumer = Consumer({**servers, "group.id": "billing"})
         consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
         consumer.close()
-        producer = Producer({**servers, "transactional.id": "pay-7", "transaction.timeout.ms": 60_000})
+        producer = Producer({**servers, **TRANSACTIONAL})
         producer.init_transactions(60)
         producer.begin_transaction()
         producer.produce("orders", b"value")
@@ -106,7 +108,7 @@ def test_retention_offsets_and_transactions_in_a_moment(start: Start) -> None:
 
 def test_time_moves_while_the_broker_is_stopped() -> None:
     with oncelog.Broker(topics=["orders"]) as kafka:
-        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "pay-7"})
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **TRANSACTIONAL})
         producer.init_transactions(60)
         producer.begin_transaction()
         producer.produce("orders", b"value")
@@ -123,7 +125,7 @@ def test_one_member_and_one_transaction_expire() -> None:
             kafka.group("billing").expire_member("c-1")
         with pytest.raises(oncelog.NotFoundError, match="there is no transactional id 'pay-7'"):
             kafka.transactions["pay-7"].expire()
-        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "pay-7"})
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **TRANSACTIONAL})
         producer.init_transactions(60)
         producer.begin_transaction()
         producer.produce("orders", b"value")
@@ -168,7 +170,7 @@ def test_on_a_disk_it_waits_for_the_threads(tmp_path: Path) -> None:
             kafka.clock.advance(hours=2)
         compacted = {record.offset for record in kafka.topic("orders").records()}
         assert len(compacted) < 300
-        producer = Producer({**servers, "transactional.id": "pay-7"})
+        producer = Producer({**servers, **TRANSACTIONAL})
         producer.init_transactions(60)
         producer.begin_transaction()
         producer.produce("orders", b"value", b"key")
@@ -205,7 +207,7 @@ def test_clients_go_on_while_time_is_moved() -> None:
                 {
                     "bootstrap.servers": kafka.bootstrap_servers,
                     "transactional.id": f"id{number}",
-                    "transaction.timeout.ms": 900_000,
+                    "transaction.timeout.ms": TRANSACTIONAL["transaction.timeout.ms"],
                 }
             )
             producer.init_transactions(60)

@@ -201,7 +201,7 @@ def test_what_the_cluster_has(kafka: oncelog.Proxy, cluster: oncelog.Broker) -> 
 
 
 def test_waits_for_what_the_cluster_has(kafka: oncelog.Proxy) -> None:
-    client = producer(kafka, **{"transactional.id": "app"})
+    client = producer(kafka, **{"transactional.id": "app", "transaction.timeout.ms": 900_000})
     client.init_transactions(60)
     client.begin_transaction()
     client.produce("orders", b"coffee")

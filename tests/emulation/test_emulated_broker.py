@@ -59,7 +59,8 @@ def test_an_unknown_release_is_refused_at_once(version: str) -> None:
 @pytest.mark.parametrize("version", ["3.9", "4.0"])
 def test_librdkafka_commits_a_transaction_and_consumes_it(version: str) -> None:
     with oncelog.Broker(version=version) as kafka:
-        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "x"})
+        transactional: dict[str, Any] = {"transactional.id": "x", "transaction.timeout.ms": 900_000}
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **transactional})
         producer.init_transactions(WAIT_S)
         producer.begin_transaction()
         producer.produce("orders", b"v")

@@ -91,6 +91,7 @@ def producer_of(kafka: oncelog.Broker) -> Producer:
         {
             "bootstrap.servers": kafka.bootstrap_servers,
             "transactional.id": "app",
+            "transaction.timeout.ms": 900_000,
             "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 50,
             "retry.backoff.ms": 10,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-DEADLINE_S = 120
+DEADLINE_S = 300
 """Seconds after which a process that has not responded or ended is considered stuck."""
 
 Serve = Callable[..., "Process"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.real_kafka import RealPartMissing, java, kafka_libs, require
+from compat_tests.real_kafka import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, require
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.seams.os_files import OsFileSystem
@@ -48,7 +48,7 @@ def dump(directory: Path, suffixes: tuple[str, ...], *options: str) -> str:
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=TOOL_TIMEOUT_S,
         check=True,
     )
     assert complaints(done.stderr, directory) == []

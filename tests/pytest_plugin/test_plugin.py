@@ -10,6 +10,7 @@ import pytest
 
 import oncelog
 from oncelog.pytest_plugin.settings import KafkaSettings
+from tests.harness.process import DEADLINE_S
 from tests.pytest_plugin.projects import run, run_with_clients
 
 pytest_plugins = ["pytester"]
@@ -349,7 +350,7 @@ def test_importing_it_costs_nothing() -> None:
         "print(*set(sys.modules) - before)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=DEADLINE_S
     )
     assert {name for name in done.stdout.split() if not name.startswith("_")} == {
         "oncelog",

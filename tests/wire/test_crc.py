@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from oncelog.wire import crc
 from oncelog.wire.crc import crc32c
+from tests.harness.process import DEADLINE_S
 from tests.wire.batches import kafka_python_crc
 
 
@@ -36,7 +37,7 @@ def test_is_kafka_pythons_and_goes_on_from_a_value(data: bytes, cut: int) -> Non
 
 
 def run(program: str) -> None:
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=DEADLINE_S)
 
 
 def test_importing_it_runs_neither_the_packages_init_nor_importlib_metadata() -> None:
