@@ -12,6 +12,7 @@ from confluent_kafka import AcknowledgeType, Consumer, ShareConsumer
 
 import oncelog
 from oncelog import RecordsInFlight
+from tests.harness.stock_share_consumers import settle
 
 PATIENCE_S = 60
 GROUP = "jobs"
@@ -44,6 +45,7 @@ def consuming(kafka: oncelog.Broker | oncelog.Proxy, client_id: str = "one") -> 
     consumer.subscribe(["work"])
     try:
         yield consumer
+        settle(kafka, consumer, client_id)
     finally:
         consumer.close()
 
@@ -159,6 +161,7 @@ def test_a_wait_says_why_there_are_no_records(kafka: oncelog.Broker) -> None:
             oncelog.WaitTimeoutError, match=r"reset is latest: it reads work-0 from offset 1\n"
         ):
             kafka.share_group(GROUP).wait_for(acquired=1, timeout=0)
+        settle(kafka, consumer, "one")
         consumer.subscribe(["wokr"])
         kafka.wait_for("ShareGroupHeartbeat", error=None, timeout=PATIENCE_S)
         said = ""

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException, ShareConsumer
 
 import oncelog
 from oncelog import RecordsInFlight
+from tests.harness.stock_share_consumers import settle
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "share-groups.md"
 GROUP = "jobs"
@@ -42,10 +43,11 @@ def kafka() -> Iterator[oncelog.Broker]:
         yield broker
 
 
-def consumer_of(kafka: oncelog.Broker) -> Any:
+def consumer_of(kafka: oncelog.Broker, client_id: str = "one") -> Any:
     settings = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "group.id": GROUP,
+        "client.id": client_id,
         "share.acknowledgement.mode": "explicit",
         "reconnect.backoff.ms": 10,
         "reconnect.backoff.max.ms": 50,
@@ -86,7 +88,9 @@ def test_the_broker_dies_while_a_record_is_acknowledged(kafka: oncelog.Broker, p
     thread.join()
     with suppress(KafkaException):
         consumer.close()
-    with consumer_of(kafka) as other:
+    with consumer_of(kafka, "other") as other:
+        if found:
+            settle(kafka, other, "other")
         again = poll(other, PATIENCE_S if not found else 1)
         assert [one.value() for one in again] == ([] if found else [b"1"])
 
