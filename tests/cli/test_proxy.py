@@ -113,7 +113,8 @@ def test_the_control_api(cluster: oncelog.Broker, proxy: Callable[..., Process])
                 text = response.read()
                 return response.status, json.loads(text) if text else None
         except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())
+            with error:
+                return error.code, json.loads(error.read())
 
     rule = {"on": "Produce", "topic": "orders", "nth": 1, "drop_response": "close"}
     assert ask("POST", "/faults", rule) == (200, {"id": 1})

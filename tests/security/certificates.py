@@ -13,6 +13,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 DAY = datetime.timedelta(days=1)
+SIGNING = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""The use of an authority's key. Python from 3.13 on refuses an authority without it (VERIFY_X509_STRICT)."""
 
 
 @dataclass
@@ -75,7 +87,7 @@ class Authority:
             x509.IPAddress(ipaddress.ip_address(one)) if one[0].isdecimal() else x509.DNSName(one)
             for one in alternatives
         ]
-        return (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(name)
             .issuer_name(name if is_authority else self.certificate.subject)
@@ -85,5 +97,11 @@ class Authority:
             .not_valid_after(now + days * DAY)
             .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .sign(self._key, hashes.SHA256())
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+            )
         )
+        if is_authority:
+            builder = builder.add_extension(SIGNING, critical=True)
+        return builder.sign(self._key, hashes.SHA256())

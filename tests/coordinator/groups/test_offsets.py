@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -215,7 +216,8 @@ def test_the_garbage_collector_does_not_traverse_offsets() -> None:
     gc.collect()
     of_topic = harness.shard.offsets.topics("g")["a"]
     assert not any(gc.is_tracked(stored) for stored in of_topic.values())
-    assert not gc.is_tracked(of_topic)
+    if sys.version_info < (3, 14):  # newer ones traverse every dict
+        assert not gc.is_tracked(of_topic)
 
 
 def everything(shard: GroupShard) -> object:
