@@ -148,3 +148,10 @@ def pytest_runtest_makereport(
     for one in shown:
         report.sections.append((f"the last output of {one.bootstrap}", one.output()[-OUTPUT_SHOWN_CHARS:]))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print why tests were run once more: after a second run that passes, pytest says nothing of the first one."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"run once more: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext[-OUTPUT_SHOWN_CHARS:])

@@ -14,9 +14,8 @@ from compat_tests.transactions.reader import values
 from compat_tests.transactions.wire import Producer, until_settled
 
 COMMAND = "org.apache.kafka.tools.TransactionsCommand"
-RETRIABLE = (6, 13, 14, 15, 16, 20, 51)
-"""NOT_LEADER_OR_FOLLOWER, NETWORK_EXCEPTION, three errors of coordinators, NOT_ENOUGH_REPLICAS_AFTER_APPEND (for errors
-that older clients do not know), CONCURRENT_TRANSACTIONS."""
+RETRIABLE = (6, 13, 14, 15, 16, 51)
+"""NOT_LEADER_OR_FOLLOWER, NETWORK_EXCEPTION, three errors of coordinators, CONCURRENT_TRANSACTIONS."""
 Tool = Callable[..., str]
 
 

@@ -14,10 +14,13 @@ from compat_tests.differential import Session
 
 RETRIED = (14, 15, 16, 51)
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""
+NOT_ENOUGH_REPLICAS = 19
+"""Kafka's error for a transactional Produce while it cannot ask the coordinator, as after a restart
+(``ReplicaManager.handleProduceAppend``)."""
 GROUP, TRANSACTION = 0, 1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 V2_PRODUCE, V2_END, V2_OFFSETS = 12, 5, 5
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 RETRY_S = 0.01
 
 
@@ -158,7 +161,12 @@ class Producer:
             "timeout_ms": 15_000,
             "topic_data": [row],
         }
-        response = self.session.call_unobserved("Produce", version, values)
+
+        def code(response: Any) -> int:
+            found = response["responses"][0]["partition_responses"][0]["error_code"]
+            return RETRIED[0] if found == NOT_ENOUGH_REPLICAS else 0
+
+        response = until_settled(lambda: self.session.call_unobserved("Produce", version, values), code)
         self.session.observe(f"Produce v{version} {producer[1:]} {topic[-2:]}-{partition}", response)
         found = response["responses"][0]["partition_responses"][0]
         if not found["error_code"] and sequence is None:
