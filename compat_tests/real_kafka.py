@@ -32,7 +32,7 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest
 POM = pathlib.Path(__file__).with_name("pom.xml")
 JAVA_VERSION_MIN = 17
 RESOLVE_TIMEOUT_S = 600
-START_TIMEOUT_S = 120
+START_TIMEOUT_S = 300
 TOOL_TIMEOUT_S = 300
 ARCHIVE_TIMEOUT_S = 120
 START_ATTEMPTS = 3

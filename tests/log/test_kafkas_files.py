@@ -22,7 +22,9 @@ TIMEOUT_S = 60
 
 @pytest.fixture
 def kafka(tmp_path: Path) -> Iterator[RealKafka]:
-    node = RealKafka({"log.index.interval.bytes": "1000"}, data_dir=tmp_path / "data")
+    # A broker that had no turn for so long would be fenced. One that was killed starts again only after it.
+    keys = {"log.index.interval.bytes": "1000", "broker.session.timeout.ms": "9000"}
+    node = RealKafka(keys, data_dir=tmp_path / "data")
     try:
         node.start()
     except RealPartMissing as missing:

@@ -144,7 +144,8 @@ def test_a_real_kafka_takes_it_over_and_gives_it_back(kafka_tool: KafkaTool, tmp
     (tmp_path / "meta.properties").write_text(
         f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=1\ndirectory.id={uuid_to_text(DIRECTORY_ID)}\n"
     )
-    with RealKafka(data_dir=tmp_path) as kafka:
+    # A broker that had no turn for so long would be fenced: there would be none for a new topic.
+    with RealKafka({"broker.session.timeout.ms": "9000"}, data_dir=tmp_path) as kafka:
         topics = "org.apache.kafka.tools.TopicCommand"
         described = kafka_tool(topics, "--bootstrap-server", kafka.bootstrap, "--describe").stdout
         kafka_tool(
