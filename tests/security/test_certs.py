@@ -16,9 +16,8 @@ from tests.security.test_tls import shake_hands
 
 
 def certs(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "oncelog", "certs", *arguments], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "oncelog", "certs", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, umask=0o022)
 
 
 def test_a_broker_and_a_client_take_them(tmp_path: Path) -> None:
