@@ -9,21 +9,29 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.faults.words import suggestion
+from oncelog.broker.filters.record_filter import RecordFilter
 from oncelog.broker.handlers.table import api_names
 from oncelog.broker.logs import get_logger
-from oncelog.broker.request import CloseConnection, ConnectionLost
+from oncelog.broker.options import closest
+from oncelog.broker.request import NO_RESPONSE, CloseConnection, ConnectionLost
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from oncelog.broker.dispatch.policies import KnownTopics, RequestPath
     from oncelog.broker.request import RequestContext
 
 log = get_logger(__name__)
 
-_AWAITED = ("on_request", "on_response")
-_CALLED = ("on_done", "on_produced", "on_fetched")
+_AWAITED = {"on_request": ("context",), "on_response": ("context", "response")}
+_CALLED = {
+    "on_done": ("context", "response", "failure"),
+    "on_produced": ("record", "context"),
+    "on_fetched": ("record", "context"),
+}
+_ARGUMENTS = _AWAITED | _CALLED
+"""The functions of a filter, and what each is given."""
 
 
 class FilterError(ValueError):
@@ -78,20 +86,12 @@ def load_filter(text: str) -> Interceptor:
 
 
 def checked_filter(found: Interceptor) -> Interceptor:
-    """Return the interceptor. Raises FilterError for one that wants to see an API that there is not, or has a function
-    that is asynchronous and should not be, or the other way round.
+    """Return the interceptor. Raises FilterError for one that wants to see an API that there is not, that has no
+    function which would be called, or one that cannot be called so.
     """
     kind = type(found)
-    for name in (*_AWAITED, *_CALLED):
-        function = getattr(kind, name, None)
-        # What a decorator made may be right in another way.
-        if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
-            continue
-        if (name in _AWAITED) != inspect.iscoroutinefunction(function):
-            raise FilterError(
-                f"{kind.__name__}.{name} is {'awaited: write' if name in _AWAITED else 'called, not awaited: not'} "
-                f"async def {name}"
-            )
+    for name in _ARGUMENTS:
+        _check_function(kind, name, getattr(found, name, None))
     if isinstance(found.apis, str):
         raise FilterError(
             f"{kind.__name__}.apis={found.apis!r}: expected a set, such as frozenset({{{found.apis!r}}})"
@@ -99,10 +99,55 @@ def checked_filter(found: Interceptor) -> Interceptor:
     for api in sorted(found.apis or ()):
         if api not in api_names():
             raise FilterError(
-                f"{type(found).__name__}.apis: {api!r} is no API{suggestion(api, api_names())}; "
+                f"{kind.__name__}.apis: {api!r} is no API{suggestion(api, api_names())}; "
                 "expected Kafka's names, such as Produce"
             )
+    _check_names(found)
     return found
+
+
+def _check_function(kind: type[Interceptor], name: str, bound: Any) -> None:
+    """Refuse a function that is asynchronous and should not be, or the other way round, or takes other arguments."""
+    function = getattr(kind, name, None)
+    # What a decorator made may be right in another way.
+    if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
+        return
+    if (name in _AWAITED) != inspect.iscoroutinefunction(function):
+        raise FilterError(
+            f"{kind.__name__}.{name} is {'awaited: write' if name in _AWAITED else 'called, not awaited: not'} "
+            f"async def {name}"
+        )
+    given = _ARGUMENTS[name]
+    try:
+        inspect.signature(bound).bind(*given)
+    except TypeError:
+        begin = "async def" if name in _AWAITED else "def"
+        raise FilterError(
+            f"{kind.__name__}.{name} does not take what it is given: write {begin} {name}({', '.join(('self', *given))})"
+        ) from None
+
+
+def _check_names(found: Interceptor) -> None:
+    """Refuse a filter with a misspelt function, and one without any."""
+    kind = type(found)
+    base = RecordFilter if isinstance(found, RecordFilter) else Interceptor
+    own = [name for name in _ARGUMENTS if _is_own(found, name, base)]
+    missing = [name for name in _ARGUMENTS if hasattr(base, name) and name not in own]
+    for name in vars(kind):
+        meant = closest(name, missing) if name.startswith("on") and name not in _ARGUMENTS else None
+        if meant is not None:
+            raise FilterError(f"{kind.__name__}.{name} is never called; did you mean {meant}?")
+    if not own:
+        of_records = next((name for name in ("on_produced", "on_fetched") if hasattr(found, name)), None)
+        if of_records is not None and base is Interceptor:
+            raise FilterError(f"{kind.__name__}.{of_records} is called for an oncelog.RecordFilter only")
+        raise FilterError(f"{kind.__name__} does nothing: it has none of {', '.join(missing)}")
+
+
+def _is_own(found: Interceptor, name: str, base: type[Interceptor]) -> bool:
+    """Whether a filter has a function of this name that is not only that of the class in oncelog."""
+    inherited = getattr(base, name, None)
+    return inherited is not None and getattr(getattr(found, name), "__func__", None) is not inherited
 
 
 def is_filter(value: Any) -> bool:
@@ -166,12 +211,12 @@ class _Guard(Interceptor):
         """The APIs of which it let a response not leave, and the log knows."""
 
     async def on_request(self, context: RequestContext) -> Any:
-        return await self._guarded(context, self._inner.on_request(context)) if self._wants(context) else None
+        return await self._guarded(context, self._inner.on_request, context) if self._wants(context) else None
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         if not self._wants(context):
             return response
-        left = await self._guarded(context, self._inner.on_response(context, response))
+        left = await self._guarded(context, self._inner.on_response, context, response)
         if left is None and context.api_name not in self._silent_apis:
             # It may be meant; more often the filter has forgotten to return the response, and its client waits.
             self._silent_apis.add(context.api_name)
@@ -194,9 +239,18 @@ class _Guard(Interceptor):
         # An ApiVersions of an unknown version has no request to look at.
         return context.request is not None and (self.apis is None or context.api_name in self.apis)
 
-    async def _guarded(self, context: RequestContext, call: Awaitable[Any]) -> Any:
+    async def _guarded(
+        self, context: RequestContext, function: Callable[..., Awaitable[Any]], *arguments: Any
+    ) -> Any:
         try:
-            return await call
+            returned = await function(*arguments)
+            if returned is not None and returned is not NO_RESPONSE:
+                expected = context.api.response
+                if not isinstance(returned, expected):
+                    raise TypeError(
+                        f"{function.__name__} returned {type(returned).__name__}, which is no {expected.__name__}"
+                    )
+            return returned
         except (KafkaError, CloseConnection, ConnectionLost):
             raise
         except Exception as error:

@@ -45,6 +45,44 @@ class NotAsync(oncelog.Interceptor):
 class Async(oncelog.RecordFilter):
     async def on_produced(self, record, context):
         record.headers.append(("via", b"1"))
+
+class NoContext(oncelog.RecordFilter):
+    def on_produced(self, record):
+        record.headers.append(("via", b"1"))
+
+class NoSelf(oncelog.Interceptor):
+    async def on_request(context):
+        return None
+
+class Static(oncelog.Interceptor):
+    settings = ()
+
+    @staticmethod
+    async def on_request(context, more=1):
+        return None
+
+class Produce(oncelog.RecordFilter):
+    def on_fetched(self, record, context):
+        pass
+
+    def on_produce(self, record, context):
+        pass
+
+class Both(oncelog.RecordFilter):
+    settings = ()
+
+    def on_produced(self, record, context):
+        self.on_produced_of(record.topic)
+
+    def on_produced_of(self, topic):
+        pass
+
+class OfRecords(oncelog.Interceptor):
+    def on_produced(self, record, context):
+        pass
+
+class Nothing(oncelog.RecordFilter):
+    pass
 """
 
 
@@ -63,6 +101,8 @@ def module(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (":made", ("made", 1, False)),
         (":make", ("of a function", 1, False)),
         (":make,header=a=b", ("a=b", 1, False)),
+        (":Static", ()),
+        (":Both", ()),
     ],
 )
 def test_a_filter_and_its_settings(text: str, settings: tuple[Any, ...]) -> None:
@@ -93,6 +133,14 @@ def test_a_filter_and_its_settings(text: str, settings: tuple[Any, ...]) -> None
         ("stamps_of_a_test:OneApi", r"OneApi.apis='Fetch': expected a set, such as frozenset\(\{'Fetch'\}\)"),
         ("stamps_of_a_test:NotAsync", "NotAsync.on_request is awaited: write async def on_request"),
         ("stamps_of_a_test:Async", "Async.on_produced is called, not awaited: not async def on_produced"),
+        (
+            "stamps_of_a_test:NoContext",
+            r"NoContext.on_produced does not take what it is given: write def on_produced\(self, record, context\)",
+        ),
+        ("stamps_of_a_test:NoSelf", r"NoSelf.on_request .*: write async def on_request\(self, context\)"),
+        ("stamps_of_a_test:Produce", r"Produce.on_produce is never called; did you mean on_produced\?"),
+        ("stamps_of_a_test:OfRecords", "OfRecords.on_produced is called for an oncelog.RecordFilter only"),
+        ("stamps_of_a_test:Nothing", "Nothing does nothing: it has none of .*, on_produced, on_fetched"),
         ("broken_of_a_test:Stamp", "cannot import broken_of_a_test: ModuleNotFoundError: .*nowhere_at_all"),
     ],
 )

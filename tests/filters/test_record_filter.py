@@ -270,6 +270,37 @@ async def test_text_where_bytes_belong_is_said_in_the_log(lines: list[str]) -> N
     assert "the value of a record is bytes or None; the filter made it str" in failed
 
 
+class NoResponseAtAll(Interceptor):
+    """Returns what is no response: of the function whose name it is given."""
+
+    apis = frozenset({"Produce"})
+
+    def __init__(self, function: str) -> None:
+        self.function = function
+
+    async def on_request(self, context: RequestContext) -> Any:
+        return "hello" if self.function == "on_request" else None
+
+    async def on_response(self, context: RequestContext, response: Any) -> Any:
+        return "hello" if self.function == "on_response" else response
+
+
+@pytest.mark.parametrize("function", ["on_request", "on_response"])
+def test_what_a_filter_returns_must_be_a_response(function: str, lines: list[str]) -> None:
+    @simulated
+    async def main() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            install(broker, NoResponseAtAll(function))
+            assert (await produce(client, "t")).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert (await fetch(client, "t", 0)).error_code == 0
+
+    main()
+    [failed] = [line for line in lines if "a filter failed filter=NoResponseAtAll api=Produce" in line]
+    assert f"TypeError: {function} returned str, which is no ProduceResponse" in failed
+
+
 @simulated
 async def test_a_response_that_a_filter_keeps_is_told_once(lines: list[str]) -> None:
     installed: list[Interceptor] = []
