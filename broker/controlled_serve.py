@@ -132,7 +132,8 @@ def _open_control(host: str, port: int) -> SocketListener:
     try:
         return SocketListener.bind(host, port, CONTROL_BACKLOG)
     except OSError as error:
-        raise ListenError.of(ListenerEndpoint("CONTROL", host, port), error) from error
+        why = ListenError.of(ListenerEndpoint("CONTROL", host, port), error)
+        raise ListenError(f"{why}; it is the control API's (--control)") from error
 
 
 async def _serve_control(

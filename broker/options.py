@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 VARIABLE_PREFIX = "ONCELOG_"
 COMMAND = "serve"
@@ -39,6 +39,24 @@ SYNONYMOUS_OPTIONS = {
     "-v": "--version",
 }
 """Options of Kafka's scripts and of other servers, and oncelog's options for the same purpose."""
+PROXY_OPTIONS = (
+    "--acl",
+    "--node-ports",
+    "--pass-logins",
+    "--upstream",
+    "--upstream-config",
+    "--upstream-users",
+)
+"""Those of ``oncelog proxy`` that ``oncelog serve`` does not have."""
+SERVE_OPTIONS = (
+    "--as-version",
+    "--config",
+    "--ephemeral",
+    "--from-snapshot",
+    "--memory",
+    "--version",
+)
+"""Those of ``oncelog serve`` that ``oncelog proxy`` has not, nor anything for the same purpose."""
 
 _EPILOG = """\
 Each option has an environment variable, named in brackets. Variables can set Kafka's keys too, as in its container
@@ -82,7 +100,10 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     words = options.words[1:] if options.words[:1] == [COMMAND] else options.words
     is_unknown_command = words is options.words and words[:1] == list(arguments[:1])
     if unknown and not is_unknown_command:
-        raise UsageError(unknown_option(unknown[0].partition("=")[0], known))
+        option = unknown[0].partition("=")[0]
+        if option in PROXY_OPTIONS:
+            raise UsageError(f"unknown option {option}; it is one of oncelog proxy")
+        raise UsageError(unknown_option(option, known))
     if words:
         kind = "command" if words is options.words else "argument"
         if (options.user or options.settings) and words[0] != arguments[0]:
@@ -243,11 +264,20 @@ SPLIT_VALUE = "an argument too many: a value with spaces needs quotes; see oncel
 """The message does not show it: it may be the rest of a password."""
 
 
-def unknown_option(option: str, known: Sequence[str], command: str = "oncelog") -> str:
+def unknown_option(
+    option: str,
+    known: Sequence[str],
+    command: str = "oncelog",
+    synonymous: Mapping[str, str] = SYNONYMOUS_OPTIONS,
+) -> str:
+    """Return the error about an option that is none of the ``known``.
+
+    synonymous: options of other programs, with those of ours for the same purpose.
+    """
     if "." in option:
         key = option.lstrip("-")
         return f"unknown option {option}; Kafka's keys are set so: -c {key}=VALUE"
-    meant = SYNONYMOUS_OPTIONS.get(option) or closest(option.replace("_", "-").lower(), known)
+    meant = synonymous.get(option) or closest(option.replace("_", "-").lower(), known)
     return f"unknown option {option}; {suggestion(meant, command)}"
 
 

@@ -98,7 +98,9 @@ class FrameReader:
             return SIZE_BYTES - have
         size: int = _size.unpack_from(self._data)[0]
         if not 0 <= size <= self._payload_bytes_max:
-            raise DecodeError(f"a frame of {size} bytes; the limit is {self._payload_bytes_max}")
+            begin = bytes(self._data[:SIZE_BYTES])  # text is of another protocol, such as HTTP
+            text = f" (the text {begin.decode()!r})" if begin.isalnum() else ""
+            raise DecodeError(f"a frame of {size} bytes{text}; the limit is {self._payload_bytes_max}")
         return max(0, SIZE_BYTES + size - have)
 
     def __len__(self) -> int:

@@ -35,6 +35,7 @@ async def open_connection(
     Raises KafkaError: NETWORK_EXCEPTION if connecting fails, REQUEST_TIMED_OUT after ``timeout_s``;
     AuthenticationError, with a message of one line.
     """
+    about = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     connection = None
     is_open = False
     with real_time.move_on_after(timeout_s):
@@ -49,7 +50,8 @@ async def open_connection(
             is_open = True
             return connection
         except OSError as error:
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{host}:{port}: {error}") from error
+            text = f"{about}: {error.strerror or error}"
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
         except KafkaError as error:
             wants_tls = security is None or not security.protocol.endswith("SSL")
             if error.code is ErrorCode.NETWORK_EXCEPTION and connection is not None and wants_tls:
@@ -59,4 +61,4 @@ async def open_connection(
         finally:
             if connection is not None and not is_open:
                 connection.close()
-    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{host}:{port}: not connected within {timeout_s:g} s")
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{about}: not connected within {timeout_s:g} s")

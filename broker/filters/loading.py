@@ -122,9 +122,8 @@ def _check_function(kind: type[Interceptor], name: str, bound: Any) -> None:
         inspect.signature(bound).bind(*given)
     except TypeError:
         begin = "async def" if name in _AWAITED else "def"
-        raise FilterError(
-            f"{kind.__name__}.{name} does not take what it is given: write {begin} {name}({', '.join(('self', *given))})"
-        ) from None
+        wanted = f"{begin} {name}({', '.join(('self', *given))})"
+        raise FilterError(f"{kind.__name__}.{name} does not take what it is given: write {wanted}") from None
 
 
 def _check_names(found: Interceptor) -> None:

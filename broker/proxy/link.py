@@ -148,7 +148,10 @@ class UpstreamLink:
             with self._scope:
                 await self._read_responses()
                 if connection.owed:
-                    reason = f"upstream {self.transport.peer} closed the connection before it had responded"
+                    why = self._dispatcher.perhaps
+                    reason = (
+                        f"upstream {self.transport.peer} closed the connection before it had responded{why}"
+                    )
         except CloseConnection as why:
             reason = str(why)
         except DecodeError as why:

@@ -13,7 +13,7 @@ from oncelog.broker.proxy.passed_proxies import LOOP_ERROR, LoopError
 from oncelog.broker.proxy.upstream_logins import NoUpstreamLogin, Renewal
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
-from oncelog.wire.errors import KafkaError
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 
 if TYPE_CHECKING:
@@ -77,17 +77,17 @@ class UpstreamOpener:
             with real_time.move_on_after(CONNECT_TIMEOUT_S):
                 return await self.open(client, host, port, carries_ids=carries_ids)
         except AuthenticationError as error:
-            raise CloseConnection(f"upstream {address_text(host, port)}: {error.message}") from error
+            raise CloseConnection(f"upstream {said(error, address_text(host, port))}") from error
         except NoUpstreamLogin as error:
             raise CloseConnection(str(error)) from error
         except (OSError, KafkaError) as error:
             if isinstance(error, KafkaError) and error.code is LOOP_ERROR:
                 raise LoopError from error
             raise CloseConnection(
-                f"upstream {address_text(host, port)} cannot be reached: {error}"
+                f"upstream cannot be reached: {said(error, address_text(host, port))}"
             ) from error
         raise CloseConnection(
-            f"upstream {address_text(host, port)} cannot be reached: not connected within {CONNECT_TIMEOUT_S:g} s"
+            f"upstream cannot be reached: {address_text(host, port)}: not connected within {CONNECT_TIMEOUT_S:g} s"
         )
 
     async def _reach(self, host: str, port: int) -> Transport:
@@ -145,3 +145,16 @@ class UpstreamOpener:
             ):
                 return True
         return False
+
+
+def said(error: Exception, about: str) -> str:
+    """Return the words of an error at the address ``about``, which they name once, without its number or code."""
+    text = str(error)
+    if isinstance(error, OSError):
+        text = error.strerror or text
+    elif isinstance(error, KafkaError):
+        if isinstance(error, AuthenticationError) or error.code is ErrorCode.NETWORK_EXCEPTION:
+            text = error.message or ""
+        elif error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # it violates the protocol
+            text = f"{error.message}: is it a Kafka broker?"
+    return text if text.startswith(about) else f"{about}: {text}"

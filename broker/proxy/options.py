@@ -6,6 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from oncelog.broker.options import (
+    SERVE_OPTIONS,
+    SYNONYMOUS_OPTIONS,
     Parser,
     UsageError,
     add_control_options,
@@ -18,6 +20,17 @@ from oncelog.broker.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_SYNONYMOUS_OPTIONS = {
+    **{one: meant for one, meant in SYNONYMOUS_OPTIONS.items() if meant in ("--listen", "--advertise", "-c")},
+    "--bootstrap-server": "--upstream",
+    "--bootstrap-servers": "--upstream",
+    "--brokers": "--upstream",
+    "--command-config": "--upstream-config",
+    "--port": "--listen",
+    "-b": "--upstream",
+    "-p": "--listen",
+}
+"""Options of other programs and of ``oncelog serve``, and the proxy's options for the same purpose."""
 _EPILOG = """\
 Each option has an environment variable, named in brackets, where commas separate several values, if nothing else is
 said.
@@ -40,7 +53,10 @@ def parse_proxy_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     if unknown:
         if not unknown[0].startswith("-"):
             raise UsageError(f"unknown argument {unknown[0]}; see oncelog proxy --help")
-        raise UsageError(unknown_option(unknown[0].partition("=")[0], known, "oncelog proxy"))
+        option = unknown[0].partition("=")[0]
+        if option in SERVE_OPTIONS:
+            raise UsageError(f"unknown option {option}; it is one of oncelog serve")
+        raise UsageError(unknown_option(option, known, "oncelog proxy", _SYNONYMOUS_OPTIONS))
     return options
 
 

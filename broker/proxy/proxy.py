@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.client.connection import ClientConnection
-from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.opening import CONNECT_TIMEOUT_S
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.listeners import address_text
@@ -21,7 +20,7 @@ from oncelog.broker.proxy.addresses import Addresses
 from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.dispatcher import ProxyDispatcher
 from oncelog.broker.proxy.node_ports import NodePorts
-from oncelog.broker.proxy.opening import UpstreamOpener
+from oncelog.broker.proxy.opening import UpstreamOpener, said
 from oncelog.broker.proxy.own_metadata import OwnMetadata
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR
 from oncelog.broker.proxy.upstream import Upstream, UpstreamError
@@ -55,6 +54,9 @@ if TYPE_CHECKING:
 
 
 PERHAPS_TLS = "(perhaps it wants TLS: security.protocol=SSL in --upstream-config)"
+CLIENT_WITHOUT_LOGIN = " (it asks for a log-in; perhaps the client has not logged in)"
+NO_LOGIN = " (it asks for a log-in: --upstream-config says as whom, --pass-logins lets clients log in there)"
+"""Why an upstream that asks for a log-in may close a connection."""
 
 log = get_logger(__name__)
 
@@ -231,16 +233,14 @@ class Proxy:
         """Ask the cluster for its id, nodes and topics. Where only clients can log in to it, the proxy learns them from
         passing responses instead. Raises UpstreamError if no node can be reached, or none is a Kafka broker.
         """
-        why = ""
+        reasons = []
         for host, port in self.upstream.bootstrap:
             try:
                 await self._look_at(host, port)
                 return
             except (KafkaError, OSError, CloseConnection) as error:
-                text = said(error)
-                about = address_text(host, port)
-                why = why or (text if text.startswith(about) else f"{about}: {text}")
-        raise UpstreamError(f"the upstream cannot be used: {why}")
+                reasons.append(said(error, address_text(host, port)))
+        raise UpstreamError(f"the upstream cannot be used: {'; '.join(reasons)}")
 
     async def _look_at(self, host: str, port: int) -> None:
         with real_time.move_on_after(CONNECT_TIMEOUT_S):
@@ -254,12 +254,14 @@ class Proxy:
                     if error.code is not ErrorCode.NETWORK_EXCEPTION:
                         raise
                     if self.logins.are_of_clients:
+                        self.dispatcher.perhaps = CLIENT_WITHOUT_LOGIN
                         log.info(
                             "the upstream asks for a log-in, and the proxy has none of its own: it learns nodes and "
                             "topics from passing responses",
                             upstream=address_text(host, port),
                         )
                     else:
+                        self.dispatcher.perhaps = NO_LOGIN
                         log.warning(
                             "the upstream asks for a log-in: say as whom (--upstream-config), or let clients log in "
                             "there (--pass-logins)",
@@ -298,12 +300,3 @@ class Proxy:
                     f"the upstream cannot be used: its node {node_id} advertises {address_text(*node)}, which is this "
                     "proxy itself (advertised.listeners)"
                 )
-
-
-def said(error: Exception) -> str:
-    """Return the words of an error, without its number or code."""
-    if isinstance(error, KafkaError) and (
-        isinstance(error, AuthenticationError) or error.code is ErrorCode.NETWORK_EXCEPTION
-    ):
-        return error.message or ""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -117,7 +117,7 @@ def proxy_settings(
     protocols = {row.protocol for row in listeners}
     if data_dir is not None and not has_own_access(config, protocols, are_passed=logins.are_passed):
         if options.data_dir is not None:
-            raise ConfigError(f"--data-dir {NOTHING_TO_KEEP}")
+            raise ConfigError(f"--data-dir {NOTHING_TO_KEEP}: add --user or --acl, or leave it out")
         warnings.append(f"{variable_of('data_dir')} {NOTHING_TO_KEEP}")  # it may be there for a broker
         data_dir = None
     settings = ProxySettings(config, listeners, upstream, first, users, logins, acls, data_dir)

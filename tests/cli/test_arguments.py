@@ -164,6 +164,7 @@ def test_a_malformed_option(refused: Callable[..., str], arguments: tuple[str, .
         ("--override", "unknown option --override; did you mean -c?"),
         ("-p", "unknown option -p; did you mean --port?"),
         ("--xyzzy", "unknown option --xyzzy; see oncelog --help"),
+        ("--upstream=a:1", "unknown option --upstream; it is one of oncelog proxy"),
         ("--num.partitions", "unknown option --num.partitions; Kafka's keys are set so: -c num.partitions=VALUE"),
         ("9092", "unknown argument 9092; did you mean --port 9092?"),
         ("server.properties", "unknown argument server.properties; did you mean --config server.properties?"),

@@ -131,12 +131,13 @@ def test_an_address_that_is_taken(serve: Serve) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
+        line = f"oncelog: cannot listen on {address}: Address already in use; port 0 takes a free one"
         process = serve("--port", "0", "--memory", "--control", address)
         assert process.end() == cli.EXIT_FAILED
+        assert process.stderr.splitlines() == [f"{line}; it is the control API's (--control)"]
         process = serve("--listen", address, "--memory", "--control", "0")
         assert process.end() == cli.EXIT_FAILED
-    for line in process.stderr.splitlines():
-        assert line == f"oncelog: cannot listen on {address}: Address already in use; port 0 takes a free one"
+        assert process.stderr.splitlines() == [line]
 
 
 HEAD = "{} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n"

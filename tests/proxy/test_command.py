@@ -1,6 +1,7 @@
 """`oncelog proxy` as a process: it passes requests on, stops, and prints one line if it cannot start."""
 
 import pathlib
+import re
 import signal
 import socket
 from collections.abc import Sequence
@@ -10,8 +11,8 @@ import pytest
 from compat_tests.frames import Connection
 from compat_tests.real_kafka import free_ports
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.options import UsageError
-from oncelog.broker.proxy.options import parse_proxy_arguments
+from oncelog.broker.options import PROXY_OPTIONS, SERVE_OPTIONS, UsageError, help_text
+from oncelog.broker.proxy.options import parse_proxy_arguments, proxy_help_text
 from oncelog.broker.proxy.settings import ProxySettings, proxy_settings
 from tests.harness.process import Serve, serve
 
@@ -130,6 +131,10 @@ def test_it_does_not_start(serve: Serve) -> None:
         (["--upstream", "a:1", "--node-ports", "NAME=1"], "there is no listener NAME"),
         (["--upstream", "a:1", "--listen", "A://a:1,B://a:2", "--node-ports", "1"], "there are several"),
         (["--upstrem", "a:1"], "did you mean --upstream?"),
+        (["--bootstrap-server", "a:1"], "unknown option --bootstrap-server; did you mean --upstream?"),
+        (["--upstream", "a:1", "--port", "1"], "unknown option --port; did you mean --listen?"),
+        (["--upstream", "a:1", "--memory"], "unknown option --memory; it is one of oncelog serve"),
+        (["--upstream", "a:1", "-v"], "unknown option -v; see oncelog proxy --help"),
         (["--upstream", "a:1", "--zzz"], "unknown option --zzz; see oncelog proxy --help"),
         (["serve"], "unknown argument serve"),
     ],
@@ -188,7 +193,7 @@ def test_a_data_directory_needs_something_to_keep() -> None:
     for more in ((), ("--pass-logins", "--listen", "SASL_PLAINTEXT://127.0.0.1:0")):
         with pytest.raises(ConfigError) as caught:
             settings("--upstream", "a", *more, "--data-dir", "kept")
-        assert str(caught.value) == f"--data-dir {why}"
+        assert str(caught.value) == f"--data-dir {why}: add --user or --acl, or leave it out"
     with pytest.raises(UsageError, match="--data-dir needs a value"):
         settings("--upstream", "a", "--user", "app:x", "--data-dir", "")
     options = parse_proxy_arguments(["--upstream", "a"])
@@ -196,6 +201,14 @@ def test_a_data_directory_needs_something_to_keep() -> None:
     assert (found.data_dir, warnings) == (None, [f"ONCELOG_DATA_DIR {why}"])
     for option in (("--user", "app:x"), ("--acl", "User:app All topic:*"), ("--listen", "SASL_SSL://h:1")):
         assert settings("--upstream", "a", *option, "--data-dir", "/kept").data_dir == "/kept"
+
+
+def test_options_of_the_other_command_are_known_as_such() -> None:
+    of_broker, of_proxy = (
+        set(re.findall(r"(?m)^  (--[a-z-]+)", text)) for text in (help_text(), proxy_help_text())
+    )
+    assert set(PROXY_OPTIONS) == of_proxy - of_broker
+    assert set(SERVE_OPTIONS) == of_broker - of_proxy - {"--port"}  # that is --listen
 
 
 def test_help() -> None:

@@ -245,6 +245,31 @@ async def test_a_cluster_that_asks_for_a_login_which_nobody_gives_is_told(lines:
             lines.clear()
 
 
+@pytest.mark.parametrize(
+    ("are_passed", "why"),
+    [
+        (True, "perhaps the client has not logged in"),
+        (False, "--upstream-config says as whom, --pass-logins lets clients log in there"),
+    ],
+)
+def test_the_log_says_why_a_client_without_a_log_in_loses_its_connection(
+    are_passed: bool, why: str, lines: list[str]
+) -> None:
+    @simulated
+    async def main() -> None:
+        async with (
+            sasl_broker() as broker,
+            proxy_before(broker, UpstreamLogins({}, are_passed=are_passed)) as proxy,
+        ):
+            lines.clear()
+            with pytest.raises(KafkaError, match="closed the connection"):
+                await is_served(await connected(proxy))
+
+    main()
+    [told] = [line for line in lines if "closed the connection before it had responded" in line]
+    assert why in told
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS])
 def test_a_login_passes_through(mechanism: str) -> None:
     async def main() -> None:
