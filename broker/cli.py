@@ -61,7 +61,7 @@ def _run_command(arguments: list[str] | None, system: str) -> int:
     if words[:1] == [PROXY_COMMAND]:
         return _proxy(words[1:], os.environ)
     try:
-        options = parse_arguments(words)
+        options = parse_arguments(words, _proxy_options)
     except UsageError as error:
         return _print_error(error, EXIT_USAGE)
     if options.help:
@@ -128,6 +128,12 @@ def _trace_output() -> TraceOutput:
     from oncelog.broker.trace.output import TraceOutput
 
     return TraceOutput(StderrSink(1))
+
+
+def _proxy_options() -> list[str]:
+    from oncelog.broker.proxy.options import proxy_options
+
+    return proxy_options()
 
 
 def _proxy(words: list[str], environment: Mapping[str, str]) -> int:

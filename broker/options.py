@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 VARIABLE_PREFIX = "ONCELOG_"
 COMMAND = "serve"
@@ -39,24 +39,6 @@ SYNONYMOUS_OPTIONS = {
     "-v": "--version",
 }
 """Options of Kafka's scripts and of other servers, and oncelog's options for the same purpose."""
-PROXY_OPTIONS = (
-    "--acl",
-    "--node-ports",
-    "--pass-logins",
-    "--upstream",
-    "--upstream-config",
-    "--upstream-users",
-)
-"""Those of ``oncelog proxy`` that ``oncelog serve`` does not have."""
-SERVE_OPTIONS = (
-    "--as-version",
-    "--config",
-    "--ephemeral",
-    "--from-snapshot",
-    "--memory",
-    "--version",
-)
-"""Those of ``oncelog serve`` that ``oncelog proxy`` has not, nor anything for the same purpose."""
 
 _EPILOG = """\
 Each option has an environment variable, named in brackets. Variables can set Kafka's keys too, as in its container
@@ -85,23 +67,23 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+def parse_arguments(
+    arguments: Sequence[str], proxy_options: Callable[[], Collection[str]] = tuple
+) -> argparse.Namespace:
     """Return the options of a command line, None for those that are not set. Raises UsageError.
 
-    The command ``serve`` may be left out. If ``help`` or ``version`` is set, ignore all other options."""
+    The command ``serve`` may be left out. If ``help`` or ``version`` is set, ignore all other options.
+    ``proxy_options`` returns those of ``oncelog proxy``, which the error about an unknown one names."""
     parser = _parser()
     if not {"-h", "--help"}.isdisjoint(arguments):
         return argparse.Namespace(help=True, version=False)
     options, unknown = parser.parse_known_intermixed_args(arguments)
-    known = [
-        "-c",
-        *(flag_of(name) for name in vars(options) if name not in ("words", "settings")),
-    ]
+    known = options_of(parser)
     words = options.words[1:] if options.words[:1] == [COMMAND] else options.words
     is_unknown_command = words is options.words and words[:1] == list(arguments[:1])
     if unknown and not is_unknown_command:
         option = unknown[0].partition("=")[0]
-        if option in PROXY_OPTIONS:
+        if option in proxy_options():
             raise UsageError(f"unknown option {option}; it is one of oncelog proxy")
         raise UsageError(unknown_option(option, known))
     if words:
@@ -124,6 +106,17 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         if getattr(options, one) and getattr(options, other):
             raise UsageError(f"{flag_of(one)} and {flag_of(other)} exclude each other")
     return options
+
+
+def options_of(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the options that a parser knows."""
+    names = vars(parser.parse_args([]))
+    return ["-c", *(flag_of(name) for name in names if name not in ("words", "settings"))]
+
+
+def serve_options() -> list[str]:
+    """Return the options of ``oncelog serve``."""
+    return options_of(_parser())
 
 
 def help_text() -> str:

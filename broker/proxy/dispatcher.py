@@ -65,8 +65,8 @@ class ProxyDispatcher(Interception):
         self.passed = PassedProxies()
         self.has_started = False
         """Whether the proxy serves. A start that finds a loop fails, and says so itself."""
-        self.perhaps = ""
-        """Why upstream may close connections, for the log; empty if nothing is known."""
+        self.close_hint = ""
+        """Why upstream probably closes a connection without a response, for the log; empty where nothing is known."""
         self.versions: ApiVersionsResponse | None = None
         """Upstream's latest ApiVersions response."""
         self._wanting: dict[int, tuple[Interceptor, ...]] = {}

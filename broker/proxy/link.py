@@ -148,7 +148,7 @@ class UpstreamLink:
             with self._scope:
                 await self._read_responses()
                 if connection.owed:
-                    why = self._dispatcher.perhaps
+                    why = self._dispatcher.close_hint
                     reason = (
                         f"upstream {self.transport.peer} closed the connection before it had responded{why}"
                     )

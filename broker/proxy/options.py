@@ -6,13 +6,14 @@ import argparse
 from typing import TYPE_CHECKING
 
 from oncelog.broker.options import (
-    SERVE_OPTIONS,
     SYNONYMOUS_OPTIONS,
     Parser,
     UsageError,
     add_control_options,
     add_interceptor_options,
     flag_of,
+    options_of,
+    serve_options,
     unknown_option,
     variable_of,
 )
@@ -49,15 +50,19 @@ def parse_proxy_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     if not {"-h", "--help"}.isdisjoint(arguments):
         return argparse.Namespace(help=True)
     options, unknown = parser.parse_known_args(arguments)
-    known = ["-c", *(flag_of(name) for name in vars(options) if name != "settings")]
     if unknown:
         if not unknown[0].startswith("-"):
             raise UsageError(f"unknown argument {unknown[0]}; see oncelog proxy --help")
         option = unknown[0].partition("=")[0]
-        if option in SERVE_OPTIONS:
+        if option in serve_options() and option not in _SYNONYMOUS_OPTIONS:
             raise UsageError(f"unknown option {option}; it is one of oncelog serve")
-        raise UsageError(unknown_option(option, known, "oncelog proxy", _SYNONYMOUS_OPTIONS))
+        raise UsageError(unknown_option(option, proxy_options(), "oncelog proxy", _SYNONYMOUS_OPTIONS))
     return options
+
+
+def proxy_options() -> list[str]:
+    """Return the options of ``oncelog proxy``."""
+    return options_of(_parser())
 
 
 def proxy_help_text() -> str:

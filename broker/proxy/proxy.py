@@ -254,14 +254,14 @@ class Proxy:
                     if error.code is not ErrorCode.NETWORK_EXCEPTION:
                         raise
                     if self.logins.are_of_clients:
-                        self.dispatcher.perhaps = CLIENT_WITHOUT_LOGIN
+                        self.dispatcher.close_hint = CLIENT_WITHOUT_LOGIN
                         log.info(
                             "the upstream asks for a log-in, and the proxy has none of its own: it learns nodes and "
                             "topics from passing responses",
                             upstream=address_text(host, port),
                         )
                     else:
-                        self.dispatcher.perhaps = NO_LOGIN
+                        self.dispatcher.close_hint = NO_LOGIN
                         log.warning(
                             "the upstream asks for a log-in: say as whom (--upstream-config), or let clients log in "
                             "there (--pass-logins)",

@@ -1,7 +1,6 @@
 """`oncelog proxy` as a process: it passes requests on, stops, and prints one line if it cannot start."""
 
 import pathlib
-import re
 import signal
 import socket
 from collections.abc import Sequence
@@ -11,8 +10,8 @@ import pytest
 from compat_tests.frames import Connection
 from compat_tests.real_kafka import free_ports
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.options import PROXY_OPTIONS, SERVE_OPTIONS, UsageError, help_text
-from oncelog.broker.proxy.options import parse_proxy_arguments, proxy_help_text
+from oncelog.broker.options import UsageError
+from oncelog.broker.proxy.options import parse_proxy_arguments
 from oncelog.broker.proxy.settings import ProxySettings, proxy_settings
 from tests.harness.process import Serve, serve
 
@@ -201,14 +200,6 @@ def test_a_data_directory_needs_something_to_keep() -> None:
     assert (found.data_dir, warnings) == (None, [f"ONCELOG_DATA_DIR {why}"])
     for option in (("--user", "app:x"), ("--acl", "User:app All topic:*"), ("--listen", "SASL_SSL://h:1")):
         assert settings("--upstream", "a", *option, "--data-dir", "/kept").data_dir == "/kept"
-
-
-def test_options_of_the_other_command_are_known_as_such() -> None:
-    of_broker, of_proxy = (
-        set(re.findall(r"(?m)^  (--[a-z-]+)", text)) for text in (help_text(), proxy_help_text())
-    )
-    assert set(PROXY_OPTIONS) == of_proxy - of_broker
-    assert set(SERVE_OPTIONS) == of_broker - of_proxy - {"--port"}  # that is --listen
 
 
 def test_help() -> None:
