@@ -5,17 +5,17 @@ Exit codes are those of `oncelog.broker.cli`.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from typing import TYPE_CHECKING
 
+from oncelog.broker.options import Parser, UsageError
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EXIT_FAILED = 1
+EXIT_FAILED, EXIT_USAGE = 1, 2
 FILES = ("ca.pem", "server.pem", "client.pem")
 
 SETTINGS = """\
@@ -59,7 +59,7 @@ Clients. Those that show no certificate leave the lines about client.pem out; th
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="oncelog certs",
         description="Make an authority for development, and certificates for a broker and a client.",
         allow_abbrev=False,
@@ -74,7 +74,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--client", default="client", metavar="NAME", help="the client's name (default: client)"
     )
-    options = parser.parse_args(arguments)
+    try:
+        options = parser.parse_args(arguments)
+    except UsageError as error:
+        return _failed(f"{error}; see oncelog certs --help", EXIT_USAGE)
     try:
         from oncelog.broker.security.tls.authority import LOCAL_NAMES, ORGANIZATION, DevelopmentAuthority
     except ModuleNotFoundError as error:
@@ -105,6 +108,6 @@ def _write(path: str, content: bytes) -> None:
         file.write(content)
 
 
-def _failed(reason: str) -> int:
+def _failed(reason: str, exit_code: int = EXIT_FAILED) -> int:
     print(f"oncelog: {reason}", file=sys.stderr)
-    return EXIT_FAILED
+    return exit_code

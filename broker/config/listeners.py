@@ -138,7 +138,11 @@ def _protocol_refusal(
 ) -> ConfigError | None:
     protocol = protocols.get(endpoint.listener)
     if protocol is None:
-        return _refusal(config, "listeners", f"No security protocol defined for listener {endpoint.listener}")
+        name = endpoint.listener
+        why = f"No security protocol defined for listener {name}"
+        return _refusal(
+            config, "listeners", f"{why}: listener.security.protocol.map={name}:PLAINTEXT defines one"
+        )
     return None
 
 

@@ -14,6 +14,7 @@ from oncelog.broker.control.acl_options import Acl, acl_bindings
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.emulation.release import emulated
 from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.options import PORT_MAX
 from oncelog.broker.security.sasl.users import Users
 from oncelog.broker.security.user_options import check_logins, security_config
 
@@ -24,7 +25,6 @@ REQUESTS_KEPT = 1000
 """How many requests of each API the journal keeps by default."""
 MEMORY_DATA_DIR = "/data"
 """The data directory of a broker that keeps its data in memory."""
-PORT_MAX = 65_535
 
 KIT_CONFIG = {
     # A first group in a test would wait three seconds for further members.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.logs import get_logger
 from oncelog.broker.net.listen import ListenError
+from oncelog.broker.options import PORT_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     BindNode = Callable[[BoundListener, int, int], BoundListener]
     """Binds the listener of a node beside one of the proxy's, at a port (0: any free one). Raises ListenError."""
 
-PORT_MAX = 65535
 
 log = get_logger(__name__)
 

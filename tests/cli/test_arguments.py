@@ -74,10 +74,10 @@ def test_every_error_is_a_line(
         "oncelog: Unknown configuration foo (value 1) [from -c]",
         "oncelog: authorizer.class.name=Mine: oncelog has Kafka's own authorizer only: use "
         f"org.apache.kafka.metadata.authorizer.StandardAuthorizer, or leave it empty [from {path}:3]",
-        "oncelog: listeners=FOO://a:1,BAR://b:2: No security protocol defined for listener FOO "
-        f"[from {path}:2]",
-        "oncelog: listeners=FOO://a:1,BAR://b:2: No security protocol defined for listener BAR "
-        f"[from {path}:2]",
+        "oncelog: listeners=FOO://a:1,BAR://b:2: No security protocol defined for listener FOO: "
+        f"listener.security.protocol.map=FOO:PLAINTEXT defines one [from {path}:2]",
+        "oncelog: listeners=FOO://a:1,BAR://b:2: No security protocol defined for listener BAR: "
+        f"listener.security.protocol.map=BAR:PLAINTEXT defines one [from {path}:2]",
     ]
 
 

@@ -124,7 +124,11 @@ def test_a_listener_need_not_be_advertised() -> None:
         ),
         ({"listeners": ""}, "listeners=: there is no listener for clients"),
         ({"listeners": "CONTROLLER://:1"}, "listeners=CONTROLLER://:1: there is no listener for clients"),
-        ({"listeners": "FOO://a:1"}, "listeners=FOO://a:1: No security protocol defined for listener FOO"),
+        (
+            {"listeners": "FOO://a:1"},
+            "listeners=FOO://a:1: No security protocol defined for listener FOO: "
+            "listener.security.protocol.map=FOO:PLAINTEXT defines one",
+        ),
         (
             {"listeners": "PLAINTEXT://a:1,plaintext://b:2"},
             "listeners=PLAINTEXT://a:1,plaintext://b:2: each listener must have a different name",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import AdminClient
 
 import oncelog
@@ -63,3 +64,16 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     made = certs(str(tmp_path / "file" / "deeper"))
     assert (made.returncode, made.stdout) == (1, "")
     assert "cannot write to" in made.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ((), "oncelog: the following arguments are required: DIR; see oncelog certs --help"),
+        (("a", "b"), "oncelog: unrecognized arguments: b; see oncelog certs --help"),
+        (("a", "--name"), "oncelog: --name needs a value; see oncelog certs --help"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_in_one_line(arguments: tuple[str, ...], line: str) -> None:
+    refused = certs(*arguments)
+    assert (refused.returncode, refused.stdout, refused.stderr.splitlines()) == (2, "", [line])
