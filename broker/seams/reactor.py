@@ -20,7 +20,7 @@ from typing import Protocol
 import trio
 
 from oncelog.broker.seams.platforms import HERE, Platform
-from oncelog.broker.seams.transport import SocketTransport, Transport
+from oncelog.broker.seams.transport import Transport
 
 EVENTS_MAX = 64
 """Sockets whose functions are called before Trio's events are looked for again."""
@@ -92,16 +92,21 @@ class SocketReactor(trio.abc.Instrument):
             self._epoll.close()
 
     def can_watch(self, transport: Transport) -> bool:
-        return self._trio_fd != -1 and isinstance(transport, SocketTransport)
+        return self._trio_fd != -1 and transport.connection is not None
 
     async def turns(self, transport: Transport, turn: Turn) -> None:
-        assert isinstance(transport, SocketTransport), "can_watch says so"
-        fd = transport.fileno()
+        connection = transport.connection
+        assert connection is not None, "can_watch says so"
+        if connection is not transport:  # TLS, which may hold what the connection does not show
+            turn = _until_received(transport, turn)
+            if transport.has_received and not turn(trio.current_time()):
+                return
+        fd = connection.fileno()
         if fd == -1:
             raise trio.ClosedResourceError("this transport is closed")
         self._epoll.register(fd, select.EPOLLIN)
         watch = self._watches[fd] = _Watch(turn, trio.lowlevel.current_task())
-        transport.on_close = lambda: self._end(fd, trio.ClosedResourceError("closed by another task"))
+        connection.on_close = lambda: self._end(fd, trio.ClosedResourceError("closed by another task"))
 
         def abort(_: object) -> trio.lowlevel.Abort:
             self._forget(fd)
@@ -110,7 +115,7 @@ class SocketReactor(trio.abc.Instrument):
         try:
             await trio.lowlevel.wait_task_rescheduled(abort)
         finally:
-            transport.on_close = None
+            connection.on_close = None
         if watch.error is not None:
             raise watch.error
 
@@ -160,6 +165,18 @@ class SocketReactor(trio.abc.Instrument):
     def _forget(self, fd: int) -> None:
         del self._watches[fd]
         self._epoll.unregister(fd)
+
+
+def _until_received(transport: Transport, turn: Turn) -> Turn:
+    """Return a turn that takes all that ``transport`` has received already."""
+
+    def turns(now: float) -> bool:
+        while turn(now):
+            if not transport.has_received:
+                return True
+        return False
+
+    return turns
 
 
 def _do_nothing() -> None:

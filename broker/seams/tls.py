@@ -105,6 +105,16 @@ class TlsTransport:
         self._taken = 0
         """How many bytes of the caller's data are in `_unsent`; `send` has not returned them yet."""
 
+    @property
+    def connection(self) -> SocketTransport:
+        """See `Transport`."""
+        return self._plain
+
+    @property
+    def has_received(self) -> bool:
+        """See `Transport`."""
+        return self._end is not None or not self._drained
+
     async def handshake(self) -> bytes | None:
         """Shake hands. Returns the peer's certificate (DER), None if it showed none. Raises OSError (ssl.SSLError)."""
         while True:
@@ -193,7 +203,7 @@ class TlsTransport:
 
     def wait_readable(self) -> Awaitable[None]:
         """See `Transport`."""
-        if self._end is not None or not self._drained:
+        if self.has_received:
             return trio.lowlevel.checkpoint()
         return self._plain.wait_readable()
 

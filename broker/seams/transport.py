@@ -37,6 +37,14 @@ class Transport(Protocol):
     can_send_file: bool
     """Whether `send_file` works; if not, a file's bytes are read and sent."""
 
+    @property
+    def connection(self) -> SocketTransport | None:
+        """The TCP connection below; None in memory."""
+
+    @property
+    def has_received(self) -> bool:
+        """Whether a receive gets something though `connection` is not readable."""
+
     def receive_into(self, buffer: memoryview) -> int:
         """Returns how many bytes were put into ``buffer``, 0 at the end of the stream, or WOULD_BLOCK."""
 
@@ -68,6 +76,7 @@ class SocketTransport:
     __slots__ = ("_fileno", "_sock", "local", "on_close", "peer")
 
     can_send_file = True
+    has_received = False
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         sock.setblocking(False)
@@ -80,6 +89,11 @@ class SocketTransport:
         self.local: tuple[str, int] = (name[0], name[1])
         self.on_close: Callable[[], None] | None = None
         """Called before it closes: somebody waits for it elsewhere than in Trio."""
+
+    @property
+    def connection(self) -> SocketTransport:
+        """See `Transport`."""
+        return self
 
     def receive_into(self, buffer: memoryview) -> int:
         try:

@@ -32,6 +32,8 @@ class MemoryTransport:
     """One end of a connection between two tasks."""
 
     can_send_file = False
+    connection = None
+    has_received = False
 
     def __init__(self, incoming: _Pipe, outgoing: _Pipe, peer: str) -> None:
         self._incoming = incoming

@@ -18,6 +18,8 @@ class Wire:
 
     peer = "peer:1"
     local = ("local", 1)
+    connection = None
+    has_received = False
 
     def __init__(self, *, can_send_file: bool) -> None:
         self.can_send_file = can_send_file

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import struct
 import threading
 import zlib
@@ -21,19 +22,25 @@ import trio
 from compat_tests.frames import receive_frame
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.proxy.proxy import Proxy
+from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.seams.pipes import SocketPipes
 from oncelog.broker.seams.reactor import SocketReactor
+from oncelog.broker.seams.tls import load_certificate, new_server_context
 from oncelog.broker.seams.transport import SocketListener, connect
-from oncelog.wire.framing import encode_frame, encode_request
+from oncelog.broker.security.listener import ListenerSecurity
+from oncelog.wire.framing import FrameReader, encode_frame, encode_request
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchRequest
 from oncelog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from oncelog.wire.messages.offset_commit import OffsetCommitRequest
 from tests.harness.requests import produce_request
 from tests.proxy.proxy_config import ProxyConfig
+from tests.security.certificates import Authority
 
+AUTHORITY = Authority()
+SERVER = AUTHORITY.identity("server")
 LIMIT_S = 120
 CLIENTS = 4
 REQUESTS = 60
@@ -53,7 +60,8 @@ def response_to(payload: bytes) -> bytes:
 class Cluster:
     """One node, with a thread for each connection. They end before the stack: the proxy must have ended then."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, tls: ssl.SSLContext | None) -> None:
+        self.tls = tls
         self._listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.address: tuple[str, int] = self._listener.getsockname()
         self._threads: list[threading.Thread] = []
@@ -77,7 +85,10 @@ class Cluster:
                 self._start(partial(self._serve, self._listener.accept()[0]))
 
     def _serve(self, sock: socket.socket) -> None:
-        with sock, suppress(ConnectionError):  # the proxy waits for no response at its end
+        with (
+            suppress(OSError),  # the proxy waits for no response at its end
+            sock if self.tls is None else self.tls.wrap_socket(sock, server_side=True) as sock,
+        ):
             while payload := receive_frame(sock):
                 key = struct.unpack_from(">h", payload)[0]
                 if key == API_VERSIONS_KEY:
@@ -105,57 +116,84 @@ def requests(rng: random.Random) -> list[bytes]:
     return frames
 
 
-def converse(address: tuple[str, int], seed: int) -> None:
+async def converse(stream: trio.abc.Stream, seed: int) -> None:
     """Send requests in pieces, some in flight at once, and check the responses."""
     rng = random.Random(seed)
     frames = requests(rng)
-    room = threading.Semaphore(IN_FLIGHT)
-    with socket.create_connection(address, LIMIT_S) as sock:
+    room = trio.Semaphore(IN_FLIGHT)
 
-        def send() -> None:
-            for frame in frames:
-                room.acquire()
-                position = 0
-                while position < len(frame):
-                    size = rng.choice((1, 20, 1_000, 100_000, 10**6))
-                    sock.sendall(frame[position : position + size])
-                    position += size
-
-        sender = threading.Thread(target=send, daemon=True)
-        sender.start()
+    async def send() -> None:
         for frame in frames:
-            assert receive_frame(sock) == response_to(frame[4:])
+            await room.acquire()
+            position = 0
+            while position < len(frame):
+                size = rng.choice((1, 20, 1_000, 100_000, 10**6))
+                await stream.send_all(frame[position : position + size])
+                position += size
+
+    async with stream, trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        reader = FrameReader()
+        for frame in frames:
+            while (response := reader.next_frame()) is None:
+                some = await stream.receive_some()
+                assert some, "the proxy closed the connection"
+                reader.feed(some)
+            assert response == response_to(frame[4:])
             room.release()
-        sender.join(LIMIT_S)
 
 
-async def through_a_proxy(*, has_pipes: bool, has_reactor: bool) -> None:
+async def run_client(address: tuple[str, int], seed: int, tls: ssl.SSLContext | None) -> None:
+    """Connect, and `converse`."""
+    stream = await trio.open_tcp_stream(*address)
+    await converse(stream if tls is None else trio.SSLStream(stream, tls, server_hostname="localhost"), seed)
+
+
+async def through_a_proxy(*, has_pipes: bool, has_reactor: bool, tls: str) -> None:
     def bind(main: BoundListener, node_id: int, port: int) -> BoundListener:
         listener = SocketListener.bind("127.0.0.1", 0, 50)
         return main._replace(listener=listener, port=listener.address[1], node_id=node_id)
 
     with ExitStack() as stack:
-        cluster = Cluster(stack)
+        cluster = Cluster(stack, server_context() if tls in ("upstream", "both") else None)
+        protocol = "SSL" if tls in ("clients", "both") else "PLAINTEXT"
+        config = ProxyConfig(
+            {
+                "listeners": f"{protocol}://127.0.0.1:0",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.key": SERVER.key.decode(),
+                "ssl.keystore.certificate.chain": SERVER.chain.decode(),
+            }
+        )
         listener = SocketListener.bind("127.0.0.1", 0, 50)
         proxy = Proxy(
-            ProxyConfig(),
+            config,
             [cluster.address],
             connect=connect,
             bind_node=bind,
             files=MemoryFileSystem(),
             clock=SystemClock(),
             rng=random.Random(1),
+            logins=UpstreamLogins(
+                {
+                    "security.protocol": "PLAINTEXT" if cluster.tls is None else "SSL",
+                    "ssl.truststore.type": "PEM",
+                    "ssl.truststore.certificates": AUTHORITY.pem.decode(),
+                }
+            ),
             pipes=SocketPipes() if has_pipes else None,
             reactor=SocketReactor() if has_reactor else None,
         )
         proxy.fail_on_bugs = True
-        bound = BoundListener("PLAINTEXT", listener, *listener.address)
+        security = None if protocol == "PLAINTEXT" else ListenerSecurity(protocol, protocol, config)
+        bound = BoundListener(protocol, listener, *listener.address, protocol, security)
+        trusting = None if security is None else ssl.create_default_context(cadata=AUTHORITY.pem.decode())
         async with trio.open_nursery() as nursery:
             await nursery.start(run, proxy, bound)
             node = next(one for one in proxy.server.listeners if one.node_id == 1)
             async with trio.open_nursery() as clients:
                 for seed in range(CLIENTS):
-                    clients.start_soon(trio.to_thread.run_sync, converse, node.listener.address, seed)
+                    clients.start_soon(run_client, node.listener.address, seed, trusting)
             nursery.cancel_scope.cancel()
 
 
@@ -163,11 +201,19 @@ async def run(proxy: Proxy, bound: BoundListener, task_status: trio.TaskStatus[N
     await proxy.run([bound], task_status=task_status)
 
 
-@pytest.mark.parametrize("has_pipes", [False, True])
+def server_context() -> ssl.SSLContext:
+    context = new_server_context()
+    load_certificate(context, SERVER.key, SERVER.chain)
+    return context
+
+
 @pytest.mark.parametrize("has_reactor", [False, True])
-def test_frames_arrive_as_they_were_sent(has_reactor: bool, has_pipes: bool) -> None:
+@pytest.mark.parametrize(
+    ("has_pipes", "tls"), [(False, ""), (True, ""), (True, "upstream"), (True, "clients"), (True, "both")]
+)
+def test_frames_arrive_as_they_were_sent(has_reactor: bool, has_pipes: bool, tls: str) -> None:
     async def main() -> None:
         with trio.fail_after(LIMIT_S):
-            await through_a_proxy(has_pipes=has_pipes, has_reactor=has_reactor)
+            await through_a_proxy(has_pipes=has_pipes, has_reactor=has_reactor, tls=tls)
 
     trio.run(main)

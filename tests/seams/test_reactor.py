@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial, wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 import trio
@@ -17,10 +18,14 @@ import trio.testing
 
 from oncelog.broker.seams.platforms import HERE
 from oncelog.broker.seams.reactor import Reactor, SocketReactor
+from oncelog.broker.seams.tls import TlsTransport, load_certificate, new_client_context, new_server_context
 from oncelog.broker.seams.transport import SocketTransport, Transport
 from tests.harness.sim_network import memory_pair
 from tests.proxy.memory_reactor import MemoryReactor
+from tests.security.certificates import Authority
 
+AUTHORITY = Authority()
+BUFFER_BYTES = 1_000
 LIMIT_S = 60.0
 """After this a test has failed; nothing waits so long."""
 
@@ -42,11 +47,40 @@ def socket_ends() -> Ends:
     return Ends(SocketTransport(far, "near"), SocketTransport(near, "far"))
 
 
+async def tls_ends() -> Ends:
+    """Return both ends of a TLS connection, after the handshake. ``far`` is the client: the tickets that a server sends
+    unasked (TLS 1.3) would be a turn.
+    """
+    plain = socket_ends()
+    far = TlsTransport(cast("SocketTransport", plain.far), client_context(), "localhost")
+    near = TlsTransport(cast("SocketTransport", plain.near), server_context())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(far.handshake)
+        nursery.start_soon(near.handshake)
+    return Ends(far, near)
+
+
+def server_context() -> ssl.SSLContext:
+    context = new_server_context()
+    identity = AUTHORITY.identity("server")
+    load_certificate(context, identity.key, identity.chain)
+    return context
+
+
+def client_context() -> ssl.SSLContext:
+    context = new_client_context()
+    context.load_verify_locations(cadata=AUTHORITY.pem.decode())
+    return context
+
+
 @asynccontextmanager
 async def running(kind: str) -> AsyncIterator[tuple[Reactor, Ends]]:
     """A reactor and a connection."""
-    reactor: Reactor = SocketReactor() if kind == "sockets" else MemoryReactor()
-    ends = socket_ends() if kind == "sockets" else Ends(*memory_pair())
+    reactor: Reactor = MemoryReactor() if kind == "memory" else SocketReactor()
+    if kind == "tls":
+        ends = await tls_ends()
+    else:
+        ends = socket_ends() if kind == "sockets" else Ends(*memory_pair())
     try:
         with trio.fail_after(LIMIT_S):
             async with reactor.running():
@@ -68,7 +102,7 @@ class StepCounter(trio.abc.Instrument):
 
 def received(transport: Transport) -> bytes:
     """Return what can be received now."""
-    buffer = bytearray(1000)
+    buffer = bytearray(BUFFER_BYTES)
     count = transport.receive_into(memoryview(buffer))
     return bytes(buffer[: max(count, 0)])
 
@@ -100,7 +134,9 @@ class Until:
         return len(self.data) < self._size
 
 
-KINDS = pytest.mark.parametrize("kind", ["memory", pytest.param("sockets", marks=needs_epoll)])
+KINDS = pytest.mark.parametrize(
+    "kind", ["memory", *(pytest.param(kind, marks=needs_epoll) for kind in ("sockets", "tls"))]
+)
 
 
 @KINDS
@@ -129,6 +165,20 @@ async def test_a_turn_for_all_that_comes_until_it_has_enough(kind: str) -> None:
         far.send(b"more")
         await near.wait_readable()
         assert (turn.data, received(near)) == (b"is it?", b"more")
+
+
+@KINDS
+@in_real_time
+async def test_what_a_turn_has_no_room_for_is_left_to_the_next(kind: str) -> None:
+    data = bytes(range(250)) * (5 * BUFFER_BYTES // 500)
+    async with running(kind) as (reactor, (far, near)):
+        far.send(data)
+        await near.wait_readable()
+        first = received(near)  # before anybody watches
+        turn = Until(near, len(data) - len(first))
+        await reactor.turns(near, turn)
+        assert first + turn.data == data
+        assert turn.turns > 1
 
 
 @KINDS
