@@ -348,7 +348,8 @@ class ClientConnection:
         if isinstance(error, ssl.SSLError):
             # With TLS 1.3 the broker looks at the client's certificate only after the handshake.
             return self._fail_with(tls_failure(self._transport.peer, error))
-        return self.fail(ErrorCode.NETWORK_EXCEPTION, str(error) or type(error).__name__)
+        text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+        return self.fail(ErrorCode.NETWORK_EXCEPTION, text)
 
     def fail(self, code: ErrorCode, text: str) -> KafkaError:
         """Close the connection for this reason, unless it is closed. Returns the error to raise: the first reason's."""

@@ -1,5 +1,8 @@
 """`ClientConnection`, with a scripted broker at the other end."""
 
+import socket
+import struct
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +13,7 @@ import trio.testing
 from oncelog import __version__
 from oncelog.broker.client.connection import ClientConnection, has_response, next_correlation_id
 from oncelog.broker.client.opening import open_connection
+from oncelog.broker.seams.transport import connect
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.framing import encode_frame
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -398,3 +402,22 @@ async def test_opening() -> None:
     await peer.receive(ApiVersionsRequest)
     with pytest.raises(PeerEndedError), trio.fail_after(60):  # what was given up is closed
         await peer.receive_payload()
+
+
+def test_an_error_of_the_socket_is_said_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def break_off() -> None:
+            peer, _ = server.accept()
+            peer.recv(1)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+
+        async def main() -> None:
+            await open_connection(connect, *server.getsockname())
+
+        thread = threading.Thread(target=break_off)
+        thread.start()
+        with pytest.raises(KafkaError, match=r": Connection reset by peer \(perhaps it wants TLS"):
+            trio.run(main)
+        thread.join()
