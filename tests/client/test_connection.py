@@ -1,8 +1,5 @@
 """`ClientConnection`, with a scripted broker at the other end."""
 
-import socket
-import struct
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +18,7 @@ from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import ProduceRequest
+from tests.harness.resetting_peer import resetting_peer
 from tests.harness.scripted_broker import PeerEndedError, Received, ScriptedPeer
 from tests.harness.sim_network import MemoryNetwork, MemoryTransport, memory_pair
 from tests.harness.simulation import simulated
@@ -405,19 +403,10 @@ async def test_opening() -> None:
 
 
 def test_an_error_of_the_socket_is_said_in_words() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def break_off() -> None:
-            peer, _ = server.accept()
-            peer.recv(1)
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            peer.close()
+    with resetting_peer() as address:
 
         async def main() -> None:
-            await open_connection(connect, *server.getsockname())
+            await open_connection(connect, *address)
 
-        thread = threading.Thread(target=break_off)
-        thread.start()
         with pytest.raises(KafkaError, match=r": Connection reset by peer \(perhaps it wants TLS"):
             trio.run(main)
-        thread.join()

@@ -27,7 +27,6 @@ from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.seams.pipes import SocketPipes
 from oncelog.broker.seams.reactor import SocketReactor
-from oncelog.broker.seams.tls import load_certificate, new_server_context
 from oncelog.broker.seams.transport import SocketListener, connect
 from oncelog.broker.security.listener import ListenerSecurity
 from oncelog.wire.framing import FrameReader, encode_frame, encode_request
@@ -155,7 +154,7 @@ async def through_a_proxy(*, has_pipes: bool, has_reactor: bool, tls: str) -> No
         return main._replace(listener=listener, port=listener.address[1], node_id=node_id)
 
     with ExitStack() as stack:
-        cluster = Cluster(stack, server_context() if tls in ("upstream", "both") else None)
+        cluster = Cluster(stack, SERVER.server_context() if tls in ("upstream", "both") else None)
         protocol = "SSL" if tls in ("clients", "both") else "PLAINTEXT"
         config = ProxyConfig(
             {
@@ -199,12 +198,6 @@ async def through_a_proxy(*, has_pipes: bool, has_reactor: bool, tls: str) -> No
 
 async def run(proxy: Proxy, bound: BoundListener, task_status: trio.TaskStatus[None]) -> None:
     await proxy.run([bound], task_status=task_status)
-
-
-def server_context() -> ssl.SSLContext:
-    context = new_server_context()
-    load_certificate(context, SERVER.key, SERVER.chain)
-    return context
 
 
 @pytest.mark.parametrize("has_reactor", [False, True])

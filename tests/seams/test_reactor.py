@@ -18,7 +18,7 @@ import trio.testing
 
 from oncelog.broker.seams.platforms import HERE
 from oncelog.broker.seams.reactor import Reactor, SocketReactor
-from oncelog.broker.seams.tls import TlsTransport, load_certificate, new_client_context, new_server_context
+from oncelog.broker.seams.tls import TlsTransport, new_client_context
 from oncelog.broker.seams.transport import SocketTransport, Transport
 from tests.harness.sim_network import memory_pair
 from tests.proxy.memory_reactor import MemoryReactor
@@ -53,18 +53,11 @@ async def tls_ends() -> Ends:
     """
     plain = socket_ends()
     far = TlsTransport(cast("SocketTransport", plain.far), client_context(), "localhost")
-    near = TlsTransport(cast("SocketTransport", plain.near), server_context())
+    near = TlsTransport(cast("SocketTransport", plain.near), AUTHORITY.identity("server").server_context())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(far.handshake)
         nursery.start_soon(near.handshake)
     return Ends(far, near)
-
-
-def server_context() -> ssl.SSLContext:
-    context = new_server_context()
-    identity = AUTHORITY.identity("server")
-    load_certificate(context, identity.key, identity.chain)
-    return context
 
 
 def client_context() -> ssl.SSLContext:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import pytest
 import trio
 
-from oncelog.broker.seams.tls import SEND_BYTES, TlsTransport, load_certificate, new_server_context
+from oncelog.broker.seams.tls import SEND_BYTES, TlsTransport
 from oncelog.broker.seams.transport import WOULD_BLOCK, Buffer, SocketListener, SocketTransport
 from tests.security.certificates import Authority
 
@@ -26,9 +26,7 @@ FORGED_RECORD = bytes.fromhex("17 0303 0040") + bytes(64)
 
 @pytest.fixture(scope="module")
 def context() -> ssl.SSLContext:
-    made = new_server_context()
-    load_certificate(made, SERVER.key, SERVER.chain)
-    return made
+    return SERVER.server_context()
 
 
 def shake_hands(sock: socket.socket) -> ssl.SSLSocket:
@@ -186,8 +184,7 @@ class CountingTransport(SocketTransport):
 @asynccontextmanager
 async def connected(early: bytes = b"") -> AsyncIterator[tuple[TlsTransport, TlsClient, CountingTransport]]:
     """A connection after its handshake; the client sends ``early`` together with the handshake's last message."""
-    context = new_server_context()
-    load_certificate(context, SERVER.key, SERVER.chain)
+    context = SERVER.server_context()
     listener = SocketListener.bind("127.0.0.1", 0, 1)
     with socket.create_connection(listener.address, TIMEOUT_S) as theirs:
         await listener.wait_for_connection()

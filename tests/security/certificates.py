@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from oncelog.broker.seams.tls import load_certificate, new_server_context
 
 DAY = datetime.timedelta(days=1)
 SIGNING = x509.KeyUsage(
@@ -35,6 +38,12 @@ class Identity:
     chain: bytes
     certificate: x509.Certificate
     private_key: ec.EllipticCurvePrivateKey
+
+    def server_context(self) -> ssl.SSLContext:
+        """For the listener of a server that shows it."""
+        context = new_server_context()
+        load_certificate(context, self.key, self.chain)
+        return context
 
 
 def subject(name: str) -> x509.Name:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.seams.transport import connect
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.metadata import MetadataRequest
+from tests.harness.resetting_peer import resetting_peer
 from tests.security.certificates import Authority, Identity
 
 AUTHORITY, STRANGERS = Authority(), Authority("strangers")
@@ -188,25 +188,15 @@ def test_a_peer_that_speaks_no_tls() -> None:
 
 def test_a_peer_that_breaks_off() -> None:
     """As a broker without TLS does that has not read all of the handshake; it is no refusal, and may be tried again."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def break_off() -> None:
-            peer, _ = server.accept()
-            peer.recv(1)
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            peer.close()
-
-        thread = threading.Thread(target=break_off)
-        thread.start()
+    with resetting_peer() as address:
 
         async def main() -> None:
-            await open_connection(connect, *server.getsockname(), security=ClientSecurity(trusting()))
+            await open_connection(connect, *address, security=ClientSecurity(trusting()))
 
         said = r"NETWORK_EXCEPTION: .*TLS handshake: .*\(perhaps this port does not speak TLS\)"
         with pytest.raises(KafkaError, match=said) as caught:
             trio.run(main)
         assert not isinstance(caught.value, AuthenticationError)
-        thread.join()
 
 
 def test_a_peer_that_says_nothing() -> None:
