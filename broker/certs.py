@@ -15,7 +15,7 @@ from oncelog.broker.seams.clock import real_time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EXIT_FAILED, EXIT_USAGE = 1, 2
+EXIT_FAILED = 1
 FILES = ("ca.pem", "server.pem", "client.pem")
 
 SETTINGS = """\
@@ -58,7 +58,7 @@ Clients. Those that show no certificate leave the lines about client.pem out; th
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit code."""
+    """Run the command and return its exit code. Raises UsageError."""
     parser = Parser(
         prog="oncelog certs",
         description="Make an authority for development, and certificates for a broker and a client.",
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options = parser.parse_args(arguments)
     except UsageError as error:
-        return _failed(f"{error}; see oncelog certs --help", EXIT_USAGE)
+        raise UsageError(f"{error}; see oncelog certs --help") from None
     try:
         from oncelog.broker.security.tls.authority import LOCAL_NAMES, ORGANIZATION, DevelopmentAuthority
     except ModuleNotFoundError as error:
@@ -108,6 +108,6 @@ def _write(path: str, content: bytes) -> None:
         file.write(content)
 
 
-def _failed(reason: str, exit_code: int = EXIT_FAILED) -> int:
+def _failed(reason: str) -> int:
     print(f"oncelog: {reason}", file=sys.stderr)
-    return exit_code
+    return EXIT_FAILED

@@ -57,7 +57,10 @@ def _run_command(arguments: list[str] | None, system: str) -> int:
     if words[:1] == [CERTS_COMMAND]:
         from oncelog.broker.certs import main as make_certificates
 
-        return make_certificates(words[1:])
+        try:
+            return make_certificates(words[1:])
+        except UsageError as error:
+            return _print_error(error, EXIT_USAGE)
     if words[:1] == [PROXY_COMMAND]:
         return _proxy(words[1:], os.environ)
     try:
@@ -184,7 +187,7 @@ def _on_proxy_ready(
     proxy: Proxy, listeners: list[BoundListener], control: tuple[str, int] | None = None
 ) -> None:
     """Write the ready line: listeners as for a broker, the cluster's id, its nodes and their ports."""
-    from oncelog.broker.config.listeners import address_text
+    from oncelog.broker.seams.address import address_text
 
     gc.freeze()
     fields = _listener_fields(listeners)
@@ -294,8 +297,8 @@ def _on_ready(node: Node, listeners: list[BoundListener], control: tuple[str, in
 def _print_ready(node: Node, listeners: list[BoundListener], control: tuple[str, int] | None) -> None:
     """Write the ready line to standard output and to the log: the first listener's address, all listeners if there are
     several, and the control API's address."""
-    from oncelog.broker.config.listeners import address_text
     from oncelog.broker.control_settings import is_in_memory
+    from oncelog.broker.seams.address import address_text
 
     fields = _listener_fields(listeners)
     fields["node.id"] = node.config.current.node_id
@@ -308,7 +311,8 @@ def _print_ready(node: Node, listeners: list[BoundListener], control: tuple[str,
 
 def _listener_fields(listeners: list[BoundListener]) -> dict[str, object]:
     """Return the first listener's address, and all listeners if there are several."""
-    from oncelog.broker.config.listeners import ListenerEndpoint, address_text
+    from oncelog.broker.config.listeners import ListenerEndpoint
+    from oncelog.broker.seams.address import address_text
 
     bound = [ListenerEndpoint(row.name, *row.listener.address) for row in listeners]
     advertised = [ListenerEndpoint(row.name, row.host, row.port) for row in listeners]

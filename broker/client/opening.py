@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.client.connection import SOFTWARE_NAME, ClientConnection
+from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 
@@ -35,7 +36,7 @@ async def open_connection(
     Raises KafkaError: NETWORK_EXCEPTION if connecting fails, REQUEST_TIMED_OUT after ``timeout_s``;
     AuthenticationError, with a message of one line.
     """
-    about = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    about = address_text(host, port)
     connection = None
     is_open = False
     with real_time.move_on_after(timeout_s):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.seams.address import address_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,11 +45,6 @@ class ListenerConfig(NamedTuple):
     advertised: ListenerEndpoint | None
     protocol: str
     """One of `SECURITY_PROTOCOLS`."""
-
-
-def address_text(host: str, port: int) -> str:
-    """``HOST:PORT``, an IPv6 host in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def resolve_listeners(

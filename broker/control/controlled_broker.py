@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.config.listeners import address_text, listener_names
+from oncelog.broker.config.listeners import listener_names
 from oncelog.broker.control.acl_options import create_acls
 from oncelog.broker.control.disks import new_disk, remove_content
 from oncelog.broker.control.errors import (
@@ -32,6 +32,7 @@ from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryErro
 from oncelog.broker.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.net.listen import ListenError
 from oncelog.broker.node import Node
+from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.mortal_files import without_deaths
 

@@ -13,7 +13,6 @@ import trio
 
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.config.listeners import address_text
 from oncelog.broker.control.acl_options import create_acls
 from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.errors import BrokerFailedError, NotRunningError, UnsupportedError
@@ -32,6 +31,7 @@ from oncelog.broker.net.listen import ListenError
 from oncelog.broker.proxy.serve import new_proxy, node_binder
 from oncelog.broker.proxy.upstream import UpstreamError
 from oncelog.broker.request import CloseConnection
+from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.error_groups import only_error
 from oncelog.broker.seams.transport import PortReservation, connect

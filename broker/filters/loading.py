@@ -109,7 +109,7 @@ def checked_filter(found: Interceptor) -> Interceptor:
 def _check_function(kind: type[Interceptor], name: str, bound: Any) -> None:
     """Refuse a function that is asynchronous and should not be, or the other way round, or takes other arguments."""
     function = getattr(kind, name, None)
-    # What a decorator made may be right in another way.
+    # A decorated function may be right in another way.
     if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
         return
     if (name in _AWAITED) != inspect.iscoroutinefunction(function):

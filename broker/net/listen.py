@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from oncelog.broker.config.listeners import PLAINTEXT, address_text
+from oncelog.broker.config.listeners import PLAINTEXT
 from oncelog.broker.net.server import BoundListener
+from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.transport import SocketListener
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.broker.config.listeners import address_text
 from oncelog.broker.proxy.apis import (
     CREATE_TOPICS_KEY,
     DELETE_TOPICS_KEY,
@@ -18,6 +17,7 @@ from oncelog.broker.proxy.apis import (
     DESCRIBE_QUORUM_KEY,
     FIND_COORDINATOR_KEY,
 )
+from oncelog.broker.seams.address import address_text
 from oncelog.wire.header import FETCH_KEY, METADATA_KEY, PRODUCE_KEY, SHARE_ACKNOWLEDGE_KEY, SHARE_FETCH_KEY
 
 if TYPE_CHECKING:

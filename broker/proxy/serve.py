@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.config.listeners import address_text
 from oncelog.broker.net.listen import ListenError, open_listener
 from oncelog.broker.proxy.proxy import Proxy
+from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.seams.pipes import SocketPipes
