@@ -5,7 +5,7 @@ Slices are measured in real time: a test that moves broker time does not shorten
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -22,11 +22,15 @@ SLICE_STEPS_MAX = 1_000
 
 
 class Slices:
-    """For work whose steps each take much less than `SLICE_S`: ``if slices.is_over(): await slices.pause()``."""
+    """For work whose steps each take much less than `SLICE_S`: ``if slices.is_over(): await slices.pause()``.
 
-    __slots__ = ("_count", "_end")
+    A slice ends after ``steps_max`` steps in any case, by default after `SLICE_STEPS_MAX`.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_count", "_end", "_steps_max")
+
+    def __init__(self, steps_max: int | None = None) -> None:
+        self._steps_max = steps_max or SLICE_STEPS_MAX
         self._begin()
 
     def _begin(self) -> None:
@@ -36,7 +40,7 @@ class Slices:
     def is_over(self) -> bool:
         """Call it after each step: whether the slice is over."""
         self._count += 1
-        return self._count >= SLICE_STEPS_MAX or real_time.monotonic() >= self._end
+        return self._count >= self._steps_max or real_time.monotonic() >= self._end
 
     async def pause(self) -> None:
         """Let other tasks run, then begin a new slice."""
@@ -44,9 +48,17 @@ class Slices:
         self._begin()
 
 
-async def in_slices(steps: Iterable[object]) -> None:
-    """Exhaust an iterator, a slice at a time. Each of its steps should take much less than `SLICE_S`."""
-    slices = Slices()
-    for _ in steps:
+async def in_slices(steps: Iterable[object], steps_max: int | None = None) -> Any:
+    """Take all steps of an iterator, a slice at a time. Each should take much less than `SLICE_S`.
+
+    Returns the result if it is a generator that has one.
+    """
+    slices = Slices(steps_max)
+    iterator = iter(steps)
+    while True:
+        try:
+            next(iterator)
+        except StopIteration as end:
+            return end.value
         if slices.is_over():
             await slices.pause()

@@ -1,7 +1,8 @@
 """The codecs of record batches: gzip, snappy, lz4 and zstd, each library imported on its first use.
 
-A codec is the id in a batch's attributes (``CompressionType``). Decompression is bounded, since a few bytes may expand
-to gigabytes: it stops at a given size, and allocates memory only as it produces output.
+A codec is the id in a batch's attributes (``CompressionType``). A few bytes may expand to gigabytes, and a small stream
+may have very many parts. So decompression stops at a given size, allocates memory only as it produces output, keeps
+offsets instead of copies of the rest, and can be done in steps.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.wire.errors import DecodeError
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from oncelog.wire.steps import Steps
 
     Data = bytes | bytearray | memoryview
 
@@ -28,7 +32,17 @@ GZIP_LEVEL_DEFAULT = -1
 ZSTD_LEVEL_DEFAULT = 3
 """Kafka's defaults of ``compression.gzip.level`` and ``compression.zstd.level``."""
 
-_CHUNK = 1024 * 1024  # bytes to request at a time from a decompressor without an output limit
+_STEP_BYTES = 128 * 1024
+"""Bytes that one step decompresses, at most."""
+_PIECE_BYTES = 16 * 1024
+"""Bytes that one step compresses, at most: it takes several times longer."""
+_STEP_PARTS = 64
+"""Blocks or frames that one step reads, at most, where each takes Python a few microseconds."""
+_GZIP_INPUT_MIN = 512
+_GZIP_INPUT_MAX = 16 * 1024
+"""Bytes that zlib is given at once. It copies what it leaves of them: so each further member of a stream gets few bytes
+first, then more.
+"""
 _MEMORY_LEVEL = 8  # zlib's own default
 _GZIP_WINDOW = 31  # zlib's window bits for a gzip header and trailer
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -60,7 +74,14 @@ class TooLarge(DecodeError):  # noqa: N818
 
 
 def decompress(codec: int, data: Data, max_size: int) -> bytes:
-    """Decompress ``data`` to at most ``max_size`` bytes.
+    """Decompress ``data`` to at most ``max_size`` bytes, at once. Raises as `decompress_steps`."""
+    decoder = _DECODERS.get(codec)
+    steps = decompress_steps(codec, data, max_size) if decoder is None else decoder(data, max_size)
+    return bytes(finish(steps))
+
+
+def decompress_steps(codec: int, data: Data, max_size: int) -> Steps[bytes | bytearray]:
+    """Decompress ``data`` to at most ``max_size`` bytes, in steps.
 
     Raises TooLarge if there are more, and DecodeError for malformed or truncated data and for an unknown codec. Bytes
     after the end of a gzip or lz4 stream, or fewer than four after a snappy stream, are ignored, as in Kafka.
@@ -72,57 +93,115 @@ def decompress(codec: int, data: Data, max_size: int) -> bytes:
     decoder = _DECODERS.get(codec)
     if decoder is None:
         raise DecodeError(f"unknown compression type id {codec}")
-    return decoder(data, max_size)
+    return (yield from decoder(data, max_size))
 
 
 def compress(codec: int, data: Data, level: int | None = None) -> bytes:
-    """Compress ``data`` as Kafka's brokers and Java clients do. ``level`` is Kafka's, None for its default.
+    """Compress ``data`` at once. See `compress_steps`."""
+    return bytes(finish(compress_steps(codec, data, level)))
+
+
+def compress_steps(codec: int, data: Data, level: int | None = None) -> Steps[bytes | bytearray]:
+    """Compress ``data`` as Kafka's brokers and Java clients do, in steps. ``level`` is Kafka's, None for its default.
 
     Raises ValueError for an unknown codec.
     """
     encoder = _ENCODERS.get(codec)
     if encoder is None:
         raise ValueError(f"unknown compression type id {codec}")
-    return encoder(data, level)
+    return (yield from encoder(data, level))
 
 
 def _too_large(max_size: int) -> TooLarge:
     return TooLarge(f"decompressed data is more than {max_size} bytes")
 
 
-def _gunzip(data: Data, max_size: int) -> bytes:
+class _Output:
+    """What was decompressed so far. It grows with each part, up to a size; a single part is not copied."""
+
+    __slots__ = ("_left", "_max_size", "_parts", "_whole")
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._left = max_size
+        self._parts: list[bytes] = []
+        self._whole: bytearray | None = None
+
+    @property
+    def left(self) -> int:
+        """Bytes that may still come."""
+        return self._left
+
+    def add(self, part: bytes) -> None:
+        """Raises TooLarge."""
+        self._left -= len(part)
+        if self._left < 0:
+            raise _too_large(self._max_size)
+        if self._whole is not None:
+            self._whole += part
+        elif self._parts:
+            self._whole = bytearray(self._parts[0])
+            self._whole += part
+        elif part:
+            self._parts.append(part)
+
+    def data(self) -> bytes | bytearray:
+        if self._whole is not None:
+            return self._whole
+        return self._parts[0] if self._parts else b""
+
+
+def _gunzip(data: Data, max_size: int) -> Steps[bytes | bytearray]:
     import zlib
 
-    parts: list[bytes] = []
-    left = max_size
-    rest: Any = data
+    out = _Output(max_size)
+    view = memoryview(data)
+    position = parts = 0
+    size = _GZIP_INPUT_MAX
     while True:
         stream = zlib.decompressobj(_GZIP_WINDOW)
-        try:
-            part = stream.decompress(rest, left + 1)
-        except zlib.error as error:
-            raise DecodeError(f"gzip: {error}") from None
-        left -= len(part)
-        if left < 0:
-            raise _too_large(max_size)
-        if not stream.eof:
-            raise DecodeError("gzip: the stream is cut short")
-        parts.append(part)
-        rest = stream.unused_data
-        if not rest.startswith(_GZIP_MAGIC):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        while not stream.eof:
+            given = view[position : position + size]
+            try:
+                part = stream.decompress(given, _STEP_BYTES)
+            except zlib.error as error:
+                raise DecodeError(f"gzip: {error}") from None
+            if not part and not given:
+                raise DecodeError("gzip: the stream is cut short")
+            position += len(given) - len(stream.unconsumed_tail) - len(stream.unused_data)
+            out.add(part)
+            size = min(2 * size, _GZIP_INPUT_MAX)
+            parts += 1
+            if len(part) == _STEP_BYTES or parts % _STEP_PARTS == 0:
+                yield
+        if view[position : position + len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+            return out.data()
+        size = _GZIP_INPUT_MIN
 
 
-def _gzip(data: Data, level: int | None) -> bytes:
+def _gzip(data: Data, level: int | None) -> Steps[bytes | bytearray]:
     import zlib
 
     stream = zlib.compressobj(
         GZIP_LEVEL_DEFAULT if level is None else level, zlib.DEFLATED, _GZIP_WINDOW, _MEMORY_LEVEL
     )
-    return stream.compress(data) + stream.flush()
+    out = yield from _compress_pieces(data, stream.compress)
+    out += stream.flush()
+    return out
 
 
-def _lz4_decompress(data: Data, max_size: int) -> bytes:
+def _compress_pieces(data: Data, compress_piece: Callable[[memoryview], bytes]) -> Steps[bytearray]:
+    """Give ``data`` to a compressor, a piece at each step."""
+    out = bytearray()
+    view = memoryview(data)
+    for start in range(0, len(view), _PIECE_BYTES):
+        if start:
+            yield
+        out += compress_piece(view[start : start + _PIECE_BYTES])
+    return out
+
+
+def _lz4_decompress(data: Data, max_size: int) -> Steps[bytes | bytearray]:
     from lz4.frame import (  # type: ignore[import-untyped]
         create_decompression_context,
         decompress_chunk,
@@ -134,78 +213,79 @@ def _lz4_decompress(data: Data, max_size: int) -> bytes:
         raise DecodeError(f"lz4: frame descriptor {data[4]:#04x} is not one that Kafka reads")
     context = create_decompression_context()
     rest = memoryview(data)
-    parts: list[bytes] = []
-    left = max_size
-    ended = False
-    while not ended:
+    out = _Output(max_size)
+    while True:
         try:
-            part, read, ended = decompress_chunk(context, rest, max_length=_CHUNK)
+            part, read, ended = decompress_chunk(context, rest, max_length=_STEP_BYTES)
         except RuntimeError as error:
             raise DecodeError(f"lz4: {error}") from None
-        left -= len(part)
-        if left < 0:
-            raise _too_large(max_size)
-        if not part and not read and not ended:
+        out.add(part)
+        if ended:
+            return out.data()
+        if not part and not read:
             raise DecodeError("lz4: the frame is cut short")
-        parts.append(part)
         rest = rest[read:]
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        yield
 
 
-def _lz4_compress(data: Data, level: int | None) -> bytes:
-    from lz4.frame import BLOCKSIZE_MAX64KB, compress
+def _lz4_compress(data: Data, level: int | None) -> Steps[bytes | bytearray]:
+    from lz4.frame import BLOCKSIZE_MAX64KB, LZ4FrameCompressor, compress
 
     if level is None or level == _LZ4_KAFKA_FAST_LEVEL:
         level = 0
     else:
         level = min(max(level, _LZ4_HC_LEVEL_MIN), _LZ4_HC_LEVEL_MAX)
-    out: bytes = compress(
-        data,
-        compression_level=level,
-        block_size=BLOCKSIZE_MAX64KB,
-        block_linked=False,
-        content_checksum=False,
-        block_checksum=False,
-        store_size=False,
-    )
+    frame = {
+        "compression_level": level,
+        "block_size": BLOCKSIZE_MAX64KB,
+        "block_linked": False,
+        "content_checksum": False,
+        "block_checksum": False,
+    }
+    if len(data) <= _PIECE_BYTES:
+        whole: bytes = compress(data, store_size=False, **frame)
+        return whole
+    stream = LZ4FrameCompressor(**frame)
+    out = bytearray(stream.begin())
+    out += yield from _compress_pieces(data, stream.compress)
+    out += stream.flush()
     return out
 
 
-def _zstd_decompress(data: Data, max_size: int) -> bytes:
-    window, size_max = _measure_zstd(data)
+def _zstd_decompress(data: Data, max_size: int) -> Steps[bytes | bytearray]:
+    window, size_max, frames = yield from _measure_zstd(data)
     decompressor = _zstd_decompressor(window)
-    parts: list[bytes] = []
-    left = max_size
     try:
-        if size_max <= max_size:
-            rest: Any = data
-            while rest:
-                frame = decompressor.decompressobj()
-                parts.append(frame.decompress(rest))
-                if not frame.eof:
-                    raise DecodeError("zstd: the frame is cut short")
-                rest = frame.unused_data
-        else:
-            reader = decompressor.stream_reader(data, read_across_frames=True)
-            while left >= 0 and (part := reader.read(_CHUNK)):
-                parts.append(part)
-                left -= len(part)
+        if frames == 1 and size_max <= _STEP_BYTES <= max_size:
+            frame = decompressor.decompressobj()
+            whole: bytes = frame.decompress(data)
+            if not frame.eof:
+                raise DecodeError("zstd: the frame is cut short")
+            return whole
+        out = _Output(max_size)
+        reader = decompressor.stream_reader(data, read_across_frames=True)
+        while part := reader.read(_STEP_BYTES):
+            out.add(part)
+            yield
     except _zstd().ZstdError as error:
         raise DecodeError(f"zstd: {error}") from None
-    if left < 0:
-        raise _too_large(max_size)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return out.data()
 
 
-def _measure_zstd(data: Data) -> tuple[int, int]:
-    """The largest window of the frames in ``data``, and an upper bound of their decompressed size (RFC 8878, 3.1.1).
+def _measure_zstd(data: Data) -> Steps[tuple[int, int, int]]:
+    """The largest window of the frames in ``data``, an upper bound of their decompressed size, and their number, with
+    skippable ones (RFC 8878, 3.1.1).
 
     Raises DecodeError if the last frame is truncated, which the library does not report.
     """
-    window_max = size_max = position = 0
+    window_max = size_max = position = frames = parts = 0
     end = len(data)
     try:
         while position < end:
+            frames += 1
+            parts += 1
+            if parts % _STEP_PARTS == 0:
+                yield
             magic = int.from_bytes(data[position : position + 4], "little")
             if magic & ~15 == _ZSTD_SKIPPABLE_MAGIC:
                 position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
@@ -232,12 +312,15 @@ def _measure_zstd(data: Data) -> tuple[int, int]:
                 size = block >> 3
                 size_max += size if kind < _ZSTD_COMPRESSED_BLOCK else _ZSTD_BLOCK_SIZE_MAX
                 position += 3 + (1 if kind == _ZSTD_RLE_BLOCK else size)
+                parts += 1
+                if parts % _STEP_PARTS == 0:
+                    yield
             position += descriptor & 4  # the frame's checksum
     except IndexError:
         position = end + 1
     if position > end:
         raise DecodeError("zstd: the frame is cut short")
-    return window_max, size_max
+    return window_max, size_max, frames
 
 
 def _zstd() -> Any:
@@ -258,36 +341,46 @@ def _zstd_decompressor(window: int) -> Any:
     return _kept_decompressors[0]
 
 
-def _zstd_compress(data: Data, level: int | None) -> bytes:
+def _zstd_compress(data: Data, level: int | None) -> Steps[bytes | bytearray]:
     compressor = _zstd().ZstdCompressor(ZSTD_LEVEL_DEFAULT if level is None else level)
-    out: bytes = compressor.compress(data)
+    if len(data) <= _PIECE_BYTES:
+        whole: bytes = compressor.compress(data)
+        return whole
+    stream = compressor.compressobj(size=len(data))
+    out = yield from _compress_pieces(data, stream.compress)
+    out += stream.flush()
     return out
 
 
-def _unsnappy(data: Data, max_size: int) -> bytes:
+def _unsnappy(data: Data, max_size: int) -> Steps[bytes | bytearray]:
+    out = _Output(max_size)
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _unsnappy_block(data, max_size, max_size)
-    parts: list[bytes] = []
-    left = max_size
-    position = 0
-    end = len(data)
+        out.add(_unsnappy_block(data, max_size, max_size))
+        return out.data()
+    view = memoryview(data)
+    position = parts = 0
+    end = len(view)
     while position < end:
-        if bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:  # concatenated streams
+        parts += 1
+        if parts % _STEP_PARTS == 0:
+            yield
+        if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:  # concatenated streams
             position += len(_XERIAL_HEADER)
             if position > end:
                 raise DecodeError("snappy: the stream's header is cut short")
             continue
         if end - position < 4:  # too short for the size of another block: Java stops there too
             break
-        size = int.from_bytes(data[position : position + 4], "big", signed=True)
+        size = int.from_bytes(view[position : position + 4], "big", signed=True)
         position += 4
         if size < 0 or size > end - position:
             raise DecodeError(f"snappy: block of {size} bytes where {end - position} are left")
-        part = _unsnappy_block(data[position : position + size], left, max_size)
+        part = _unsnappy_block(view[position : position + size], out.left, max_size)
         position += size
-        left -= len(part)
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        out.add(part)
+        if len(part) >= _STEP_BYTES:
+            yield
+    return out.data()
 
 
 def _unsnappy_block(block: Data, left: int, max_size: int) -> bytes:
@@ -311,29 +404,32 @@ def _unsnappy_block(block: Data, left: int, max_size: int) -> bytes:
     return out
 
 
-def _snappy(data: Data, level: int | None) -> bytes:
+def _snappy(data: Data, level: int | None) -> Steps[bytes | bytearray]:
     import snappy
 
     view = memoryview(data)
     out = bytearray(_XERIAL_HEADER)
     for start in range(0, len(view), _XERIAL_BLOCK):
+        if start:
+            yield
         block = snappy.compress(view[start : start + _XERIAL_BLOCK])
         out += len(block).to_bytes(4, "big")
         out += block
-    return bytes(out)
+    return out
 
 
-def _plain(data: Data, level: int | None) -> bytes:
+def _plain(data: Data, level: int | None) -> Steps[bytes | bytearray]:
     return bytes(data)
+    yield
 
 
-_DECODERS: dict[int, Callable[[Data, int], bytes]] = {
+_DECODERS: dict[int, Callable[[Data, int], Steps[bytes | bytearray]]] = {
     GZIP: _gunzip,
     SNAPPY: _unsnappy,
     LZ4: _lz4_decompress,
     ZSTD: _zstd_decompress,
 }
-_ENCODERS: dict[int, Callable[[Data, int | None], bytes]] = {
+_ENCODERS: dict[int, Callable[[Data, int | None], Steps[bytes | bytearray]]] = {
     NONE: _plain,
     GZIP: _gzip,
     SNAPPY: _snappy,

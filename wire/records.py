@@ -11,14 +11,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.wire.batch import HEADER_SIZE, BatchHeader, read_header
-from oncelog.wire.compression import decompress
+from oncelog.wire.compression import decompress_steps
 from oncelog.wire.errors import DecodeError
+from oncelog.wire.steps import finish
 from oncelog.wire.varint import read_varint, read_varlong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from typing_extensions import Buffer
+
+    from oncelog.wire.steps import Steps
+
+HEADERS_UNLIMITED = (1 << 31) - 1
+"""More headers than a record can have."""
+
+HEADERS_AT_ONCE = 32
+"""Headers of a record that are read at once, where long work is done in steps."""
 
 DECOMPRESSED_BYTES_MAX = (1 << 31) - 1
 """Default limit for the bytes of a batch's decompressed records: the largest array in Java."""
@@ -62,19 +71,31 @@ RecordLayout = tuple[int, int, int, int, int, int, int, int, int]
 for null), header count, start of the headers."""
 
 
-def scan(data: bytes, position: int, limit: int) -> RecordLayout:
+class ManyHeaders(DecodeError):  # noqa: N818
+    """A record has more headers than the caller wants to read at once. Its headers were not checked."""
+
+    def __init__(self, headers: int) -> None:
+        super().__init__(f"{headers} record headers")
+        self.layout: RecordLayout
+        """The layout of the record (`scan` sets it)."""
+
+
+def scan(
+    data: bytes | bytearray, position: int, limit: int, headers_max: int = HEADERS_UNLIMITED
+) -> RecordLayout:
     """Find the fields of the record at ``position`` of the (decompressed) records, which end at ``limit``.
 
     Raises DecodeError where ``DefaultRecord.readFrom`` does: for a varint that is too long, a length that exceeds the
-    record or differs from the sum of its fields, a negative header count or header key size.
+    record or differs from the sum of its fields, a negative header count or header key size. Raises ManyHeaders if the
+    record has more than ``headers_max`` headers.
     """
     try:
-        return _scan(data, position, limit)
+        return _scan(data, position, limit, headers_max)
     except IndexError:
         raise DecodeError("record is cut short") from None
 
 
-def _scan(data: bytes, position: int, limit: int) -> RecordLayout:
+def _scan(data: bytes | bytearray, position: int, limit: int, headers_max: int) -> RecordLayout:
     # For speed, non-negative varints of one byte (neither bit of 129 is set) are read inline.
     length = data[position]
     if length & 129:
@@ -104,7 +125,13 @@ def _scan(data: bytes, position: int, limit: int) -> RecordLayout:
     headers_at = at + 1
     if header_count:
         header_count, headers_at = read_varint(data, at)
-        at = skip_headers(data, at, end)
+        try:
+            at = skip_headers(data, at, end, headers_max)
+        except ManyHeaders as many:
+            many.layout = (
+                end, timestamp_delta, offset_delta, key_at, key_end, value_at, value_end, header_count, headers_at,
+            )  # fmt: skip
+            raise
     else:
         at = headers_at
     if at != end:
@@ -114,14 +141,41 @@ def _scan(data: bytes, position: int, limit: int) -> RecordLayout:
     )  # fmt: skip
 
 
-def skip_headers(data: bytes, position: int, end: int) -> int:
+def scan_front(data: bytes | bytearray, position: int, limit: int) -> tuple[int, int, int, int]:
+    """The end of the record at ``position``, its timestamp delta and offset delta, and the place of its key's length.
+
+    For records that were checked before: it reads nothing of what follows, however much that is. Raises DecodeError.
+    """
+    try:
+        length, at = read_varint(data, position)
+        end = at + length
+        timestamp_delta, at = read_varlong(data, at + 1)
+        offset_delta, at = read_varint(data, at)
+    except IndexError:
+        raise DecodeError("record is cut short") from None
+    if length < 1 or end > limit or at >= end:
+        raise DecodeError(f"record of {length} bytes where {limit - at} are left")
+    return end, timestamp_delta, offset_delta, at
+
+
+def skip_headers(
+    data: bytes | bytearray, position: int, end: int, headers_max: int = HEADERS_UNLIMITED
+) -> int:
     """The position after a record's headers, whose count is at ``position``; ``end`` is the end of the record.
 
-    The result may be beyond ``end``. Raises DecodeError, or IndexError beyond the end of ``data``.
+    The result may be beyond ``end``. Raises DecodeError, IndexError beyond the end of ``data``, and ManyHeaders for
+    more than ``headers_max``.
     """
     count, at = read_varint(data, position)
     if count < 0 or count > end - at:
         raise DecodeError(f"{count} record headers in {end - at} bytes")
+    if count > headers_max:
+        raise ManyHeaders(count)
+    return skip_headers_at(data, at, count)
+
+
+def skip_headers_at(data: bytes | bytearray, at: int, count: int) -> int:
+    """The position after ``count`` headers that begin at ``at``. Raises as `skip_headers`."""
     for _ in range(count):
         length = data[at]
         if length & 129:  # negative, or longer than a byte
@@ -140,7 +194,7 @@ def skip_headers(data: bytes, position: int, end: int) -> int:
     return at
 
 
-def _field(data: bytes, position: int, limit: int) -> tuple[int, int, int]:
+def _field(data: bytes | bytearray, position: int, limit: int) -> tuple[int, int, int]:
     """Start and end (-1 for null) of the nullable bytes at ``position``, and the position after them."""
     length = data[position]
     if length & 129:
@@ -163,11 +217,18 @@ def records_of(
 
     Raises DecodeError if they cannot be decompressed, and TooLarge if they take more than ``max_size``.
     """
+    return bytes(finish(records_of_in_steps(batch, header, max_size, offset)))
+
+
+def records_of_in_steps(
+    batch: Buffer, header: BatchHeader, max_size: int = DECOMPRESSED_BYTES_MAX, offset: int = 0
+) -> Steps[bytes | bytearray]:
+    """As `records_of`, in steps."""
     end = offset + header.size
     view = memoryview(batch)[offset + HEADER_SIZE : end]
     if len(view) != header.size - HEADER_SIZE:
         raise DecodeError(f"batch of {header.size} bytes is cut short")
-    return decompress(header.codec, view, max_size) if header.codec else bytes(view)
+    return (yield from decompress_steps(header.codec, view, max_size))
 
 
 def iterate_records(

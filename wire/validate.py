@@ -36,22 +36,35 @@ from oncelog.wire.batch import (
     read_header,
     restamp_timestamps,
 )
-from oncelog.wire.batch_builder import BatchBuilder
-from oncelog.wire.compression import NONE, ZSTD, TooLarge, compress
+from oncelog.wire.compression import NONE, ZSTD, TooLarge, compress_steps
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
-from oncelog.wire.records import iterate_records, records_of, scan, wrap_int64
+from oncelog.wire.records import records_of_in_steps, scan_front, wrap_int64
+from oncelog.wire.steps import finish, take
 from oncelog.wire.validation_rules import INT64_MAX, ValidationRules
-from oncelog.wire.walk import WalkResult, walk
+from oncelog.wire.varint import append_varint
+from oncelog.wire.walk import WalkResult, walk, walk_in_steps
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from oncelog.wire.steps import Steps
+
+    Data = bytes | bytearray | memoryview
+
+SHORT_BATCH_BYTES = 16 * 1024
+"""The records of an uncompressed batch of so many bytes are always checked at once."""
 RECORDS_MAX = 1 << 20
 """Records of one batch. Clients send far fewer, and while a batch is checked all connections wait."""
 RECORD_ERRORS_MAX = 10_000
 """Records of one batch that a response lists as invalid."""
 RECORDS_NAMED_MAX = 50_000
 """A batch of more records than this is refused as a whole, without errors of single records."""
+
+STEPS_AT_ONCE = 32
+"""Steps of a validation that are taken at once: some milliseconds. A megabyte of ordinary records needs fewer."""
+
+_STEP_RECORDS = 256
+"""Records that one step checks one by one, or rewrites."""
 
 _LENGTH_MIN = 14  # bytes after the length of a batch of any magic (``LegacyRecord.RECORD_OVERHEAD_V0``)
 _SIZE_UP_TO_MAGIC = 17
@@ -68,6 +81,16 @@ class InvalidRecords(KafkaError):  # noqa: N818  # the name that the log and the
         self.record_errors = record_errors or []
 
 
+class LongValidation(Exception):  # noqa: N818 - not an error
+    """The records of a batch take long to check. ``steps`` go on with that, on a copy of the batch, and return the
+    `ValidatedBatch`; they raise as `validate`.
+    """
+
+    def __init__(self, steps: Steps[ValidatedBatch]) -> None:
+        super().__init__()
+        self.steps = steps
+
+
 class ValidatedBatch:
     """A valid batch, to be stamped with its base offset and leader epoch (wire.batch.stamp) before it is appended."""
 
@@ -82,6 +105,13 @@ class ValidatedBatch:
         """For the time index, together with the batch's last offset (Kafka indexes no offset inside a batch)."""
         self.log_append_time = log_append_time
         """For the response to the producer (ms); -1 if the topic keeps the producer's timestamps."""
+
+    def appended_at(self, now_ms: int) -> ValidatedBatch:
+        """The batch with a LogAppendTime of now, where the topic has one: it was validated some time ago."""
+        if self.log_append_time == NO_TIMESTAMP or self.log_append_time == now_ms:
+            return self
+        restamp_timestamps(self.batch, 0, max_timestamp=now_ms, log_append_time=True)
+        return ValidatedBatch(self.batch, read_header(self.batch), now_ms)
 
 
 def read_produced_batch(records: Buffer, rules: ValidationRules) -> tuple[memoryview, BatchHeader]:
@@ -134,12 +164,17 @@ def _next_batch_size(view: memoryview) -> int:
     return length + LOG_OVERHEAD if length + LOG_OVERHEAD <= len(view) else 0
 
 
-def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int) -> ValidatedBatch:
+def validate(
+    batch: memoryview,
+    header: BatchHeader,
+    rules: ValidationRules,
+    now_ms: int,
+) -> ValidatedBatch:
     """Check ``batch``, which is one whole batch, and change it as the rules require.
 
     ``header``, its decoded header, is changed along with it. Raises KafkaError (MESSAGE_TOO_LARGE, CORRUPT_MESSAGE,
     RECORD_LIST_TOO_LARGE) and InvalidRecords (INVALID_RECORD, INVALID_TIMESTAMP, and as in Kafka UNKNOWN_SERVER_ERROR
-    if the records cannot be decompressed).
+    if the records cannot be decompressed). Raises LongValidation if it takes more than `STEPS_AT_ONCE` steps.
     """
     if rules.from_client and header.base_offset != 0:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, not 0")
@@ -158,32 +193,89 @@ def validate(batch: memoryview, header: BatchHeader, rules: ValidationRules, now
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"{header.record_count} records in a batch, not {RECORDS_MAX}"
         )
-    records: bytes | memoryview
-    try:
-        records = records_of(batch, header, rules.decompressed_bytes_max) if codec else batch[HEADER_SIZE:]
-    except TooLarge as error:
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
-    except DecodeError as error:
-        raise InvalidRecords(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+    if codec or rules.codec or size > SHORT_BATCH_BYTES:
+        return _validate_long(batch, header, rules, now_ms)
+    records = batch[HEADER_SIZE:]
     try:
         result = walk(records, header.record_count)
     except DecodeError as error:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
-    max_timestamp = _check_records(records, header, result, rules, now_ms)
+    max_timestamp = _max_timestamp(header, result, rules, now_ms)
+    if max_timestamp is None:
+        max_timestamp = finish(_check_each(records, header, rules, now_ms))
+    return _stamp(batch, size, header, rules, now_ms, max_timestamp)
 
-    target = codec if rules.codec is None else _target_codec(codec, header, rules)
+
+def validate_at_once(
+    batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int
+) -> ValidatedBatch:
+    """`validate`, however long it takes."""
+    try:
+        return validate(batch, header, rules, now_ms)
+    except LongValidation as long:
+        return finish(long.steps)
+
+
+def _validate_long(
+    batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int
+) -> ValidatedBatch:
+    """Check a batch whose records may take long. Raises as `validate`."""
+    valid = take(_validation(batch, header, rules, now_ms), STEPS_AT_ONCE)
+    if valid is not None:
+        return valid
+    # It begins anew, so that a validation that waits for its turn holds a copy of the batch and nothing decompressed.
+    copy = memoryview(bytearray(batch))
+    raise LongValidation(_validation(copy, read_header(copy), rules, now_ms))
+
+
+def _validation(
+    batch: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int
+) -> Steps[ValidatedBatch]:
+    """Check the records of a batch whose header is valid, and change the batch as the rules require. Raises as
+    `validate`.
+    """
+    codec = header.attributes & CODEC_MASK
+    target = _target_codec(codec, header, rules)
+    records: bytes | bytearray | memoryview = batch[HEADER_SIZE:]
+    if codec:
+        try:
+            records = yield from records_of_in_steps(batch, header, rules.decompressed_bytes_max)
+        except TooLarge as error:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
+        except DecodeError as error:
+            raise InvalidRecords(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+    try:
+        result = yield from walk_in_steps(records, header.record_count)
+    except DecodeError as error:
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
+    max_timestamp = _max_timestamp(header, result, rules, now_ms)
+    if max_timestamp is None:
+        max_timestamp = yield from _check_each(records, header, rules, now_ms)
     if target != codec:
-        batch = _rebuild(batch, header, records, result, target, rules, max_timestamp)
-        size = header.size
-        if size > rules.max_message_bytes:
-            raise _too_large(size, rules)
+        batch = yield from _rebuild(header, records, result, target, rules, max_timestamp)
+        if header.size > rules.max_message_bytes:
+            raise _too_large(header.size, rules)
     elif codec and not result.sequential:
         raise InvalidRecords(
             ErrorCode.UNKNOWN_SERVER_ERROR, "offset deltas in a compressed batch out of order"
         )
-    elif (
+    return _stamp(batch, header.size, header, rules, now_ms, max_timestamp)
+
+
+def _stamp(
+    batch: memoryview,
+    size: int,
+    header: BatchHeader,
+    rules: ValidationRules,
+    now_ms: int,
+    max_timestamp: int,
+) -> ValidatedBatch:
+    """The batch, with ``max_timestamp`` and the timestamp type of the topic. Raises KafkaError
+    (RECORD_LIST_TOO_LARGE).
+    """
+    if (
         header.max_timestamp != max_timestamp
-        or (attributes & LOG_APPEND_TIME_BIT != 0) is not rules.log_append_time
+        or (header.attributes & LOG_APPEND_TIME_BIT != 0) is not rules.log_append_time
     ):
         if batch.readonly:
             batch = memoryview(bytearray(batch))
@@ -207,7 +299,7 @@ def validate_built(
     codec = header.attributes & CODEC_MASK
     target = _target_codec(codec, header, rules)
     if rules.log_append_time or target != codec:
-        return validate(batch, header, rules, now_ms)
+        return validate_at_once(batch, header, rules, now_ms)
     size = header.batch_length + LOG_OVERHEAD
     if size > rules.max_message_bytes:
         raise _too_large(size, rules)
@@ -252,10 +344,13 @@ def _check_header(header: BatchHeader) -> None:
     raise InvalidRecords(ErrorCode.INVALID_RECORD, problem)
 
 
-def _check_records(
-    records: bytes | memoryview, header: BatchHeader, result: WalkResult, rules: ValidationRules, now_ms: int
-) -> int:
-    """The max timestamp for the batch. Raises InvalidRecords if a record breaks a rule."""
+def _max_timestamp(
+    header: BatchHeader, result: WalkResult, rules: ValidationRules, now_ms: int
+) -> int | None:
+    """The max timestamp for the batch; None if a record may break a rule, and each must be checked (`_check_each`).
+
+    Raises InvalidRecords if a record of a very large batch breaks a rule.
+    """
     base = header.base_timestamp
     latest = NO_TIMESTAMP if result.max_delta is None else base + result.max_delta
     suspect = header.attributes & LOG_APPEND_TIME_BIT or (rules.compacted and result.has_null_key)
@@ -265,10 +360,10 @@ def _check_records(
             or latest - now_ms > rules.timestamp_after_max_ms
             or latest > INT64_MAX
         )
-    if suspect and header.record_count > RECORDS_NAMED_MAX:
+    if suspect:
+        if header.record_count <= RECORDS_NAMED_MAX:
+            return None
         latest = _check_extremes(header, result, rules, now_ms)
-    elif suspect:
-        latest = _check_each(records, header, rules, now_ms)
     return now_ms if rules.log_append_time else max(latest, NO_TIMESTAMP)
 
 
@@ -287,22 +382,25 @@ def _check_extremes(header: BatchHeader, result: WalkResult, rules: ValidationRu
     return max(stamps)
 
 
-def _check_each(records: bytes | memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int) -> int:
-    """Check each record, with Java's arithmetic. Returns the greatest timestamp; raises InvalidRecords with all
-    errors.
+def _check_each(records: Data, header: BatchHeader, rules: ValidationRules, now_ms: int) -> Steps[int]:
+    """Check each record, with Java's arithmetic. Returns the max timestamp for the batch; raises InvalidRecords with
+    all errors.
     """
-    data = bytes(records)
+    data = bytes(records) if isinstance(records, memoryview) else records
+    limit = len(data)
     errors: list[tuple[int, str]] = []
     bad_timestamp = False
     latest = NO_TIMESTAMP
     position = 0
     for index in range(header.record_count):
-        position, delta, _, _, key_end, *_ = scan(data, position, len(data))
+        if index % _STEP_RECORDS == _STEP_RECORDS - 1:
+            yield
+        position, delta, _, key_length_at = scan_front(data, position, limit)
         timestamp = (
             header.max_timestamp if header.is_log_append_time else wrap_int64(header.base_timestamp + delta)
         )
         latest = max(latest, timestamp)
-        if rules.compacted and key_end < 0:
+        if rules.compacted and data[key_length_at] & 1:  # negative, in zig-zag form
             message = "a record of a compacted topic needs a key"
         else:
             message = _timestamp_problem(timestamp, header, rules, now_ms)
@@ -319,7 +417,7 @@ def _check_each(records: bytes | memoryview, header: BatchHeader, rules: Validat
             f"{len(errors)} records are invalid, the first because {errors[0][1]} (record {errors[0][0]})",
             errors,
         )
-    return latest
+    return now_ms if rules.log_append_time else max(latest, NO_TIMESTAMP)
 
 
 def _timestamp_problem(timestamp: int, header: BatchHeader, rules: ValidationRules, now_ms: int) -> str:
@@ -335,24 +433,47 @@ def _timestamp_problem(timestamp: int, header: BatchHeader, rules: ValidationRul
 
 
 def _rebuild(
-    batch: memoryview,
     header: BatchHeader,
-    records: bytes | memoryview,
+    records: Data,
     result: WalkResult,
     codec: int,
     rules: ValidationRules,
     max_timestamp: int,
-) -> memoryview:
+) -> Steps[memoryview]:
     """The batch with another codec and the offset deltas 0, 1, 2, …; updates ``header``."""
     if header.is_log_append_time or not result.sequential:
-        builder = BatchBuilder()
-        for record in iterate_records(batch, header, max_size=rules.decompressed_bytes_max):
-            builder.append(record.timestamp, record.key, record.value, record.headers)
-        rebuilt = builder.build()
-        records = memoryview(rebuilt)[HEADER_SIZE:]
-        header.base_timestamp = read_header(rebuilt).base_timestamp
+        records = yield from _renumbered(header, records)
     header.attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | codec
     if rules.log_append_time:
         header.attributes |= LOG_APPEND_TIME_BIT
     header.max_timestamp = max_timestamp
-    return memoryview(assemble(header, compress(codec, records, rules.level) if codec != NONE else records))
+    if codec != NONE:
+        records = yield from compress_steps(codec, records, rules.level)
+    return memoryview(assemble(header, records))
+
+
+def _renumbered(header: BatchHeader, records: Data) -> Steps[bytearray]:
+    """The records with the offset deltas 0, 1, 2, …, and with the batch's max timestamp if that is a LogAppendTime.
+    Sets the base timestamp in ``header`` to the first record's.
+    """
+    data = bytes(records) if isinstance(records, memoryview) else records
+    limit = len(data)
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    base = header.base_timestamp
+    first: int | None = None
+    out = bytearray()
+    position = 0
+    for index in range(header.record_count):
+        if index % _STEP_RECORDS == _STEP_RECORDS - 1:
+            yield
+        position, delta, _, key_length_at = scan_front(data, position, limit)
+        timestamp = wrap_int64(base + delta) if append_time is None else append_time
+        if first is None:
+            first = header.base_timestamp = timestamp
+        front = bytearray(1)  # the attributes
+        append_varint(front, timestamp - first)
+        append_varint(front, index)
+        append_varint(out, len(front) + position - key_length_at)
+        out += front
+        out += data[key_length_at:position]
+    return out

@@ -14,10 +14,32 @@ accept nothing that the third refuses, and leave to it whatever they cannot read
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from oncelog.wire.errors import DecodeError
-from oncelog.wire.records import scan
+from oncelog.wire.records import HEADERS_AT_ONCE, ManyHeaders, scan, skip_headers_at
+from oncelog.wire.steps import finish
 from oncelog.wire.walk_equal_length import BIG_BLOCK, BLOCK, RUN_MIN, read_equal_length
 from oncelog.wire.walk_short_varints import read_short_varints
+
+if TYPE_CHECKING:
+    from oncelog.wire.records import RecordLayout
+    from oncelog.wire.steps import Steps
+
+    Data = bytes | bytearray | memoryview
+
+_STEP_RECORDS = 512
+"""Records that one step reads by short varints. What takes longer, or less, counts for more or fewer of them."""
+_SCAN_COST = 16
+"""Such records in whose time `scan` reads one."""
+_RUN_COST = 8
+"""Such records in whose time a run of equal length is tried, and read."""
+_HEADERS_COST = 2
+"""Such records in whose time the headers of one are read, if it has a few."""
+_HEADERS_PER_COST = 4
+"""Headers that are read in the time of one such record."""
+_STEP_HEADERS = 256
+"""Headers of one record that one step reads."""
 
 _USUAL_SIZE_MIN = 7  # a byte each for length, attributes, two deltas, two lengths and the header count
 _FRONT = b"\0"  # put before the records: the last byte (the header count) of a record before the first
@@ -61,29 +83,42 @@ class WalkResult:
             self.min_delta = delta
 
 
-def walk(records: bytes | memoryview, count: int) -> WalkResult:
+def walk(records: Data, count: int) -> WalkResult:
+    """Check at once that ``records`` are exactly ``count`` well-formed records. Raises as `walk_in_steps`."""
+    if count == 1:
+        result = WalkResult()
+        if _is_usual_record(records, result):
+            return result
+    return finish(walk_in_steps(records, count))
+
+
+def walk_in_steps(records: Data, count: int) -> Steps[WalkResult]:
     """Check that ``records`` (decompressed) are exactly ``count`` well-formed records.
 
     Raises DecodeError, with the record's index, where they are not. Offset deltas out of order are no error
     here, as in ``DefaultRecord``.
     """
     result = WalkResult()
-    if count == 1 and _is_usual_record(records, result):
-        return result
     position = 0
+    data: bytes | bytearray
     if len(records) <= _COPIED_BYTES_MAX:
         data = b"".join((_FRONT, records))
         position = 1
     else:  # without _FRONT only `scan` can read the first record
-        data = records if isinstance(records, bytes) else bytes(records)
+        data = bytes(records) if isinstance(records, memoryview) else records
     limit = len(data)
     index = 0
     no_run_before = 0
-    headers = False  # whether the last record that `scan` read had any
+    headers = False  # whether the last record that `scan` read had some, and not very many
     pause = BLOCK  # records until the next try for a run; doubled after each failure
+    left = _STEP_RECORDS
     while index < count:
+        if left <= 0:
+            yield
+            left = _STEP_RECORDS
         if index >= no_run_before and count - index >= RUN_MIN:
             run = read_equal_length(data, position, limit, index, count, result)
+            left -= _RUN_COST
             if run:
                 index, position = index + run[0], run[1]
                 pause = BLOCK
@@ -92,15 +127,20 @@ def walk(records: bytes | memoryview, count: int) -> WalkResult:
             pause = min(2 * pause, BIG_BLOCK)
         done, position = read_short_varints(data, position, limit, index, count, headers, result)
         index += done
+        left -= done
+        if headers:
+            left -= _HEADERS_COST * done
         if not done:
-            position, headers = _scan_one(data, position, limit, index, result)
+            position, header_count = yield from _scan_one(data, position, limit, index, result)
+            headers = 0 < header_count <= HEADERS_AT_ONCE
             index += 1
+            left -= _SCAN_COST + header_count // _HEADERS_PER_COST
     if position != limit:
         raise DecodeError(f"{limit - position} bytes after the {count} records of a batch")
     return result
 
 
-def _is_usual_record(records: bytes | memoryview, result: WalkResult) -> bool:
+def _is_usual_record(records: Data, result: WalkResult) -> bool:
     """Whether ``records`` are one well-formed record without headers, with short varints."""
     size = len(records)
     if size < _USUAL_SIZE_MIN or records[size - 1]:  # the header count
@@ -150,15 +190,36 @@ def _is_usual_record(records: bytes | memoryview, result: WalkResult) -> bool:
     return True
 
 
-def _scan_one(data: bytes, position: int, limit: int, index: int, result: WalkResult) -> tuple[int, bool]:
-    """Read one record with `scan`. Returns the position after it, and whether it has headers."""
+def _scan_one(
+    data: bytes | bytearray, position: int, limit: int, index: int, result: WalkResult
+) -> Steps[tuple[int, int]]:
+    """Read one record with `scan`. Returns the position after it, and the number of its headers."""
     try:
-        end, timestamp_delta, offset_delta, _, key_end, _, _, header_count, _ = scan(data, position, limit)
+        try:
+            layout = scan(data, position, limit, HEADERS_AT_ONCE)
+        except ManyHeaders as many:
+            layout = many.layout
+            yield from _skip_many_headers(data, layout)
     except DecodeError as error:
         raise DecodeError(f"record {index}: {error}") from None
+    end, timestamp_delta, offset_delta, _, key_end, _, _, header_count, _ = layout
     result.note_timestamp_delta(timestamp_delta)
     if key_end < 0:
         result.has_null_key = True
     if offset_delta != index:
         result.sequential = False
-    return end, header_count > 0
+    return end, header_count
+
+
+def _skip_many_headers(data: bytes | bytearray, layout: RecordLayout) -> Steps[None]:
+    """Check the headers of a record that `scan` has left. Raises DecodeError as `scan` does."""
+    end, *_, count, at = layout
+    try:
+        for start in range(0, count, _STEP_HEADERS):
+            if start:
+                yield
+            at = skip_headers_at(data, at, min(_STEP_HEADERS, count - start))
+    except IndexError:
+        raise DecodeError("record is cut short") from None
+    if at != end:
+        raise DecodeError(f"record whose headers end {at - end} bytes after it")

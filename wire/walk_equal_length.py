@@ -36,7 +36,7 @@ _SECOND_OF_THREE = b"".join(bytes((high | 128,)) * BLOCK for high in range(128))
 
 
 def read_equal_length(
-    data: bytes, position: int, limit: int, index: int, count: int, result: WalkResult
+    data: bytes | bytearray, position: int, limit: int, index: int, count: int, result: WalkResult
 ) -> tuple[int, int] | None:
     """Read the run that begins at ``position``. Returns its number of records and the position after them; None where
     it has fewer than `RUN_MIN`.
@@ -91,7 +91,7 @@ def read_equal_length(
     return size, end
 
 
-def _header_lengths(data: bytes, position: int, end: int) -> list[int] | None:
+def _header_lengths(data: bytes | bytearray, position: int, end: int) -> list[int] | None:
     """Positions of the header count and all header lengths; None unless each takes a byte and they end the record."""
     count = data[position] if position < end else 1
     if count & 129 or count > 2 * _RUN_HEADERS_MAX:
@@ -106,7 +106,7 @@ def _header_lengths(data: bytes, position: int, end: int) -> list[int] | None:
     return lengths if position == end else None
 
 
-def _deltas_follow(first: bytes, second: bytes, index: int) -> bool:
+def _deltas_follow(first: bytes | bytearray, second: bytes | bytearray, index: int) -> bool:
     """Whether the offset deltas are ``index``, ``index + 1``, …: ``first`` and ``second`` are columns of bytes."""
     if index < BLOCK:
         return first == _ONE_BYTE_DELTAS[index : index + len(first)]
@@ -116,7 +116,7 @@ def _deltas_follow(first: bytes, second: bytes, index: int) -> bool:
     return first == _FIRST_BYTES[start:stop] and second == expected[start:stop]
 
 
-def _note_timestamp_deltas(times: bytes, high: int, result: WalkResult) -> None:
+def _note_timestamp_deltas(times: bytes | bytearray, high: int, result: WalkResult) -> None:
     """Note timestamp deltas: ``times`` are the lowest bytes of their raw varints, ``high`` the common rest."""
     positive = times.translate(None, _ODD_BYTES)
     if len(positive) != len(times):

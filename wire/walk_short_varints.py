@@ -7,7 +7,7 @@ from struct import error as StructError  # noqa: N812
 from typing import TYPE_CHECKING
 
 from oncelog.wire.errors import DecodeError
-from oncelog.wire.records import skip_headers
+from oncelog.wire.records import HEADERS_AT_ONCE, skip_headers
 from oncelog.wire.walk_equal_length import BIG_BLOCK, BLOCK, DELTA_MAX
 
 if TYPE_CHECKING:
@@ -72,7 +72,13 @@ _two_bytes = Struct("<H").unpack_from
 
 
 def read_short_varints(
-    data: bytes, position: int, limit: int, index: int, count: int, headers: bool, result: WalkResult
+    data: bytes | bytearray,
+    position: int,
+    limit: int,
+    index: int,
+    count: int,
+    headers: bool,
+    result: WalkResult,
 ) -> tuple[int, int]:
     """Read records of one `_Kind`. Returns their number, which may be 0, and the position after them.
 
@@ -112,7 +118,7 @@ def read_short_varints(
 
 
 def _read_kind(
-    data: bytes, cursor: int, deltas: range, null_key: int, kind: _Kind, headers: bool
+    data: bytes | bytearray, cursor: int, deltas: range, null_key: int, kind: _Kind, headers: bool
 ) -> tuple[int, int, int, int, list[int]]:
     """Read records of ``kind`` until one is not or ``deltas`` are exhausted; ``cursor`` is the byte before the first.
 
@@ -184,7 +190,7 @@ def _read_kind(
     return (delta - deltas.start) // 2, keyed, cursor, greatest, negative
 
 
-def _long_key_size(data: bytes, position: int) -> int:
+def _long_key_size(data: bytes | bytearray, position: int) -> int:
     """Bytes of the key whose length is at ``position``, plus the second byte of that length; negative where the length
     takes more than two bytes or is negative.
     """
@@ -192,6 +198,6 @@ def _long_key_size(data: bytes, position: int) -> int:
     return -1 if length & 1 else _SIZES[length] - 1
 
 
-def _fills(data: bytes, position: int, size: int, end: int) -> bool:
+def _fills(data: bytes | bytearray, position: int, size: int, end: int) -> bool:
     """Whether headers that begin ``size`` bytes after ``position`` end at ``end``; False for a ``size`` not above 0."""
-    return size > 0 and skip_headers(data, position + size, end) == end
+    return size > 0 and skip_headers(data, position + size, end, HEADERS_AT_ONCE) == end

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import TransactionalProducer
+from oncelog.broker.handlers.appends import error_row, response_for_acks
 from oncelog.broker.handlers.produce import (
     ATTRIBUTES_AT,
     MAGIC,
     MAGIC_AT,
     PRODUCER_AT,
     TRANSACTIONAL,
-    error_row,
     producer_of,
-    response_for_acks,
     support_of,
 )
 from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
@@ -37,6 +36,7 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from oncelog.wire.validate import LongValidation
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster import LeaderPartition
@@ -182,6 +182,8 @@ class FastProduce:
         except KafkaError as error:
             out += known.encode(self._api, correlation_id, error_row(known.index, error, log))
             return True
+        except LongValidation:
+            return False
         # A duplicate of a batch that is not on the disk yet: the handler waits for that.
         if result.must_flush:
             return False

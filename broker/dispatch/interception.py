@@ -167,7 +167,7 @@ class Interception:
             return None
         if context.api.handler.api_key != PRODUCE_KEY:
             return response
-        from oncelog.broker.handlers.produce import response_for_acks
+        from oncelog.broker.handlers.appends import response_for_acks
 
         return response_for_acks(response, context.request.acks)
 

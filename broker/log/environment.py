@@ -5,6 +5,8 @@ from __future__ import annotations
 from errno import EDQUOT, EMFILE, ENFILE, ENOMEM, ENOSPC
 from typing import TYPE_CHECKING, Any, Protocol
 
+import trio
+
 from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.time_gaps import TimeGaps
 
@@ -55,6 +57,10 @@ def shortage_of(error: BaseException) -> str | None:
     return SHORTAGES.get(error.errno or 0) if isinstance(error, OSError) else None
 
 
+LONG_VALIDATIONS_MAX = 4
+"""Batches whose records are decompressed and checked slowly at the same time; others wait for their turn."""
+
+
 class LogEnvironment:
     """The parts of the broker that a partition log uses."""
 
@@ -63,6 +69,7 @@ class LogEnvironment:
         "files",
         "flusher",
         "lines",
+        "long_validations",
         "producer_id_expiration_ms",
         "random",
         "save_log_start",
@@ -87,6 +94,8 @@ class LogEnvironment:
         self.clock = clock
         self.lines = LineLimiter(clock)
         """For what is logged each time that a log is used."""
+        self.long_validations = trio.Semaphore(LONG_VALIDATIONS_MAX)
+        """Taken by each validation that takes long."""
         self.random = random
         self.flusher = flusher
         self.save_log_start = save_log_start

@@ -21,6 +21,7 @@ from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.log.results import AppendResult, LogRead, first_at_or_after, latest_timestamp
 from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, AppendRules
 from oncelog.broker.logs import get_logger
+from oncelog.broker.slices import in_slices
 from oncelog.wire.batch import CONTROL_BIT, LOG_OVERHEAD, stamp
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.validate import read_produced_batch, validate, validate_built
@@ -39,11 +40,18 @@ if TYPE_CHECKING:
     from oncelog.broker.log.results import TimestampOffset
     from oncelog.broker.log.segment import Segment
     from oncelog.wire.batch import BatchHeader
+    from oncelog.wire.validate import LongValidation, ValidatedBatch
+    from oncelog.wire.validation_rules import ValidationRules
+
+    Check = Callable[[memoryview, BatchHeader, ValidationRules, int], ValidatedBatch]
 
 _log = get_logger(__name__)
 
 PRODUCE_VERSION_LATEST = 13
 """The Produce version whose rules hold for an append that no Produce request made."""
+
+VALIDATION_STEPS_MAX = 8
+"""Steps of a long validation, about a tenth of a millisecond each, after which others have their turn."""
 
 _NOTHING = b""
 
@@ -165,12 +173,14 @@ class PartitionLog:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         produce_version: int = PRODUCE_VERSION_LATEST,
         transaction_version: int = 0,
+        check: Check = validate,
     ) -> AppendResult:
         """Append one batch; its bytes are stamped in place. Batches of this broker's own coordinators are not
         validated.
 
         Raises KafkaError if validation or the producer state refuses it (InvalidRecords carries errors of
-        single records), or KAFKA_STORAGE_ERROR if it cannot be written. The log is then unchanged.
+        single records), or KAFKA_STORAGE_ERROR if it cannot be written. The log is then unchanged. Raises
+        LongValidation if validation takes long: `checked` goes on with it, and gives the ``check`` for another append.
         """
         if self.offline or self.deleted:
             self.check_alive()
@@ -180,7 +190,8 @@ class PartitionLog:
             rules = self._rules.of_produce
         else:
             rules = self._rules.others(from_client=origin is AppendOrigin.CLIENT)
-        check = validate_built if origin is AppendOrigin.COORDINATOR else validate
+            if origin is AppendOrigin.COORDINATOR:
+                check = validate_built
         valid = check(*read_produced_batch(records, rules), rules, now_ms)
         batch, header, max_timestamp = valid.batch, valid.header, valid.max_timestamp
         size = header.batch_length + LOG_OVERHEAD
@@ -228,6 +239,24 @@ class PartitionLog:
         return AppendResult(
             base_offset, last_offset, valid.log_append_time, self.log_start_offset, must_flush
         )
+
+    async def checked(self, validation: LongValidation) -> Check:
+        """Go on with a long validation beside other work. Returns a ``check`` for `append` with the same outcome.
+
+        `LogEnvironment.long_validations` of them are under way at once: each may need the memory of a decompressed
+        batch.
+        """
+        async with self.env.long_validations:
+            try:
+                valid: ValidatedBatch = await in_slices(validation.steps, VALIDATION_STEPS_MAX)
+            except KafkaError as error:
+                refusal = error
+
+                def refused(*_: object) -> ValidatedBatch:
+                    raise refusal
+
+                return refused
+        return lambda _batch, _header, _rules, now_ms: valid.appended_at(now_ms)
 
     def _publish_high_watermark(self, offset: int) -> None:
         self.high_watermark = self.last_stable_offset = offset

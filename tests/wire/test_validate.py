@@ -16,7 +16,7 @@ from oncelog.wire.validate import (
     InvalidRecords,
     ValidatedBatch,
     read_produced_batch,
-    validate,
+    validate_at_once,
     validate_built,
 )
 from oncelog.wire.validation_rules import ValidationRules
@@ -41,7 +41,7 @@ from tests.wire.validate_cases import (
 
 def run(records: bytes | bytearray | memoryview, rules: ValidationRules, now_ms: int = NOW) -> ValidatedBatch:
     batch, header = read_produced_batch(records, rules)
-    return validate(batch, header, rules, now_ms)
+    return validate_at_once(batch, header, rules, now_ms)
 
 
 @pytest.mark.parametrize("case", all_cases(), ids=repr)
@@ -263,7 +263,7 @@ def test_batches_built_here_are_changed_as_any_other(
     limits: dict[str, Any] = {limit: 100} if limit is not None else {}
     rules = ValidationRules(codec=codec, log_append_time=log_append_time, from_client=False, **limits)
     outcomes: list[tuple[object, ...]] = []
-    for check in (validate, validate_built):
+    for check in (validate_at_once, validate_built):
         batch, header = read_produced_batch(bytearray(built), rules)
         try:
             valid = check(batch, header, rules, NOW + 1)

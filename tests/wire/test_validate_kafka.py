@@ -16,7 +16,7 @@ from oncelog.wire.batch import HEADER_SIZE, BatchHeader, assemble, read_header
 from oncelog.wire.compression import NONE, compress
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.records import iterate_records
-from oncelog.wire.validate import InvalidRecords, read_produced_batch, validate
+from oncelog.wire.validate import InvalidRecords, read_produced_batch, validate_at_once
 from oncelog.wire.validation_rules import ValidationRules
 from tests.harness.kafka_oracle import ask_oracle
 from tests.wire.batches import CODECS, Row, encode_kafka_python
@@ -83,7 +83,7 @@ def question(case: Case) -> bytes:
 def validate_by_us(records: bytes, rules: ValidationRules) -> Result:
     try:
         batch, header = read_produced_batch(bytearray(records), rules)
-        done = validate(batch, header, rules, NOW)
+        done = validate_at_once(batch, header, rules, NOW)
     except KafkaError as error:
         named = [index for index, _ in error.record_errors] if isinstance(error, InvalidRecords) else []
         return Result(error.code, named, b"")
