@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
+    from oncelog.wire.steps import Steps
 
 LATEST = -1
 EARLIEST = -2
@@ -91,7 +92,9 @@ def _fill(
             try:
                 if counts[(topic.name, partition.partition_index)] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                results[partition.partition_index] = _find(cluster, topic.name, partition, request, version)
+                results[partition.partition_index] = yield from _find(
+                    cluster, topic.name, partition, request, version
+                )
             except KafkaError as error:
                 results[partition.partition_index] = ListOffsetsPartitionResponse(
                     partition.partition_index, error.code
@@ -103,7 +106,7 @@ def _fill(
 
 def _find(
     cluster: Cluster, topic: str, partition: ListOffsetsPartition, request: ListOffsetsRequest, version: int
-) -> ListOffsetsPartitionResponse:
+) -> Steps[ListOffsetsPartitionResponse]:
     timestamp = partition.timestamp
     if timestamp < 0 and (
         timestamp < EARLIEST_PENDING_UPLOAD or version < MIN_VERSION_OF.get(timestamp, version)
@@ -121,7 +124,8 @@ def _find(
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return result
     else:
-        found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        search = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        found = yield from search
         if found is None or found.offset >= last_fetchable:
             return result
         result.timestamp, result.offset, epoch = found

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.results import TimestampOffset
     from oncelog.broker.log.segment import Segment
     from oncelog.wire.batch import BatchHeader
+    from oncelog.wire.steps import Steps
     from oncelog.wire.validate import LongValidation, ValidatedBatch
     from oncelog.wire.validation_rules import ValidationRules
 
@@ -353,24 +354,24 @@ class PartitionLog:
         except OSError as error:
             raise self.storage_error(error) from error
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp (ms) is at least ``timestamp``, None if there is none.
+    def offset_for_timestamp(self, timestamp: int) -> Steps[TimestampOffset | None]:
+        """Find the first record whose timestamp (ms) is at least ``timestamp``, in steps; None if there is none.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
         return self._search(lambda: first_at_or_after(self.local.segments, timestamp, self.log_start_offset))
 
-    def max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the latest timestamp, None in an empty log.
+    def max_timestamp(self) -> Steps[TimestampOffset | None]:
+        """Find the first record with the latest timestamp, in steps; None in an empty log.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
         return self._search(lambda: latest_timestamp(self.local.segments))
 
-    def _search(self, search: Callable[[], TimestampOffset | None]) -> TimestampOffset | None:
+    def _search(self, search: Callable[[], Steps[TimestampOffset | None]]) -> Steps[TimestampOffset | None]:
         self.check_alive()
         try:
-            return search()
+            return (yield from search())
         except OSError as error:
             raise self.storage_error(error) from error
         except DecodeError as error:

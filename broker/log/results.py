@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.wire.records import iterate_records
+from oncelog.broker.log.batches import iterate_headers
+from oncelog.wire.records import records_of_in_steps, scan_front, wrap_int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.segment import Segment
     from oncelog.broker.seams.files import File
     from oncelog.wire.batch import BatchHeader
-    from oncelog.wire.records import Record
+    from oncelog.wire.steps import Steps
 
 
 class AppendResult:
@@ -101,40 +102,74 @@ class TimestampOffset(NamedTuple):
     """-1 if it is not known."""
 
 
-def records_of(segment: Segment, position: int, header: BatchHeader) -> Iterator[Record]:
-    return iterate_records(segment.file.pread(header.size, position))
+HEADERS_PER_STEP = 64
+RECORDS_PER_STEP = 256
 
 
 def first_at_or_after(
     segments: Sequence[Segment], timestamp: int, start_offset: int
-) -> TimestampOffset | None:
-    """The first record from ``start_offset`` on whose timestamp is at least ``timestamp``.
+) -> Steps[TimestampOffset | None]:
+    """Find the first record from ``start_offset`` on whose timestamp is at least ``timestamp``, in steps.
 
     Kafka stops at the first segment with such a timestamp, even if all these records are below the log start
     offset, until that segment is deleted. This search goes on.
     """
-    for segment in segments:
+    for segment in tuple(segments):
         if segment.largest_timestamp >= timestamp:
             offset = max(segment.time_index.lookup(timestamp)[1], start_offset)
-            for position, header in segment.headers(segment.offset_index.lookup(offset)[1]):
-                if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                    for record in records_of(segment, position, header):
-                        if record.timestamp >= timestamp and record.offset >= start_offset:
-                            return TimestampOffset(
-                                record.timestamp, record.offset, header.partition_leader_epoch
-                            )
+            for position, header in _headers(segment, segment.offset_index.lookup(offset)[1]):
+                if header is None:
+                    yield
+                elif header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                    found = yield from _first_in_batch(segment, position, header, timestamp, start_offset)
+                    if found is not None:
+                        return found
     return None
 
 
-def latest_timestamp(segments: Sequence[Segment]) -> TimestampOffset | None:
-    """The first record that has the latest timestamp of all (ListOffsets' -3)."""
+def latest_timestamp(segments: Sequence[Segment]) -> Steps[TimestampOffset | None]:
+    """Find the first record that has the latest timestamp of all (ListOffsets' -3), in steps."""
     latest = max(segments, key=lambda segment: segment.max_timestamp)  # the first of those
     timestamp = latest.max_timestamp
-    start = latest.offset_index.lookup(latest.max_timestamp_offset)[1]
-    for position, header in latest.headers(start):
-        if header.max_timestamp == timestamp:
-            for record in records_of(latest, position, header):
-                if record.timestamp == timestamp:
-                    return TimestampOffset(timestamp, record.offset, header.partition_leader_epoch)
-            return None
+    for position, header in _headers(latest, latest.offset_index.lookup(latest.max_timestamp_offset)[1]):
+        if header is None:
+            yield
+        elif header.max_timestamp == timestamp:
+            return (yield from _first_in_batch(latest, position, header, timestamp, header.base_offset))
+    return None
+
+
+def _headers(segment: Segment, start: int) -> Iterator[tuple[int, BatchHeader | None]]:
+    """The position and header of each batch from position ``start`` on; None for a header where a step ends.
+
+    Retention and compaction may remove the segment between two steps: its file stays readable.
+    """
+    file = segment.file
+    file.acquire()
+    try:
+        for count, (position, header) in enumerate(iterate_headers(file, start, segment.size), 1):
+            yield position, header
+            if count % HEADERS_PER_STEP == 0:
+                yield position, None
+    finally:
+        file.release()
+
+
+def _first_in_batch(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
+) -> Steps[TimestampOffset | None]:
+    """Find the first record of a batch from ``start_offset`` on whose timestamp is at least ``timestamp``."""
+    data = yield from records_of_in_steps(segment.file.pread(header.size, position), header)
+    limit = len(data)
+    at = 0
+    for count in range(header.record_count):
+        if count % RECORDS_PER_STEP == RECORDS_PER_STEP - 1:
+            yield
+        at, delta, offset_delta, _ = scan_front(data, at, limit)
+        offset = header.base_offset + offset_delta
+        of_record = (
+            header.max_timestamp if header.is_log_append_time else wrap_int64(header.base_timestamp + delta)
+        )
+        if of_record >= timestamp and offset >= start_offset:
+            return TimestampOffset(of_record, offset, header.partition_leader_epoch)
     return None

@@ -18,6 +18,7 @@ from oncelog.broker.share.persister import UNINITIALIZED_START_OFFSET
 from oncelog.broker.share.reading import BatchReader
 from oncelog.broker.share.settings import EARLIEST, LATEST, duration_ms
 from oncelog.broker.share.window import StoredStateError, Window
+from oncelog.broker.slices import in_slices
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class SharePartition:
             )
             start = state.start_offset
             if start == UNINITIALIZED_START_OFFSET:
-                start = self._first_offset()
+                start = await self._first_offset()
             self.window = Window(start, self._manager.settings(self.group_id).limits, state.batches)
             self.state_epoch = state.state_epoch
         except KafkaError as error:
@@ -161,7 +162,7 @@ class SharePartition:
         self.error = KafkaError(code, text)
         self._manager.remove(self)
 
-    def _first_offset(self) -> int:
+    async def _first_offset(self) -> int:
         """Return the group's first offset, by ``share.auto.offset.reset``. Raises KafkaError: OFFSET_NOT_AVAILABLE."""
         log = self.leader.log
         reset = self._manager.settings(self.group_id).reset
@@ -169,13 +170,14 @@ class SharePartition:
             return log.high_watermark
         if reset == EARLIEST:
             return log.log_start_offset
-        found = log.offset_for_timestamp(self._manager.clock.now_ms() - duration_ms(reset))
+        found = await in_slices(log.offset_for_timestamp(self._manager.clock.now_ms() - duration_ms(reset)))
         if found is None or found.offset >= log.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
                 f"Offset for timestamp not found for topic partition: {self.topic}-{self.partition}",
             )
-        return found.offset
+        offset: int = found.offset
+        return offset
 
     # -- reading
 

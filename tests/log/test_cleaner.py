@@ -13,6 +13,7 @@ from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import KafkaError
+from oncelog.wire.steps import finish
 from tests.harness.compacted_logs import (
     COMPACT,
     Read,
@@ -126,7 +127,7 @@ def check_reads(log: PartitionLog, chance: random.Random) -> None:
             assert offsets[-1] >= offset or offsets[-1] < following[0]
         timestamp = START_MS - chance.randint(0, 110_000)
         later = [record for record in records if record.timestamp >= timestamp]
-        answer = log.offset_for_timestamp(timestamp)
+        answer = finish(log.offset_for_timestamp(timestamp))
         assert (answer is None) == (not later)
         assert answer is None or answer.offset == later[0].offset
 

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from oncelog.broker.seams.os_files import OsFileSystem
+from oncelog.wire.steps import finish
 from tests.harness.partition_log import START_MS, PartitionLogHarness, batch, batches_in, read_all
 
 pytestmark = pytest.mark.slow
@@ -95,7 +96,7 @@ def test_there_and_back(kafka: RealKafka, clean: bool) -> None:
     assert len(log.segments) > 1
     assert log.log_end_offset == RECORDS
     assert read_all(log) == stored
-    found = {at: log.offset_for_timestamp(at) for at in expected}
+    found = {at: finish(log.offset_for_timestamp(at)) for at in expected}
     assert {at: place.offset for at, place in found.items() if place is not None} == expected
     assert len(log.producers.producers) == 3
     newest = next(

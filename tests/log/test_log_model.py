@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.steps import finish
 from tests.harness.partition_log import (
     DIRECTORY,
     PartitionLogHarness,
@@ -246,13 +247,13 @@ class Model:
             for at in range(last - first + 1)
         ]
         stamps = [row for row in stamps if row[1] >= self.log.log_start_offset]
-        latest = self.log.max_timestamp()
+        latest = finish(self.log.max_timestamp())
         if stamps:
             assert latest is not None
             # Until its segment is deleted, a record below the log start offset counts, as in Kafka.
             assert latest.timestamp == max(stamps)[0] or latest.offset < self.log.log_start_offset
             for wanted, _ in self.chance.sample(stamps, min(5, len(stamps))):
-                found = self.log.offset_for_timestamp(wanted)
+                found = finish(self.log.offset_for_timestamp(wanted))
                 assert found is not None
                 assert found.offset == min(offset for time, offset in stamps if time >= wanted)
 

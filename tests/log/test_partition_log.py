@@ -11,6 +11,7 @@ from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.steps import finish
 from tests.harness.partition_log import (
     START_MS,
     PartitionLogHarness,
@@ -77,7 +78,7 @@ def test_log_append_time() -> None:
     harness.clock.ms += 77
     result = log.append(batch(timestamp=5), leader_epoch=0)
     assert result.log_append_time_ms == START_MS + 77
-    found = log.max_timestamp()
+    found = finish(log.max_timestamp())
     assert found is not None
     assert found == (START_MS + 77, 0, 0)
 
@@ -155,7 +156,7 @@ def test_any_other_error_takes_the_log_offline() -> None:
     for call in (
         lambda: log.read(0, 1, minimum_one=True, up_to=1),
         log.max_timestamp,
-        lambda: log.offset_for_timestamp(0),
+        lambda: finish(log.offset_for_timestamp(0)),
         lambda: log.delete_records(1),
     ):
         with pytest.raises(KafkaError) as error:
@@ -308,7 +309,7 @@ def test_no_descriptor_left_is_not_the_end() -> None:
     for call in (
         lambda: log.append(batch(), leader_epoch=0),
         lambda: log.read(0, 10, minimum_one=True, up_to=10),
-        lambda: log.offset_for_timestamp(0),
+        lambda: finish(log.offset_for_timestamp(0)),
     ):
         with pytest.raises(KafkaError) as error:
             call()

@@ -9,6 +9,7 @@ import pytest
 from oncelog.broker.log.results import FileRange
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.steps import finish
 from tests.harness.partition_log import (
     PartitionLogHarness,
     batch,
@@ -128,14 +129,14 @@ def test_offsets_by_time() -> None:
     assert len(log.segments) > 1
     for wanted in range(22):
         offset = next((at for at in range(10) if times[at] >= wanted), None)
-        found = log.offset_for_timestamp(wanted)
+        found = finish(log.offset_for_timestamp(wanted))
         assert found == (None if offset is None else (times[offset], offset, offset // 2 * 2 // 4))
-    assert log.max_timestamp() == (20, 8, 2)
+    assert finish(log.max_timestamp()) == (20, 8, 2)
     log.delete_records(3)
-    assert log.offset_for_timestamp(4) == (9, 3, 0)
+    assert finish(log.offset_for_timestamp(4)) == (9, 3, 0)
 
 
 def test_times_in_an_empty_log() -> None:
     log = PartitionLogHarness().create()
-    assert log.max_timestamp() is None
-    assert log.offset_for_timestamp(0) is None
+    assert finish(log.max_timestamp()) is None
+    assert finish(log.offset_for_timestamp(0)) is None

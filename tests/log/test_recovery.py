@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.crc import crc32c
+from oncelog.wire.steps import finish
 from tests.harness.partition_log import (
     DIRECTORY,
     START_MS,
@@ -142,7 +143,7 @@ def test_indexes_below_the_recovery_point_are_kept() -> None:
     recovered = harness.recover(30)
     assert indexes_of(recovered.active)[0][: len(expected[0])] == expected[0]
     assert len(indexes_of(recovered.active)[1]) >= len(expected[1])
-    assert recovered.offset_for_timestamp(START_MS + 31) == (START_MS + 31, 31, 0)
+    assert finish(recovered.offset_for_timestamp(START_MS + 31)) == (START_MS + 31, 31, 0)
 
 
 def test_leader_epochs_come_back_from_the_batches() -> None:
@@ -327,7 +328,7 @@ def test_batches_of_a_real_cleaner_can_be_recovered() -> None:
     log = harness.recover()
     assert (log.log_end_offset, harness.recovery.cuts) == (12, [])
     assert read_all(log) == bytes(sparse + empty)
-    assert log.offset_for_timestamp(0) == (START_MS, 4, 0)
+    assert finish(log.offset_for_timestamp(0)) == (START_MS, 4, 0)
 
 
 # A loss of power after a recovery.
@@ -389,7 +390,7 @@ def test_a_torn_index_entry_that_looks_like_an_earlier_one(kind: str, entry: byt
     log = harness.recover(30)
     assert harness.recovery.checked_bytes == 0
     assert [list(index.all()) for index in (log.active.offset_index, log.active.time_index)] == expected
-    assert log.max_timestamp() == (START_MS + 29, 29, 0)
+    assert finish(log.max_timestamp()) == (START_MS + 29, 29, 0)
     assert batches_in(log.read(29, 10**6, minimum_one=True, up_to=30).records.read())[0][2] == rows[29]  # type: ignore[union-attr]
 
 
