@@ -155,7 +155,7 @@ def test_any_other_error_takes_the_log_offline() -> None:
     assert waiter.seen
     for call in (
         lambda: log.read(0, 1, minimum_one=True, up_to=1),
-        log.max_timestamp,
+        lambda: finish(log.max_timestamp()),
         lambda: finish(log.offset_for_timestamp(0)),
         lambda: log.delete_records(1),
     ):
