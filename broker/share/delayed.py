@@ -1,6 +1,8 @@
 """`DelayedShareFetch`: waits until members can acquire enough of the partitions of a ShareFetch.
 
-It is woken by appends, by releases and ends of locks, and when a share partition was loaded.
+It is woken by appends, and by releases and ends of locks. A share partition that was loaded completes it at once, if
+that is enough. So a member's first response has what was loaded first, and the next one the rest, as in Kafka
+(``SharePartitionManager.processShareFetch``).
 """
 
 from __future__ import annotations
@@ -33,6 +35,15 @@ class DelayedShareFetch:
     def wake(self) -> None:
         """Records may have become available."""
         self._event.set()
+
+    def note_loaded(self, partition: SharePartition) -> None:
+        """A share partition was loaded, or cannot be. Acquire records before the next one is loaded."""
+        try:
+            if self._fetch.may_be_ready_by(partition) and self._fetch.is_ready():
+                self._event.set()
+        except NotCached as cold:
+            cold.range.release()
+            self._event.set()
 
     def notify(self, log: PartitionLog) -> None:
         """A log grew or changed otherwise."""

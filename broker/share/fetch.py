@@ -5,6 +5,7 @@ Source: ``DelayedShareFetch``, ``ShareFetchUtils``, ``SharePartitionManager.proc
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from oncelog.broker.log.results import FileRange
@@ -54,6 +55,9 @@ class ShareFetch:
         self.partitions: dict[PartitionKey, SharePartition] = {}
         self.rows: dict[PartitionKey, PartitionData] = {}
         self.errors: dict[PartitionKey, PartitionData] = {}
+        self._is_ready = False
+        self._found_bytes = 0.0
+        """What there was to read in all partitions at the last try, and in those that were loaded since."""
         self.is_empty = not partitions or not request.max_records or not max_bytes
         """Whether there is nothing to read."""
         if self.is_empty:
@@ -68,12 +72,37 @@ class ShareFetch:
         """Read the records that the member can acquire, and acquire them if they are ``min_bytes``; with ``at_once`` in
         any case.
 
-        Returns whether the response is ready. Raises NotCached unless ``may_wait``: nothing was acquired then.
+        Returns whether the response is ready, which it stays. Raises NotCached unless ``may_wait``: nothing was
+        acquired then.
         """
+        if not self._is_ready:
+            self._is_ready = self._try(at_once=at_once, may_wait=may_wait)
+        return self._is_ready
+
+    def may_be_ready_by(self, partition: SharePartition) -> bool:
+        """Whether a partition that was loaded, or cannot be, may make the response ready. Looks at no other one: there
+        may be thousands, each of which is loaded.
+        """
+        key = (partition.topic_id, partition.partition)
+        if partition.error is not None:
+            self._note_error(key, partition.error)
+            return not self.partitions
+        offset = partition.fetch_offset()
+        if offset is None:
+            return False
+        found = self._read([(key, partition, offset)])
+        self._found_bytes += self._size(found)
+        _release(found)
+        return self._found_bytes >= self._min_bytes
+
+    def _note_error(self, key: PartitionKey, error: KafkaError) -> None:
+        self.errors[key] = error_row(key[1], error)
+        del self.partitions[key]
+
+    def _try(self, *, at_once: bool, may_wait: bool) -> bool:
         for key, partition in list(self.partitions.items()):
             if partition.error is not None:
-                self.errors[key] = error_row(key[1], partition.error)
-                del self.partitions[key]
+                self._note_error(key, partition.error)
         if not self.partitions:
             return True
         offsets = [
@@ -85,13 +114,12 @@ class ShareFetch:
             return at_once
         found = self._read(offsets)
         try:
-            if not at_once and not self._is_enough(found):
+            self._found_bytes = self._size(found)
+            if not at_once and self._found_bytes < self._min_bytes:
                 return False
             self._acquire(found, may_wait)
         finally:
-            for _, _, _, read in found:
-                if not isinstance(read, KafkaError) and isinstance(read.records, FileRange):
-                    read.records.release()
+            _release(found)
         return True
 
     def _read(self, offsets: Sequence[tuple[PartitionKey, SharePartition, int]]) -> list[Found]:
@@ -108,17 +136,17 @@ class ShareFetch:
             found.append((key, partition, offset, read))
         return found
 
-    def _is_enough(self, found: Iterable[Found]) -> bool:
-        """Whether there are ``min_bytes``, an error, or records in an older segment."""
+    def _size(self, found: Iterable[Found]) -> float:
+        """The bytes to read; infinite with an error, or with records in an older segment: the response is ready."""
         size = 0
         for _, partition, _, read in found:
             if isinstance(read, KafkaError):
-                return True
+                return inf
             if isinstance(read.records, FileRange):
                 if read.records.file is not partition.leader.log.active.file:
-                    return True
+                    return inf
                 size += read.records.size
-        return size >= self._min_bytes
+        return size
 
     def _acquire(self, found: Iterable[Found], may_wait: bool) -> None:
         request = self._request
@@ -162,6 +190,12 @@ class ShareFetch:
 def error_row(partition: int, error: KafkaError) -> PartitionData:
     """Return the row for a partition that cannot be read. Its error has no text, as in Kafka."""
     return PartitionData(partition_index=partition, error_code=error.code, records=NOTHING)
+
+
+def _release(found: Iterable[Found]) -> None:
+    for _, _, _, read in found:
+        if not isinstance(read, KafkaError) and isinstance(read.records, FileRange):
+            read.records.release()
 
 
 def release_rows(rows: Iterable[PartitionData]) -> None:

@@ -6,6 +6,7 @@ so does a state that another leader has stored. Without traffic it costs memory 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -59,6 +60,8 @@ class SharePartitionManager:
         self._partitions: dict[tuple[str, Uuid, int], SharePartition] = {}
         self._storing: dict[tuple[str, Uuid, int], SharePartition] = {}
         """Removed share partitions that still store records that their members released."""
+        self._to_load: deque[SharePartition] = deque()
+        """New share partitions, in the order of the requests that read them."""
         self._groups: dict[object, set[str]] = {}
         """The groups of each open connection's sessions."""
         self._settings: dict[str, ShareGroupSettings] = {}
@@ -144,8 +147,19 @@ class SharePartitionManager:
         predecessor = self._storing.pop(key, None)
         found = SharePartition(self, group_id, topic, topic_id, partition, leader, predecessor)
         self._partitions[key] = found
-        self.spawn(found.load())
+        self._to_load.append(found)
+        if len(self._to_load) == 1:
+            self.spawn(self._load_next())
         return found
+
+    async def _load_next(self) -> None:
+        """Load the share partition whose turn it is. The next one begins right after, and waits for nothing that this
+        one waits for. So they are loaded in order, as in Kafka, and share a flush (``PersisterStateManager``).
+        """
+        partition = self._to_load.popleft()
+        if self._to_load:
+            self.spawn(self._load_next())
+        await partition.load()
 
     def remove(self, partition: SharePartition) -> None:
         """Forget a share partition; the next request loads it again. Members lose their acquired records."""
@@ -157,7 +171,6 @@ class SharePartitionManager:
                 self._storing = {one: it for one, it in self._storing.items() if it.is_storing}
                 self._storing[key] = partition
             self.timer.deadlines.cancel(key)
-        partition.wake()
 
     def partitions_of(self, group_id: str) -> list[SharePartition]:
         """Return the share partitions of a group."""

@@ -152,7 +152,8 @@ class SharePartition:
             _log.error("stored state of a share partition", about=repr(self), error=str(error))
             self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         finally:
-            self.wake()
+            for waiter in tuple(self.waiters):
+                waiter.note_loaded(self)
 
     @staticmethod
     def _is_ours(error: KafkaError) -> bool:
