@@ -1,5 +1,5 @@
-"""The first ShareFetch of share partitions that are not loaded yet: it gets the first that is loaded and has records, and
-the next ShareFetch the others.
+"""The first ShareFetch of share partitions that are not loaded yet: it gets the first that is loaded and has records,
+and the next ShareFetch the others.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import pytest
 from compat_tests.batches import batch, now_ms
 from compat_tests.differential import Pair, Session
 from compat_tests.share.readers import DEADLINE_MS, VERSION, Reader, share_topic
+from compat_tests.share.stock_reader import reading
 
-pytestmark = [pytest.mark.slow, pytest.mark.also_on("proxy")]
+pytestmark = pytest.mark.slow
 
 PARTITIONS = 4
 RECORDS = 5
@@ -26,6 +27,7 @@ def _read(reader: Reader) -> list[int]:
     return sorted(row["partition_index"] for row in rows if row["acquired_records"])
 
 
+@pytest.mark.also_on("proxy")
 @pytest.mark.parametrize("filled", [(0, 1, 2, 3), (1, 3)], ids=["all have records", "the first is empty"])
 def test_the_first_loaded_answers_first(pair: Pair, name: str, filled: tuple[int, ...]) -> None:
     def scenario(session: Session) -> None:
@@ -45,3 +47,25 @@ def test_the_first_loaded_answers_first(pair: Pair, name: str, filled: tuple[int
         reader.leave()
 
     pair.compare(scenario)
+
+
+def test_a_stock_consumer_gets_one_partition_first(bootstrap: str, name: str) -> None:
+    """librdkafka's: a program that ends after its first poll leaves the records of the other partition to the group."""
+    session = Session(bootstrap)
+    share_topic(session, name, partitions=2)
+    for partition in range(2):
+        assert session.produce(name, batch(50), partition=partition)["error_code"] == 0
+    gone = {"group_id": name, "member_id": "initializing-member", "member_epoch": -1}
+    assert session.call_unobserved("ShareGroupHeartbeat", 1, gone)["error_code"] == 0
+    session.close()
+    with reading(bootstrap, name) as consumer:
+        polls: list[list[int]] = []
+        deadline = now_ms() + DEADLINE_MS
+        while len(polls) < 2:
+            assert now_ms() < deadline, polls
+            if messages := [one for one in consumer.poll(1) if one.error() is None]:
+                polls.append([one.partition() for one in messages])
+                for one in messages:
+                    consumer.acknowledge(one)
+                consumer.commit_sync(30.0)
+    assert [(len(one), len(set(one))) for one in polls] == [(50, 1), (50, 1)]

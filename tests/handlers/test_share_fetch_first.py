@@ -21,8 +21,8 @@ FLUSHED = {"log.flush.interval.messages": "1"}
 
 
 async def begin(filled: Sequence[int], *, min_bytes: int = 1, is_flushed: bool = False) -> list[list[int]]:
-    """Let a member read four partitions, of which ``filled`` have a record, until all have come. Returns the partitions of
-    each response. ``is_flushed``: the state of each has to be flushed first, which takes 0.1 s.
+    """Let a member read four partitions, of which ``filled`` have a record, until all have come. Returns the partitions
+    of each response. ``is_flushed``: the state of each has to be flushed first, which takes 0.1 s.
     """
     config = {"share.coordinator.state.topic.num.partitions": "1"}
     async with SimBroker(config=config | FLUSHED if is_flushed else config) as broker:
