@@ -4,12 +4,16 @@ A heartbeat only postpones its member's deadline, which costs no queue operation
 leaves a stale entry in the queue, which is queued again or dropped when its time comes. Where most entries are stale
 they are all dropped at once: thousands of members with long sessions may come and go. Kafka: ``CoordinatorTimer``.
 
+Each deadline has an owner, such as a group: what is due of an owner may be run before the rest (`collect_due`,
+`take_due_of`). A key says who it is by its attribute ``owner``; a key without one is its own owner.
+
 A periodic check may come due earlier than its interval says, by up to ``early_ms``: whoever moves time ahead wants what
 the check would find. `next_possible`, `postpone`, `hasten` and `hasten_possible` are for moving time.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
@@ -38,13 +42,17 @@ class Deadlines:
     others: the sleeping task must wake earlier.
     """
 
-    __slots__ = ("_by_key", "_counter", "_now", "_queue", "on_earlier")
+    __slots__ = ("_by_key", "_counter", "_due", "_due_of", "_now", "_queue", "on_earlier")
 
     def __init__(self, now: Callable[[], float], on_earlier: Callable[[], None] = lambda: None) -> None:
         self._now = now
         self.on_earlier = on_earlier
         self._by_key: dict[Hashable, _Deadline] = {}
         self._queue: list[tuple[float, int, Hashable, _Deadline]] = []
+        self._due: deque[tuple[Hashable, _Deadline]] = deque()
+        """What has left the queue because it was due, earliest first. Some may have been taken or cancelled since."""
+        self._due_of: dict[Hashable, deque[tuple[Hashable, _Deadline]]] = {}
+        """The same by owner."""
         self._counter = count()
 
     def set(self, key: Hashable, delay_ms: float, action: Callable[[], None], *, early_ms: float = 0) -> None:
@@ -77,15 +85,44 @@ class Deadlines:
 
     def next_at(self) -> float:
         """When to call `run_due` next, in the clock's seconds; never later than a deadline, perhaps sooner."""
+        if self._due:
+            return -NEVER
         return self._queue[0][0] if self._queue else NEVER
 
     def take_due(self) -> tuple[Hashable, Callable[[], None]] | None:
         """Remove the earliest deadline that is due. Returns its key and its action, which the caller must call; or
         None.
         """
+        self.collect_due()
+        taken = self._take(self._due)
+        if not self._due:
+            self._due_of.clear()
+        return taken
+
+    def collect_due(self) -> None:
+        """Find what is due now, for `take_due_of`."""
         now = self._now()
         while self._queue and self._queue[0][0] <= now:
-            _, _, key, deadline = heappop(self._queue)
+            queued_at, _, key, deadline = heappop(self._queue)
+            if self._by_key.get(key) is not deadline:
+                continue
+            if deadline.at > queued_at:
+                self._enqueue(key, deadline)
+                continue
+            self._due.append((key, deadline))
+            self._due_of.setdefault(getattr(key, "owner", key), deque()).append((key, deadline))
+
+    def take_due_of(self, owner: Hashable) -> tuple[Hashable, Callable[[], None]] | None:
+        """Do as `take_due` with what was due of ``owner`` at the last `collect_due`, and not with what its actions set
+        since.
+        """
+        due = self._due_of.get(owner)
+        return None if due is None else self._take(due)
+
+    def _take(self, due: deque[tuple[Hashable, _Deadline]]) -> tuple[Hashable, Callable[[], None]] | None:
+        now = self._now()
+        while due:
+            key, deadline = due.popleft()
             if self._by_key.get(key) is not deadline:
                 continue
             if deadline.at > now:

@@ -181,8 +181,9 @@ class AddPartitionsToTxnManager:
     def _is_durable(self, producer: TransactionalProducer) -> bool:
         """Whether the coordinator's last record of the id is as durable as ``flush.messages`` demands.
 
-        Raises KafkaError as `TransactionCoordinator.shard`.
+        Raises KafkaError as `CoordinatorRuntime.shard_of`.
         """
-        shard = self._transactions.shard(producer.transactional_id)
+        # In the middle of a step: what is due now comes after it.
+        shard = self._transactions.runtime.shard_of(producer.transactional_id)
         metadata = shard.transactions.get(producer.transactional_id)
         return metadata is None or self._transactions.runtime.log_of(shard).is_durable_to(metadata.offset)

@@ -131,13 +131,14 @@ class GroupCoordinator:
                 )
 
     def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
-        """Return the shard that stores the group. Only OffsetCommit and OffsetFetch allow an empty group id.
+        """Return the shard that stores the group, for a request about it (`CoordinatorRuntime.shard_for`). Only
+        OffsetCommit and OffsetFetch allow an empty group id.
 
         Raises KafkaError: INVALID_GROUP_ID, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.
         """
         if not group_id and not empty_allowed:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        return self.runtime.shard_of(group_id)
+        return self.runtime.shard_for(group_id)
 
     def serve(
         self,

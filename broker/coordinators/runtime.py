@@ -111,6 +111,16 @@ class CoordinatorRuntime(Generic[S]):
         """Return the shard that stores ``key``. Raises KafkaError as `at`."""
         return self.at(self.partition_for(key))
 
+    def shard_for(self, key: str) -> S:
+        """Return the shard that stores ``key``, for a request about it; first do what is due of ``key``.
+
+        Raises KafkaError as `at`; COORDINATOR_LOAD_IN_PROGRESS also if too much is due: the client asks again.
+        """
+        shard = self.shard_of(key)
+        if not self.timer.run_due_of(key):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
     def at(self, partition: int) -> S:
         """Return the loaded shard of a partition. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR."""
         context = self.loaded.get(partition)

@@ -1,6 +1,8 @@
 """`CoordinatorTimer`: the deadlines of one coordinator, and the task that runs their actions.
 
-The task sleeps until the next deadline. Source: ``CoordinatorTimer``, ``CoordinatorTimerImpl``.
+The task sleeps until the next deadline. A request that is read in the same turn may come before the task: `run_due_of`
+then does what is due of the request's group, transactional id or share partition. Source: ``CoordinatorTimer``,
+``CoordinatorTimerImpl``.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.logs import get_logger
+from oncelog.broker.seams.clock import real_time
 from oncelog.broker.slices import Slices
 from oncelog.coordinator.deadlines import Deadlines
 from oncelog.wire.errors import KafkaError
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
 RETRY_BACKOFF_MS = 500
 """Milliseconds until an action whose append failed is tried again (``CoordinatorTimerImpl``)."""
+
+RUN_DUE_S = 0.02
+"""Seconds of work that a request may have to do first, because it was due."""
 
 _log = get_logger(__name__)
 
@@ -49,6 +55,7 @@ class CoordinatorTimer:
         self._on_wake = on_wake
         self._note_bug = note_bug
         self._woken = trio.Event()
+        self._is_acting = False
 
     def wake(self) -> None:
         """Wake the timer's task."""
@@ -68,8 +75,26 @@ class CoordinatorTimer:
                     if slices.is_over():
                         await slices.pause()
 
+    def run_due_of(self, owner: Hashable) -> bool:
+        """Run the actions of an owner's deadlines that have passed, before a request about it is handled.
+
+        Returns False if some may be left after `RUN_DUE_S`: the timer's task goes on with them. Does nothing if an
+        action is the caller.
+        """
+        deadlines = self.deadlines
+        if deadlines.next_at() > self._clock.monotonic() or self._is_acting:
+            return True
+        end = real_time.monotonic() + RUN_DUE_S
+        deadlines.collect_due()
+        while (due := deadlines.take_due_of(owner)) is not None:
+            self._act(*due)
+            if real_time.monotonic() >= end:
+                return False
+        return True
+
     def _act(self, key: Hashable, action: Callable[[], None]) -> None:
         """Call ``action``. If it cannot write its records, try again after `RETRY_BACKOFF_MS`."""
+        self._is_acting = True
         try:
             action()
         except KafkaError as error:
@@ -80,3 +105,5 @@ class CoordinatorTimer:
         except Exception:
             _log.exception("a deadline failed by our own fault", topic=self._topic, deadline=key)
             self._note_bug()
+        finally:
+            self._is_acting = False

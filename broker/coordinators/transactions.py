@@ -106,8 +106,11 @@ class TransactionCoordinator:
     # -- requests
 
     def shard(self, transactional_id: str) -> TransactionShard:
-        """Return the shard that stores the id. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR."""
-        return self.runtime.shard_of(transactional_id)
+        """Return the shard that stores the id, for a request about it (`CoordinatorRuntime.shard_for`).
+
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.
+        """
+        return self.runtime.shard_for(transactional_id)
 
     def serve(
         self,

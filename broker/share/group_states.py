@@ -91,7 +91,7 @@ class ShareGroupStates:
 
         wanted = [(topic_id, partition) for topic_id, rows in offsets.items() for partition in rows]
         errors = await _each(wanted, one)
-        shard = self._groups.shard(begun.group_id)
+        shard = self._groups.runtime.shard_of(begun.group_id)
         done = [partition for partition in wanted if partition not in errors]
         initialized(shard, begun.group_id, _by_topic(done))
         not_initialized(shard, begun.group_id, _by_topic(errors))

@@ -119,11 +119,15 @@ class SharePartitionManager:
         return len(self._partitions)
 
     def get(self, group_id: str, topic_id: Uuid, partition: int) -> SharePartition | None:
-        """Return a share partition that was read already, or None."""
-        found = self._partitions.get((group_id, topic_id, partition))
-        if found is not None and not found.leader.is_current:
+        """Return a share partition that was read already, or None. Locks that are due have ended."""
+        key = (group_id, topic_id, partition)
+        found = self._partitions.get(key)
+        if found is None:
+            return None
+        if not found.leader.is_current:
             self.remove(found)
             return None
+        self.timer.run_due_of(key)
         return found
 
     def get_or_load(self, group_id: str, topic: str, topic_id: Uuid, partition: int) -> SharePartition:

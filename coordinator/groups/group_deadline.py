@@ -13,3 +13,8 @@ class GroupDeadline(NamedTuple):
     kind: str
     member_id: str = ""
     """The member that the timer is for; empty for a timer of the whole group."""
+
+    @property
+    def owner(self) -> str:
+        """See `Deadlines`."""
+        return self.group_id

@@ -10,20 +10,30 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.coordinator.transactions.end import fence
 from oncelog.coordinator.transactions.state import ENDED, TIMEOUT_NEVER_MS, TransactionState
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from oncelog.coordinator.transactions.shard import TransactionShard
     from oncelog.coordinator.transactions.state import Transaction
 
 EXPIRED_BATCH = 100
 """Tombstones in one batch."""
+
+
+class TransactionDeadline(NamedTuple):
+    """The key of the timer of a transaction."""
+
+    partition: int
+    transactional_id: str
+
+    @property
+    def owner(self) -> str:
+        """See `Deadlines`."""
+        return self.transactional_id
 
 
 def schedule_timeout(shard: TransactionShard, transactional_id: str) -> None:
@@ -43,15 +53,11 @@ def _set(shard: TransactionShard, transactional_id: str, due_ms: int) -> None:
     interval = shard.context.settings().transaction_abort_timed_out_transaction_cleanup_interval_ms
     delay = _delay_to_next_check(shard, due_ms, interval)
     shard.context.deadlines.set(
-        _key(shard, transactional_id),
+        TransactionDeadline(shard.partition, transactional_id),
         delay,
         partial(_time_out, shard, transactional_id),
         early_ms=delay - max(due_ms - shard.context.now_ms(), 0),
     )
-
-
-def _key(shard: TransactionShard, transactional_id: str) -> Hashable:
-    return ("transaction", shard.partition, transactional_id)
 
 
 def _delay_to_next_check(shard: TransactionShard, due_ms: int, interval_ms: int) -> int:

@@ -189,5 +189,5 @@ class TransactionShard:
         """The shard is given up: cancel its timers."""
         self.loaded = False
         for transactional_id in self.transactions:
-            self.context.deadlines.cancel(("transaction", self.partition, transactional_id))
+            self.context.deadlines.cancel(expiry.TransactionDeadline(self.partition, transactional_id))
         self.context.deadlines.cancel(("transactional-ids", self.partition))

@@ -299,7 +299,10 @@ class Slow(Interceptor):
 
 @simulated
 async def test_a_change_that_only_the_end_of_a_request_tells_of() -> None:
-    async with journaled() as broker, trio.open_nursery() as nursery:
+    async with (
+        journaled(group_initial_rebalance_delay_ms="1000") as broker,  # the members join together
+        trio.open_nursery() as nursery,
+    ):
         await find(broker.sim.connect())
         members = [SimMember(broker.sim), SimMember(broker.sim)]
         async with trio.open_nursery() as joins:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import NamedTuple
 
 import pytest
 
@@ -135,6 +136,88 @@ def test_against_a_plain_model(seed: int) -> None:
         assert len(line.deadlines) == len(model)
         assert line.deadlines.next_at() * 1000 <= min(model.values(), default=NEVER) + 0.5
     assert [at for at, _ in line.done] == sorted(at for at, _ in line.done)
+
+
+# --- what is due of one owner
+
+
+EIGHTH_MS = 125
+"""A time that floats add up exactly."""
+
+
+class Owned(NamedTuple):
+    owner: str
+    number: int
+
+
+def run_due_of(line: Timeline, owner: str) -> None:
+    line.deadlines.collect_due()
+    while (due := line.deadlines.take_due_of(owner)) is not None:
+        due[1]()
+
+
+def test_what_is_due_of_an_owner_comes_before_the_rest() -> None:
+    line = Timeline()
+    for owner, number, delay_ms in (("a", 1, 10), ("b", 1, 20), ("a", 2, 30), ("b", 2, 90)):
+        line.set(Owned(owner, number), delay_ms)
+    line.now = 0.05
+    run_due_of(line, "b")
+    assert line.done == [(50, ("b", 1))]
+    run_due_of(line, "b")
+    run_due_of(line, "c")
+    line.advance(100)
+    assert line.done == [(50, ("b", 1)), (50, ("a", 1)), (50, ("a", 2)), (90, ("b", 2))]
+
+
+def test_an_owners_action_may_cancel_and_set_others() -> None:
+    """What it sets comes later, even if that is due at once."""
+    line = Timeline()
+
+    def act() -> None:
+        line.deadlines.cancel(Owned("a", 2))
+        line.set(Owned("a", 3), 100)
+        line.set(Owned("a", 1), 0)
+
+    line.deadlines.set(Owned("a", 1), 10, act)
+    line.set(Owned("a", 2), 20)
+    line.set(Owned("a", 3), 20)
+    line.now = 0.05
+    run_due_of(line, "a")
+    assert line.done == []
+    line.advance(200)
+    assert line.done == [(50, ("a", 1)), (150, ("a", 3))]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_owners_against_a_plain_model(seed: int) -> None:
+    rng = random.Random(seed)
+    line = Timeline()
+    model: dict[Owned, int] = {}
+    for _ in range(400):
+        key = Owned(rng.choice("abc"), rng.randrange(5))
+        line.done.clear()
+        expected: list[object] = []
+        match rng.randrange(5):
+            case 0 | 1:
+                delay_ms = EIGHTH_MS * rng.randrange(12)
+                line.set(key, delay_ms)
+                model[key] = line.now_ms + delay_ms
+            case 2:
+                line.deadlines.cancel(key)
+                model.pop(key, None)
+            case 3:
+                line.now += EIGHTH_MS * rng.randrange(8) / 1000
+                run_due_of(line, key.owner)
+                expected = [one for one, at in model.items() if one.owner == key.owner and at <= line.now_ms]
+            case _:
+                line.deadlines.run_due()
+                expected = [one for one, at in model.items() if at <= line.now_ms]
+        found = [one for _, one in line.done]
+        assert sorted(map(str, found)) == sorted(map(str, expected)), f"seed {seed}"
+        for one in found:
+            del model[one]  # type: ignore[arg-type]
+        assert len(line.deadlines) == len(model)
+        assert line.deadlines.next_at() * 1000 <= min(model.values(), default=NEVER) + 0.5
 
 
 # --- moving time

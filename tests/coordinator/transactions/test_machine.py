@@ -11,6 +11,7 @@ import pytest
 
 from oncelog.coordinator.transactions import markers
 from oncelog.coordinator.transactions.end import end_transaction
+from oncelog.coordinator.transactions.expiry import TransactionDeadline
 from oncelog.coordinator.transactions.init_producer_id import init_producer_id
 from oncelog.coordinator.transactions.partitions import add_partitions, verify_partitions
 from oncelog.coordinator.transactions.state import (
@@ -189,7 +190,7 @@ class Machine:
             self.epochs[metadata.producer_id] = metadata.producer_epoch
             assert (known.volatile.pending_end is not None) == (metadata.state in PREPARED), name
             if metadata.state is TransactionState.ONGOING:
-                assert ("transaction", 0, name) in self.harness.deadlines
+                assert TransactionDeadline(0, name) in self.harness.deadlines
             if metadata.state in ENDED:
                 assert not metadata.partitions
 
