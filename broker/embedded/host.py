@@ -18,6 +18,7 @@ from oncelog.broker.control.errors import (
     OncelogError,
     WaitTimeoutError,
 )
+from oncelog.broker.seams import forks
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -46,8 +47,24 @@ class Host(Protocol):
         ...
 
 
+def closing(host: Host, close: Callable[[], None]) -> weakref.finalize[..., Any]:
+    """Return what closes ``host``: when it is called, when the host is forgotten, or at the end of the interpreter. In
+    a child made by fork it does nothing: thread and process are its parent's.
+    """
+    process = os.getpid()
+
+    def close_own() -> None:
+        if os.getpid() == process:
+            close()
+
+    return weakref.finalize(host, close_own)
+
+
 def new_host(options: HostOptions, *, process: bool) -> Host:
-    """Return a host for a broker or a proxy: a child process, or a thread."""
+    """Return a host for a broker or a proxy: a child process, or a thread. Forks of this process leave its sockets and
+    locks to it from now on.
+    """
+    forks.close_in_children()
     if process:
         from oncelog.broker.embedded.process_host import ProcessHost
 
@@ -175,11 +192,10 @@ class Calls:
             self._unclosed.atexit = False
 
     def close(self) -> None:
-        """Close the host. A child made by fork must not: the thread or process is its parent's."""
+        """Close the host."""
         if self._unclosed is not None:
             self._unclosed.detach()
-        if os.getpid() == self._process:
-            self._host.close()
+        self._host.close()
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import weakref
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from outcome import Error, Value
 
 from oncelog.broker.control.errors import BrokerFailedError, NotRunningError
+from oncelog.broker.embedded.host import closing
+from oncelog.broker.seams import forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +42,7 @@ class ProcessHost:
 
     def __init__(self, options: HostOptions) -> None:
         self._child = _Child(options)
-        self._close = weakref.finalize(self, self._child.close)
+        self._close = closing(self, self._child.close)
 
     def submit(
         self, operation: str, arguments: Mapping[str, Any], on_done: Callable[[Outcome[Any]], None]
@@ -58,14 +59,19 @@ class _Child:
     """The process, the calls that it has not answered, and the thread that reads its answers."""
 
     def __init__(self, options: HostOptions) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
+        with forks.changing:
+            ours, theirs = socket.socketpair()
+            forks.note_socket(ours)
+            forks.note_socket(theirs)
+        try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, str(theirs.fileno()), *sys.path],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
+        finally:
+            forks.close_socket(theirs)
         self._socket = ours
         self._lock = threading.Lock()
         """Held while a message is written, and for `_calls`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import trio
 from outcome import Error, Outcome, Value
 
 from oncelog.broker.control.errors import NotRunningError
+from oncelog.broker.embedded.host import closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ class ThreadHost:
     def __init__(self, options: HostOptions) -> None:
         self._loop = _Loop(options)
         # The thread is a daemon: the interpreter does not wait for it, but calls this before it ends.
-        self._close = weakref.finalize(self, self._loop.close)
+        self._close = closing(self, self._loop.close)
 
     def submit(
         self, operation: str, arguments: Mapping[str, Any], on_done: Callable[[Outcome[Any]], None]

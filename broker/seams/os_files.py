@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import trio
 
+from oncelog.broker.seams import forks
 from oncelog.broker.seams.files import Buffer, File, without_extra_slashes
 from oncelog.broker.seams.platforms import HERE, Platform, lock_file, open_files_limit, sync_file
 
@@ -301,15 +302,17 @@ class OsFileSystem:
             os.close(fd)
 
     def lock(self, path: str) -> OsLock:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o644)
+        with forks.changing:
+            lock = OsLock(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o644))
+            forks.note(lock, OsLock.release)
         try:
-            lock_file(fd, self.platform)
+            lock_file(lock.fileno(), self.platform)
         except OSError as error:
-            os.close(fd)
+            lock.release()
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise BlockingIOError(error.errno, "held by another process", path) from None
             raise
-        return OsLock(fd)
+        return lock
 
     async def offload(self, call: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(call, limiter=self._limiter)
@@ -326,15 +329,21 @@ _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
 class OsLock:
-    __slots__ = ("_fd",)
+    """See `Lock`. The lock belongs to the open file, and ends when the last process that shares it has closed it."""
+
+    __slots__ = ("__weakref__", "_fd")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
+    def fileno(self) -> int:
+        return self._fd
+
     def release(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        with forks.changing:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
 
 
 def _parent(path: str) -> str:

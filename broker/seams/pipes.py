@@ -9,6 +9,7 @@ import fcntl
 import os
 from typing import Protocol
 
+from oncelog.broker.seams import forks
 from oncelog.broker.seams.platforms import HERE, Platform
 from oncelog.broker.seams.transport import WOULD_BLOCK, SocketTransport, Transport
 
@@ -54,11 +55,13 @@ class Pipes(Protocol):
 class SocketPipe:
     """A `Pipe` between sockets. Raises OSError where this process or user can have no further one of that size."""
 
-    __slots__ = ("_held", "_read_end", "_write_end")
+    __slots__ = ("__weakref__", "_held", "_read_end", "_write_end")
 
     def __init__(self, size_command: int) -> None:
         """``size_command``: fcntl's, that sets the size."""
-        self._read_end, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        with forks.changing:
+            self._read_end, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            forks.note(self, SocketPipe.close)
         self._held = 0
         try:
             fcntl.fcntl(self._write_end, size_command, PIPE_BYTES)
@@ -91,9 +94,12 @@ class SocketPipe:
         return count
 
     def close(self) -> None:
-        """Close both ends."""
-        os.close(self._read_end)
-        os.close(self._write_end)
+        """Close both ends. A second call does nothing."""
+        with forks.changing:
+            if self._read_end != -1:
+                os.close(self._read_end)
+                os.close(self._write_end)
+                self._read_end = self._write_end = -1
 
 
 class SocketPipes:

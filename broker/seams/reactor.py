@@ -19,6 +19,7 @@ from typing import Protocol
 
 import trio
 
+from oncelog.broker.seams import forks
 from oncelog.broker.seams.platforms import HERE, Platform
 from oncelog.broker.seams.transport import Transport
 
@@ -80,7 +81,9 @@ class SocketReactor(trio.abc.Instrument):
             return
         self._token = trio.lowlevel.current_trio_token()
         self._ahead = trio.current_time() - time.perf_counter()
-        self._epoll = select.epoll()
+        with forks.changing:
+            self._epoll = select.epoll()
+            forks.note(self, SocketReactor._close)
         self._epoll.register(trio_fd, select.EPOLLIN)
         self._trio_fd = trio_fd
         trio.lowlevel.add_instrument(self)
@@ -89,6 +92,10 @@ class SocketReactor(trio.abc.Instrument):
         finally:
             trio.lowlevel.remove_instrument(self)
             self._trio_fd = -1
+            self._close()
+
+    def _close(self) -> None:
+        with forks.changing:
             self._epoll.close()
 
     def can_watch(self, transport: Transport) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from oncelog.broker.seams import forks
 from oncelog.broker.seams.transport import WOULD_BLOCK, Buffer, SocketTransport
 
 if TYPE_CHECKING:
@@ -48,21 +49,23 @@ def new_client_context() -> ssl.SSLContext:
 def load_certificate(context: ssl.SSLContext, key: bytes, chain: bytes) -> None:
     """Give a context its key and certificate chain (PEM). Raises OSError, ValueError.
 
-    Python's ssl takes them from files only. They pass through pipes, so that no key reaches a disk.
+    Python's ssl takes them from files only. They pass through pipes, so that no key reaches a disk. No fork may come
+    meanwhile: the pipes would not end while the child has them, too.
     """
     ends: list[int] = []
-    try:
-        for content in (chain, key):
-            if len(content) > PIPE_BYTES:
-                raise ValueError(f"it has more than {PIPE_BYTES} bytes")
-            reading, writing = os.pipe()
-            ends.append(reading)
-            with open(writing, "wb") as pipe:
-                pipe.write(content)
-        context.load_cert_chain(f"/dev/fd/{ends[0]}", f"/dev/fd/{ends[1]}")
-    finally:
-        for end in ends:
-            os.close(end)
+    with forks.changing:
+        try:
+            for content in (chain, key):
+                if len(content) > PIPE_BYTES:
+                    raise ValueError(f"it has more than {PIPE_BYTES} bytes")
+                reading, writing = os.pipe()
+                ends.append(reading)
+                with open(writing, "wb") as pipe:
+                    pipe.write(content)
+            context.load_cert_chain(f"/dev/fd/{ends[0]}", f"/dev/fd/{ends[1]}")
+        finally:
+            for end in ends:
+                os.close(end)
 
 
 class TlsTransport:

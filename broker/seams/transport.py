@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import trio
 
+from oncelog.broker.seams import forks
 from oncelog.broker.seams.platforms import HERE
 from oncelog.wire.primitives import Buffer as Buffer
 
@@ -134,7 +135,7 @@ class SocketTransport:
             if self.on_close is not None:
                 self.on_close()
             trio.lowlevel.notify_closing(self._sock)
-            self._sock.close()
+            forks.close_socket(self._sock)
 
     def fileno(self) -> int:
         """The socket's descriptor; -1 once it is closed."""
@@ -145,17 +146,25 @@ class SocketTransport:
         return self._sock
 
 
+def _new_socket(family: int, kind: int, proto: int) -> socket.socket:
+    """A socket that children made by fork close. Raises OSError."""
+    with forks.changing:
+        sock = socket.socket(family, kind, proto)
+        forks.note_socket(sock)
+    return sock
+
+
 def _bound_socket(host: str, port: int) -> socket.socket:
     """A TCP socket that is bound to the first of the host's addresses. Raises OSError."""
     family, kind, proto, _, address = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    sock = socket.socket(family, kind, proto)
+    sock = _new_socket(family, kind, proto)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
     except OSError:
-        sock.close()
+        forks.close_socket(sock)
         raise
     return sock
 
@@ -177,7 +186,7 @@ class SocketListener:
             sock.listen(backlog)
             sock.setblocking(False)
         except OSError:
-            sock.close()
+            forks.close_socket(sock)
             raise
         return cls(sock)
 
@@ -185,13 +194,17 @@ class SocketListener:
         """The next waiting connection, or None. Raises OSError (for one, EMFILE: no descriptors left)."""
         while True:
             try:
-                sock, address = self._sock.accept()
+                with forks.changing:
+                    sock, address = self._sock.accept()
+                    forks.note_socket(sock)
             except (BlockingIOError, ConnectionAbortedError):
                 return None
             try:
                 return SocketTransport(sock, f"{address[0]}:{address[1]}")
             except OSError:
-                sock.close()  # the peer has gone already, and macOS says nothing about its socket any more
+                forks.close_socket(
+                    sock
+                )  # the peer has gone already, and macOS says nothing about its socket any more
 
     async def wait_for_connection(self) -> None:
         await trio.lowlevel.wait_readable(self._sock)
@@ -214,7 +227,7 @@ class SocketListener:
     def close(self) -> None:
         if self._sock.fileno() != -1:
             trio.lowlevel.notify_closing(self._sock)
-            self._sock.close()
+            forks.close_socket(self._sock)
 
 
 class PortReservation:
@@ -228,11 +241,11 @@ class PortReservation:
         self._sock = _bound_socket(host, port)
         self.port: int = self._sock.getsockname()[1]
         if not HERE.keeps_bound_ports:
-            self._sock.close()
+            self.close()
 
     def close(self) -> None:
         """Give the port back."""
-        self._sock.close()
+        forks.close_socket(self._sock)
 
 
 async def connect(host: str, port: int) -> SocketTransport:
@@ -240,7 +253,7 @@ async def connect(host: str, port: int) -> SocketTransport:
     refused: OSError | None = None
     for family, kind, proto, _, found in await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         address: tuple[Any, ...] = found
-        sock = socket.socket(family, kind, proto)
+        sock = _new_socket(family, kind, proto)
         try:
             sock.setblocking(False)
             error = sock.connect_ex(address)
@@ -252,9 +265,9 @@ async def connect(host: str, port: int) -> SocketTransport:
             return SocketTransport(sock, f"{address[0]}:{address[1]}")
         except OSError as why:
             refused = why
-            sock.close()
+            forks.close_socket(sock)
         except BaseException:  # cancelled
-            sock.close()
+            forks.close_socket(sock)
             raise
     assert refused is not None, "getaddrinfo gives an address or raises"
     raise refused
