@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.snapshots import Snapshot
     from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.faults.crash_points import CrashPoints
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.faults.rule import Rule
@@ -109,8 +110,8 @@ class ControlledBroker:
         """Producer ids below this one were given out before a reset."""
         self._faults: FaultRules | None = None
         self._crash_points: CrashPoints | None = None
-        self._died_at: str | None = None
-        """The crash point at which the latest run died, if it did."""
+        self._died_at: ActiveRule | None = None
+        """The rule by which the latest run died, if it did."""
         self.on_crash: Callable[[], None] | None = None
         """Called at a crash point in place of the death of the node: a process of the broker's own may end itself."""
         self._snapshot: Snapshot | None = None
@@ -130,8 +131,16 @@ class ControlledBroker:
             self._ports.close()
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
-        """Perform an operation by name (`oncelog.broker.control.operations`) and return its result."""
-        return await call_operation(self, operation, arguments)
+        """Perform an operation by name (`oncelog.broker.control.operations`) and return its result.
+
+        Raises NotRunningError if the node is killed meanwhile, or comes to a crash point by this operation.
+        """
+        try:
+            return await call_operation(self, operation, arguments)
+        except BaseException as error:
+            if without_deaths(error) is not None:
+                raise
+            raise self._not_running() from None
 
     # -- what there is now
 
@@ -156,8 +165,13 @@ class ControlledBroker:
             return self._run.node
         if self._failure is not None:
             raise BrokerFailedError(f"the broker ended by itself: {self._failure!r}")
-        what = "is stopped" if self._died_at is None else f"died (crash_at {self._died_at})"
-        raise NotRunningError(f"the broker {what}: start() starts it again")
+        raise self._not_running()
+
+    def _not_running(self) -> NotRunningError:
+        if self.is_running:  # another operation was faster
+            return NotRunningError("the broker died meanwhile, and was started again")
+        what = "is stopped" if self._died_at is None else f"died at {self._died_at}"
+        return NotRunningError(f"the broker {what}: start() starts it again")
 
     def check_started(self) -> None:
         """Raises NotRunningError before the first start."""
@@ -283,12 +297,12 @@ class ControlledBroker:
         self.files.kill()
         await self._end()
 
-    def crash(self, point: str) -> None:
-        """Let the node die now, at a crash point: a step of it that uses a file gets ProcessDied."""
-        log.warning("the broker dies", crash_at=point)
+    def crash(self, rule: ActiveRule) -> None:
+        """Let the node die now, at the crash point of a rule: a step of it that uses a file gets ProcessDied."""
+        log.warning("the broker dies", crash_at=rule.rule.value)
         if self.on_crash is not None:
             self.on_crash()
-        self._died_at = point
+        self._died_at = rule
         self.files.kill()
         if self._run is not None:
             self._run.scope.cancel()

@@ -19,7 +19,8 @@ class NotFoundError(OncelogError, LookupError):
 
 
 class NotRunningError(OncelogError, RuntimeError):
-    """The broker does not run: it was stopped, killed or closed, or it belongs to another process."""
+    """The broker does not run: it was stopped, killed or closed, it died at a crash point, or it belongs to the process
+    that forked this one."""
 
 
 class BrokerFailedError(OncelogError, RuntimeError):

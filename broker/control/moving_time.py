@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.control.due import occurrence
-from oncelog.broker.control.errors import NotRunningError, WaitTimeoutError
+from oncelog.broker.control.errors import WaitTimeoutError
 from oncelog.broker.coordinators.marker_writer import END_OF_TRANSACTION
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.topic_names import INTERNAL_TOPICS
@@ -44,20 +44,20 @@ PAUSE_S = 0.001
 
 
 class TimeMove:
-    """One move of the time of ``node``, whose clock is ``clock``. ``is_running`` tells whether the node serves,
-    ``is_paused`` whether a rule holds every request of a client id.
+    """One move of the time of ``node``, whose clock is ``clock``. ``check`` raises an error, such as NotRunningError,
+    once the node has ended; ``is_paused`` tells whether a rule holds every request of a client id.
     """
 
     def __init__(
         self,
         node: Node,
         clock: MovableClock,
-        is_running: Callable[[], bool],
+        check: Callable[[], None],
         is_paused: Callable[[str], bool] = lambda client_id: False,
     ) -> None:
         self._node = node
         self._clock = clock
-        self._is_running = is_running
+        self._check = check
         self._is_paused = is_paused
         self._group_deadlines = node.groups.runtime.timer.deadlines
         self._transaction_deadlines = node.transactions.runtime.timer.deadlines
@@ -72,7 +72,7 @@ class TimeMove:
         """Move time ahead by ``seconds``, and return when all that comes due is done.
 
         Time stands still meanwhile but for the jumps. Raises WaitTimeoutError after ``timeout_s`` seconds of real time;
-        time has then been moved as far as the error says. Raises NotRunningError if the node ends meanwhile.
+        time has then been moved as far as the error says. Raises what ``check`` raises.
         """
         clock = self._clock
         was_frozen = clock.is_frozen
@@ -90,7 +90,7 @@ class TimeMove:
     async def settle(self, timeout_s: float, change: Callable[[], None] = lambda: None) -> None:
         """Make a change, when all that is due already is done, and wait until what follows from it is done.
 
-        Raises WaitTimeoutError, NotRunningError, and what ``change`` raises.
+        Raises WaitTimeoutError, and what ``check`` and ``change`` raise.
         """
 
         async def settled() -> None:
@@ -176,8 +176,7 @@ class TimeMove:
         quiet = looks = 0
         while quiet < rounds:
             await trio.lowlevel.checkpoint()
-            if not self._is_running():
-                raise NotRunningError("the broker ended while its time was moved")
+            self._check()
             self._under_way = self._what_is_under_way()
             quiet = 0 if self._under_way else quiet + 1
             looks += 1

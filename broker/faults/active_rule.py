@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from oncelog.broker.faults.rule import ROW_FILTERS
-from oncelog.broker.faults.state import RuleState
+from oncelog.broker.faults.state import RuleState, rule_name
 from oncelog.broker.logs import get_logger
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class ActiveRule:
         self._released = trio.Event()
         self._random = random.Random(seed)
         self._changed = changed
+
+    def __str__(self) -> str:
+        return rule_name(self.id, self.rule.text)
 
     @property
     def state(self) -> RuleState:

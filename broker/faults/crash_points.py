@@ -30,6 +30,7 @@ from oncelog.wire.stored.coordinator import decode_key, decode_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.node import Node
     from oncelog.broker.request import RequestContext
@@ -53,11 +54,11 @@ Event = tuple[str, dict[str, Any]]
 
 
 class CrashPoints(Interceptor):
-    """``crash`` ends the process, or what stands for it; it is given the crash point. If it returns, whatever the node
+    """``crash`` ends the process, or what stands for it; it is given the rule. If it returns, whatever the node
     still does with its files raises ProcessDied.
     """
 
-    def __init__(self, rules: FaultRules, crash: Callable[[str], None]) -> None:
+    def __init__(self, rules: FaultRules, crash: Callable[[ActiveRule], None]) -> None:
         self._rules = rules
         self._crash = crash
         self._node: Node | None = None
@@ -92,8 +93,9 @@ class CrashPoints(Interceptor):
             self._die_if_due(f"{when} {event}", facts)
 
     def _die_if_due(self, point: str, facts: dict[str, Any]) -> None:
-        if self._rules.due(CRASH_AT, point, facts) is not None:
-            self._crash(point)
+        rule = self._rules.due(CRASH_AT, point, facts)
+        if rule is not None:
+            self._crash(rule)
 
     def _events(self, path: str, data: Buffer) -> Iterator[Event]:
         """Yield what a write to a file means."""
@@ -140,16 +142,20 @@ class CrashPoints(Interceptor):
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         """Die where a rule says so before this response."""
-        if self._rules.due_for(CRASH_AT, f"{BEFORE} {RESPONSE}", context) is not None:
-            self._crash(f"{BEFORE} {RESPONSE}")
+        rule = self._rules.due_for(CRASH_AT, f"{BEFORE} {RESPONSE}", context)
+        if rule is not None:
+            self._crash(rule)
             raise ProcessDied(context.api.handler.name)
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
         """Send the response, and die where a rule says so after it."""
-        if response is not None and self._rules.due_for(CRASH_AT, f"{AFTER} {RESPONSE}", context) is not None:
+        if response is None:
+            return
+        rule = self._rules.due_for(CRASH_AT, f"{AFTER} {RESPONSE}", context)
+        if rule is not None:
             context.connection.writer.send_now()
-            self._crash(f"{AFTER} {RESPONSE}")
+            self._crash(rule)
 
 
 def _moves(data: Buffer, header: BatchHeader) -> Iterator[Event]:

@@ -103,7 +103,7 @@ class Exchange:
     async def _drop(self, active: ActiveRule, connection: str) -> None:
         active.fire()
         if connection == CLOSE:
-            raise CloseConnection(f"fault rule {active.id} ({active.rule.text})")
+            raise CloseConnection(f"fault {active}")
         await self._context.connection.be_silent()
 
     async def _handle(self, request: Any) -> Any:

@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+def rule_name(id_: int, text: str) -> str:
+    """Return what messages call a rule."""
+    return f"rule {id_} ({text})"
+
+
 @dataclass(frozen=True)
 class RuleState:
     """What became of a rule so far."""
@@ -35,4 +40,4 @@ class RuleState:
             parts.append("released")
         if self.seed is not None:
             parts.append(f"seed {self.seed}")
-        return "; ".join([f"rule {self.id} ({self.text}): {', '.join(parts)}", *self.notes])
+        return "; ".join([f"{rule_name(self.id, self.text)}: {', '.join(parts)}", *self.notes])

@@ -308,7 +308,7 @@ async def test_the_broker_ends_meanwhile() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(advance_until_its_end)
             nursery.start_soon(broker.crash, "process")
-        assert "ended while its time was moved" in str(ended)
+        assert len(ended) == 1
         assert not broker.clock.is_frozen
 
 

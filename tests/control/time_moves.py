@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oncelog.broker.control.errors import NotRunningError
 from oncelog.broker.control.moving_time import TimeMove
 from oncelog.broker.control.types import Occurrence
 from tests.harness.sim_broker import EPOCH_MS, SimBroker
@@ -12,7 +13,12 @@ MINUTE_S, HOUR_S, DAY_S = 60, 3600, 24 * 3600
 def move_of(broker: SimBroker) -> TimeMove:
     """Return a move of the broker's time, which ends with its node."""
     node = broker.node
-    return TimeMove(node, broker.clock, lambda: not broker.is_dead and broker.node is node)
+
+    def check() -> None:
+        if broker.is_dead or broker.node is not node:
+            raise NotRunningError("the broker has ended")
+
+    return TimeMove(node, broker.clock, check)
 
 
 async def advance(broker: SimBroker, seconds: float, *, keep_members: bool = True) -> list[Occurrence]:

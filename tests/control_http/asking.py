@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import trio
 from starlette.types import ASGIApp
 
 from oncelog.broker.control.controlled_broker import ControlledBroker
-from oncelog.broker.control.operations import call_operation
 from oncelog.broker.control.options import checked_options
 from oncelog.broker.control_http.app import control_app
 
@@ -90,7 +88,7 @@ async def controlled(**options: Any) -> AsyncIterator[tuple[ControlledBroker, AS
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
         await broker.start()
-        yield broker, control_app(partial(call_operation, broker), version="0")
+        yield broker, control_app(broker.call, version="0")
         nursery.cancel_scope.cancel()
 
 

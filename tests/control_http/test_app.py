@@ -231,6 +231,23 @@ def test_errors_name_routes() -> None:
     trio.run(main)
 
 
+def test_a_write_that_meets_a_crash_point() -> None:
+    async def main() -> None:
+        async with controlled() as (_, app):
+            assert (await ask(app, "POST", "/topics", ["orders"])).status == 204
+            rule = {"crash_at": "after append", "topic": "orders"}
+            assert (await ask(app, "POST", "/faults", rule)).status < 300
+            died = await ask(app, "POST", "/topics/orders/records", ["coffee"])
+            assert (died.status, died.json["error"]) == (409, "NotRunningError")
+            assert died.json["message"] == (
+                "the broker died at rule 1 (crash_at: after append, topic: orders): POST /broker/start starts it again"
+            )
+            assert (await ask(app, "POST", "/broker/start")).status < 300
+            assert len((await ask(app, "GET", "/topics/orders/records")).json) == 1
+
+    trio.run(main)
+
+
 def test_topics_and_a_snapshot() -> None:
     async def main() -> None:
         async with controlled() as (_, app):

@@ -285,7 +285,8 @@ def test_it_happens_each_time_where_the_rule_says_always(kafka: oncelog.Broker) 
         rule.wait_fired(times, timeout=PATIENCE_S)
         producer.purge()
         with pytest.raises(
-            oncelog.NotRunningError, match=r"died \(crash_at after append\): start\(\) starts it again"
+            oncelog.NotRunningError,
+            match=r"died at rule 1 \(crash_at: after append, always: true\): start\(\) starts it again",
         ):
             _ = kafka.topics
         kafka.start()

@@ -177,7 +177,12 @@ def _move_of(broker: ControlledBroker) -> TimeMove:
     from oncelog.broker.control.moving_time import TimeMove
 
     node = broker.node
-    return TimeMove(node, broker.clock, lambda: broker.is_running and broker.node is node, broker.pauses)
+
+    def check() -> None:
+        if broker.node is not node:
+            raise NotRunningError("the broker was started again while its time was moved")
+
+    return TimeMove(node, broker.clock, check, broker.pauses)
 
 
 def _check_number(name: str, value: float) -> None:

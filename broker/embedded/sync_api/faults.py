@@ -100,8 +100,10 @@ class Faults:
         One more belongs to share groups: "share state" (what was acknowledged in a partition, or came back;
         docs/share-groups.md).
 
-        It happens once, at the ``nth`` write or response that passes the filters. InvalidArgumentError for a filter
-        that a point does not have lists those that it has.
+        It happens once, at the ``nth`` write or response that passes the filters. The test's own writes count, too,
+        such as `Broker.produce`, a commit of offsets, and what `Clock.advance` ends: the call by which the
+        broker dies raises NotRunningError, which names the rule. InvalidArgumentError for a filter that a point does
+        not have lists those that it has.
         """
         filters = {
             "on": on,
