@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -151,6 +152,25 @@ def test_a_wait_says_what_there_was(kafka: oncelog.Broker) -> None:
             kafka.share_group(GROUP).wait_for(**wrong)
 
 
+def test_a_wait_says_who_has_which_partitions() -> None:
+    with oncelog.Broker(topics={"work": 2}, config=FAST) as kafka, consuming(kafka, "one") as one:
+        group = kafka.share_group(GROUP)
+        one.poll(0.1)
+        group.wait_for(members=1, timeout=PATIENCE_S)
+        with consuming(kafka, "two") as two:
+            two.poll(0.1)
+            group.wait_for(members=2, timeout=PATIENCE_S)
+            while sorted(member.assignment.get("work", []) for member in group.members) != [[0], [1]]:
+                one.poll(0.1)
+                two.poll(0.1)
+            has = "; ".join(
+                f"{it.client_id} ({it.member_id}) work-{it.assignment['work'][0]}" for it in group.members
+            )
+            with pytest.raises(oncelog.WaitTimeoutError) as caught:
+                group.wait_for(members=3, timeout=0)
+            assert f"; assigned: {has}\n" in str(caught.value)
+
+
 def test_a_wait_says_why_there_are_no_records(kafka: oncelog.Broker) -> None:
     kafka.share_group(GROUP).configure({"share.auto.offset.reset": "latest"})
     kafka.produce("work", b"1")
@@ -170,6 +190,7 @@ def test_a_wait_says_why_there_are_no_records(kafka: oncelog.Broker) -> None:
                 kafka.share_group(GROUP).wait_for(acquired=1, timeout=0)
             said = str(caught.value)
             consumer.poll(0.1)
+        assert re.search(r"; assigned: one \(\S+\) (work-0|nothing); members subscribe", said)
         assert "; members subscribe to wokr, and there is no such topic; did you mean work?" in said
 
 

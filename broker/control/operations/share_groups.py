@@ -89,13 +89,22 @@ async def wait_for_share_group(
         else:
             text += (
                 f"it is {found.state} with {len(found.members)} members, which have {found.acquired} records; "
-                f"lag {found.total_lag}, in flight {found.in_flight}{_hints(broker.node, found)}"
+                f"lag {found.total_lag}, in flight {found.in_flight}{_assigned(found)}{_hints(broker.node, found)}"
             )
         return f"{text}\nsince the wait began: {recent(broker.journal, since)}"
 
     return await wait_until(
         broker.journal.changes, check, lambda: _logs_of(broker, group_id), timeout, explain
     )
+
+
+def _assigned(group: ShareGroupInfo) -> str:
+    """Return which member has which partitions."""
+    rows = []
+    for member in group.members:
+        partitions = [f"{name}-{number}" for name, numbers in member.assignment.items() for number in numbers]
+        rows.append(f"{member.client_id} ({member.member_id}) {', '.join(partitions) or 'nothing'}")
+    return f"; assigned: {'; '.join(rows)}" if rows else ""
 
 
 def _hints(node: Node, group: ShareGroupInfo) -> str:
