@@ -63,6 +63,25 @@ def test_retention_by_time(session: Session, name: str) -> None:
     assert stored_batches(session, name) == [(6, 1)]
 
 
+def test_an_old_record_stays_with_a_young_one_of_its_segment(session: Session, name: str) -> None:
+    def two_records(topic: str, **configs: str) -> None:
+        session.topic(topic, configs={"retention.ms": str(HOUR_MS), **configs})
+        for age_ms in (2 * HOUR_MS, 0):
+            rows = batch(1, base_timestamp=now_ms() - age_ms)
+            assert session.produce(topic, rows)["error_code"] == 0
+
+    two_records(name)
+    for others in (
+        "first",
+        "second",
+    ):  # the first one's end may come before `name` was looked at, the second one's not
+        apart = f"{name}-{others}"
+        two_records(apart, **{"segment.ms": str(HOUR_MS)})
+        wait_until(lambda topic=apart: first_offset(session, topic) == 1)  # type: ignore[misc]
+        assert stored_batches(session, apart) == [(1, 1)]
+    assert stored_batches(session, name) == [(0, 1), (1, 1)]
+
+
 def test_retention_by_size(session: Session, name: str) -> None:
     session.topic(name, configs={"retention.bytes": "1500000", "segment.bytes": "1048576"})
     for _ in range(40):

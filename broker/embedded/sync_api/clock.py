@@ -42,7 +42,8 @@ class Clock:
         timeout: float = MOVE_TIMEOUT_S,
     ) -> list[Occurrence]:
         """Move time ahead: ``advance(days=7)``. Returns the work that came due, in order, when it is done: retention,
-        rebalances, the markers of transactions that timed out.
+        rebalances, the markers of transactions that timed out. Retention deletes whole segments (``segment.ms``): one
+        goes when its youngest record is older than ``retention.ms``.
 
         Members of groups whose connection is open stay, as if they had gone on sending heartbeats; the others' sessions
         expire. ``members="expire"`` expires all. ``advance()`` does the work that is due by now, without waiting for
