@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from oncelog.broker.faults.state import RuleState
     from oncelog.broker.filters.passing_records import PassingRecord
     from oncelog.broker.filters.record_filter import RecordFilter
-    from oncelog.broker.filters.topic_names import rename_topics
+    from oncelog.broker.filters.renaming import rename_groups, rename_topics, rename_transactional_ids
     from oncelog.broker.request import NO_RESPONSE, CloseConnection, RequestContext
     from oncelog.wire.errors import ErrorCode, KafkaError
 
@@ -137,7 +137,9 @@ __all__ = [
     "UnsupportedError",
     "WaitTimeoutError",
     "__version__",
+    "rename_groups",
     "rename_topics",
+    "rename_transactional_ids",
 ]
 
 __version__ = "0.1.0"
@@ -207,7 +209,9 @@ _MODULES = {
     "Transactions": "oncelog.broker.embedded.sync_api.transactions",
     "UnsupportedError": "oncelog.broker.control.errors",
     "WaitTimeoutError": "oncelog.broker.control.errors",
-    "rename_topics": "oncelog.broker.filters.topic_names",
+    "rename_groups": "oncelog.broker.filters.renaming",
+    "rename_topics": "oncelog.broker.filters.renaming",
+    "rename_transactional_ids": "oncelog.broker.filters.renaming",
 }
 
 

@@ -29,6 +29,10 @@ class Interceptor:
     """Kafka's names of the APIs that it wants to see, such as ``Produce``; None: all. Read at its installation. It may
     be shown others, too: a proxy passes what nobody wants to see on unread, the broker decodes every request.
     """
+    unknown_apis_pass = True
+    """Whether requests of APIs that oncelog does not know pass a proxy, unread, where `apis` names some. If not, or if
+    `apis` is None, the proxy refuses them, and ApiVersions does not tell clients of them.
+    """
     known_topics: KnownTopics | None = None
     """The topics of the cluster; whoever installs a user's interceptor sets it."""
     only_reads = False

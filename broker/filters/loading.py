@@ -206,6 +206,7 @@ class _Guard(Interceptor):
         self._inner = inner
         self.apis = inner.apis
         self.only_reads = inner.only_reads
+        self.unknown_apis_pass = inner.unknown_apis_pass
         self._silent_apis: set[str] = set()
         """The APIs of which it let a response not leave, and the log knows."""
 

@@ -134,7 +134,7 @@ class ProxyDispatcher(Interception):
         if found is None:
             module = self._apis.names.get(key)
             name = None if module is None else api_name(module)
-            found = tuple(one for one in self._interceptors if one.apis is None or name in one.apis)
+            found = tuple(one for one in self._interceptors if _wants(one, name))
             self._wanting[key] = found
         return found
 
@@ -148,8 +148,8 @@ class ProxyDispatcher(Interception):
 
     @property
     def passes_unknown(self) -> bool:
-        """Whether APIs that are unknown here may pass: no interceptor that changes requests wants every API."""
-        return all(one.apis is not None or one.only_reads for one in self._interceptors)
+        """Whether APIs that are unknown here may pass: no interceptor that changes requests wants them."""
+        return all(one.only_reads or not _wants(one, None) for one in self._interceptors)
 
     # -- requests
 
@@ -349,3 +349,10 @@ class ProxyDispatcher(Interception):
             raise CloseConnection(f"version {plan.version} of API key {plan.key} is not served")
         body = unsupported().encode(0)
         return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+
+def _wants(interceptor: Interceptor, name: str | None) -> bool:
+    """Whether an interceptor wants to see an API; None: one that is unknown here."""
+    if interceptor.apis is None:
+        return True
+    return not interceptor.unknown_apis_pass if name is None else name in interceptor.apis

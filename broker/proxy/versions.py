@@ -1,7 +1,7 @@
 """ApiVersions through a proxy: upstream's rows, without the APIs and versions that cannot pass.
 
 An API that the proxy can decode has the versions that both sides know. An API that is unknown here passes unread with
-upstream's versions, unless its responses have addresses or an interceptor wants every API.
+upstream's versions, unless its responses have addresses or an interceptor wants unknown APIs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def passable(rows: Iterable[ApiVersion], *, passes_unknown: bool) -> list[ApiVersion]:
-    """Return the rows for clients. ``rows`` are upstream's; ``passes_unknown``: no interceptor wants every API."""
+    """Return the rows for clients. ``rows`` are upstream's; ``passes_unknown``: no interceptor wants unknown APIs."""
     announced = []
     for row in rows:
         handler = HANDLERS.get(row.api_key)
