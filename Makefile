@@ -115,6 +115,8 @@ docs: $(VENV)/.synced  ## remake the pages that follow from the code
 	$(BIN)/python -m tests.embedded.reference_page > docs/testing-reference.md
 	$(BIN)/python -m oncelog.broker.control_http.document > docs/control-routes.md
 	$(BIN)/python -m oncelog.broker.faults.schema > docs/faults.schema.json
+	$(BIN)/python -m tests.filters.messages_page page > docs/messages.md
+	$(BIN)/python -m tests.filters.messages_page module > oncelog/messages.py
 
 COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml
 

@@ -106,7 +106,7 @@ def places_in(struct: type[Struct], kind: Kind) -> Places:
     requests say what they name.
     """
     fields = {field.name: field for field in struct.FIELDS}
-    is_topic = kind is TOPICS and "Topic" in struct.__name__ and "Config" not in struct.__name__
+    is_topic = kind == TOPICS and "Topic" in struct.__name__ and "Config" not in struct.__name__
     strings = [name for name, field in fields.items() if field.kind == "string"]
     string_lists = [name for name, field in fields.items() if _is_string_list(field)]
     inner = []
@@ -209,7 +209,7 @@ def rename_key(key: str, key_type: int, kind: Kind, renaming: Renaming) -> str |
     """
     if key and key_type == kind.key_type:
         return renaming.name(key)
-    if kind is GROUPS and key_type == SHARE_KEY_TYPE and key.count(":") >= 2:
+    if kind == GROUPS and key_type == SHARE_KEY_TYPE and key.count(":") >= 2:
         group, topic_id, partition = key.rsplit(":", 2)
         new = renaming.name(group) if group else group
         return None if new is None else f"{new}:{topic_id}:{partition}"
