@@ -95,8 +95,10 @@ def test_a_command(command: str, tmp_path: pathlib.Path, cluster: oncelog.Broker
         assert message is not None
         consumer.close()
         assert process.end(signal.SIGTERM) == 0
-        if "--filter" in command:
+        if "--filter stamp:" in command:
             assert message.headers() == [("seen-by", b"app")]
+        if "rename_groups" in command:
+            assert cluster.group("tenant-a.billing").committed["orders"]
         if "--faults" in command:
             assert "a rule fired" in process.stderr
         if "--trace" in command:
