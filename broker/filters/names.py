@@ -34,6 +34,10 @@ class Names:
         """Whether the cluster may have names of others, which this client does not see."""
         return True
 
+    def begin(self, context: RequestContext) -> str | None:
+        """Return that with which all names begin in the cluster that this client sees; None if nothing is known."""
+        return None
+
     def to_cluster(self, name: str, context: RequestContext) -> str | None:
         """Return the cluster's name for a client's."""
         raise NotImplementedError
@@ -119,7 +123,7 @@ class Prefix(Names):
             raise FilterError(f"prefix={prefix!r}: expected a text, or a function of the context")
         self._prefix = prefix
 
-    def _of(self, context: RequestContext) -> str:
+    def begin(self, context: RequestContext) -> str:
         prefix = self._prefix if isinstance(self._prefix, str) else self._prefix(context)
         if not isinstance(prefix, str):
             raise TypeError(
@@ -128,23 +132,23 @@ class Prefix(Names):
         return prefix
 
     def hides_some(self, context: RequestContext) -> bool:
-        return self._of(context) != ""
+        return self.begin(context) != ""
 
     def to_cluster(self, name: str, context: RequestContext) -> str | None:
-        return self._of(context) + name
+        return self.begin(context) + name
 
     def to_client(self, name: str, context: RequestContext) -> str | None:
-        prefix = self._of(context)
+        prefix = self.begin(context)
         return name[len(prefix) :] if name.startswith(prefix) and len(name) > len(prefix) else None
 
     def acl_to_cluster(self, name: str, pattern_type: int, context: RequestContext) -> tuple[str, int] | None:
-        prefix = self._of(context)
+        prefix = self.begin(context)
         if name == WILDCARD and prefix and pattern_type != PREFIXED:
             return prefix, PREFIXED
         return prefix + name, pattern_type
 
     def acl_to_client(self, name: str, pattern_type: int, context: RequestContext) -> tuple[str, int] | None:
-        prefix = self._of(context)
+        prefix = self.begin(context)
         if not name.startswith(prefix):
             return None
         if name == prefix:
@@ -154,14 +158,14 @@ class Prefix(Names):
     def expression_to_cluster(self, expression: str, context: RequestContext) -> str:
         from oncelog.coordinator.groups.consumer.expressions import check
 
-        prefix = self._of(context)
+        prefix = self.begin(context)
         if not prefix:
             return expression
         check(expression)  # it must not end the brackets around it
         return f"{_quoted(prefix)}(?:{_without_first_anchors(expression)})"
 
     def expression_to_client(self, expression: str, context: RequestContext) -> str:
-        begin = f"{_quoted(self._of(context))}(?:"
+        begin = f"{_quoted(self.begin(context))}(?:"
         if expression.startswith(begin) and expression.endswith(")"):
             return expression[len(begin) : -1]
         return expression

@@ -21,9 +21,11 @@ from oncelog.broker.filters.named_fields import (
     rename_key,
 )
 from oncelog.broker.filters.names import Functions, Names, Prefix, Table
+from oncelog.broker.request import CloseConnection
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_acls import DeleteAclsRequest
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest
+from oncelog.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.schema import deep_copy
 
@@ -130,6 +132,14 @@ class RenameFilter(Interceptor):
             ]
         else:
             rename(request, self._kind, renaming)
+        if (
+            isinstance(request, DescribeTopicPartitionsRequest)
+            and not request.topics
+            and request.cursor is None
+        ):
+            # Topics are told by name: after the pages with the client's, none of its own follows.
+            begin = self._names.begin(context)
+            request.cursor = Cursor(begin) if begin else None
         self._requests[context], context.request = context.request, request
         return None
 
@@ -148,12 +158,13 @@ class RenameFilter(Interceptor):
             for row in response.coordinators:
                 row.key = self._key(row.key, request.key_type, renaming)
         elif not rename(response, self._kind, renaming):
-            # Only the place of DescribeTopicPartitions where its next page begins is in no row.
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"the next page begins with a {self._kind.word} that its client does not see: name the topics, or ask "
-                "by Metadata",
-            )
+            # Only the place where DescribeTopicPartitions goes on is in no row; nor has its response an error of its own.
+            if self._names.begin(context) is None:
+                raise CloseConnection(
+                    f"a page of all topics ends before one that {context.client_id or 'the client'} does not see, and "
+                    "by functions or a table nobody knows what follows: describe topics by name"
+                )
+            response.next_cursor = None
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:

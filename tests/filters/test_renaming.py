@@ -24,7 +24,6 @@ from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAcl
 from oncelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
-    TopicRequest,
 )
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -253,15 +252,38 @@ async def test_acls() -> None:
 
 
 @simulated
-async def test_a_page_that_ends_at_the_topic_of_another() -> None:
+async def test_pages_of_topics() -> None:
+    """A tenant's begin and end with its own; with functions, a page cannot end before the topic of another."""
+
+    def to_client(name: str, context: RequestContext) -> str | None:
+        return name[2:] if name[:2] == TENANT else None
+
+    async with SimBroker() as broker:
+        for name in ("Z.t", "a.t", "a.u", "b.t"):
+            await create_topic(broker.connect(), name)
+        rename = oncelog.rename_topics(prefix=lambda context: TENANT if context.client_id == "a" else "")
+        functions = oncelog.rename_topics(to_cluster=lambda name, context: TENANT + name, to_client=to_client)
+        install_filters([rename], broker.node)
+        client, everything = broker.connect(client_id="a"), broker.connect()
+        assert await pages(client) == ["t", "u"]
+        assert await pages(everything) == ["Z.t", "a.t", "a.u", "b.t"]
     async with SimBroker() as broker:
         for name in ("a.t", "b.t"):
             await create_topic(broker.connect(), name)
-        install_filters([oncelog.rename_topics(prefix=TENANT)], broker.node)
-        client = broker.connect()
-        request = DescribeTopicPartitionsRequest([TopicRequest("t")], 1)
+        install_filters([functions], broker.node)
+        with pytest.raises(ConnectionEndedError):
+            await pages(broker.connect())
+
+
+async def pages(client: SimClient) -> list[str]:
+    """The names of all topics, by pages of one partition."""
+    request, found = DescribeTopicPartitionsRequest([], 1), []
+    while True:
         response = await client.call(request, 0, DescribeTopicPartitionsResponse)
-        assert [row.name for row in response.topics] == ["t"]
+        found += [row.name for row in response.topics]
+        request.cursor = response.next_cursor
+        if request.cursor is None:
+            return found
 
 
 # -- by functions
