@@ -72,10 +72,17 @@ def load_filter(text: str) -> Interceptor:
         raise FilterError(f"{text}: cannot import {module_name}: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if found is None:
-        there = [one for one in vars(module) if is_filter(getattr(module, one)) and one != "Interceptor"]
-        raise FilterError(
-            f"{text}: {module_name} has no {name}; its filters are {', '.join(there) or 'none'}"
-        )
+        there = [
+            key
+            for key, one in vars(module).items()
+            if is_filter(one) and one not in (Interceptor, RecordFilter)
+        ]
+        near = closest(name, [one for one in dir(module) if not one.startswith("_")])
+        if there:
+            said = f"its filters are {', '.join(there)}"
+        else:
+            said = "it has no filters" if near is None else f"did you mean {near}?"
+        raise FilterError(f"{text}: {module_name} has no {name}; {said}")
     if isinstance(found, Interceptor):
         if settings:
             raise FilterError(f"{text}: {name} is made already, and takes no settings")

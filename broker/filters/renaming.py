@@ -158,7 +158,7 @@ class RenameFilter(Interceptor):
             for row in response.coordinators:
                 row.key = self._key(row.key, request.key_type, renaming)
         elif not rename(response, self._kind, renaming):
-            # Only the place where DescribeTopicPartitions goes on is in no row; nor has its response an error of its own.
+            # Only the place where DescribeTopicPartitions goes on is in no row. Its response has no error of its own.
             if self._names.begin(context) is None:
                 raise CloseConnection(
                     f"a page of all topics ends before one that {context.client_id or 'the client'} does not see, and "

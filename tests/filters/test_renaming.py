@@ -352,6 +352,10 @@ async def waits(name: str, context: object) -> str:
         ),
         (lambda: oncelog.rename_topics(to_cluster=waits, to_client=nothing), "called, not awaited"),  # type: ignore[arg-type]
         (lambda: oncelog.rename_topics(prefix=lambda: "a"), r"write prefix\(context\)"),  # type: ignore[arg-type]
+        (
+            lambda: load_filter("oncelog:rename_topic,prefix=a."),
+            r"oncelog has no rename_topic; did you mean rename_topics\?",
+        ),
         (lambda: load_filter("oncelog:rename_topics"), "cannot be made: expected one of these"),
     ],
 )
