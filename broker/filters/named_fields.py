@@ -178,8 +178,9 @@ def rename(message: Struct, kind: Kind, renaming: Renaming) -> bool:
         if expression:
             setattr(message, field, renaming.expression(expression))
     for type_field, field in places.configs:
-        if getattr(message, type_field) == kind.config_type:
-            new = renaming.name(getattr(message, field))
+        name = getattr(message, field)
+        if getattr(message, type_field) == kind.config_type and name:
+            new = renaming.name(name)
             if new is None:
                 return False
             setattr(message, field, new)
