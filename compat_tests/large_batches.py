@@ -16,7 +16,7 @@ EMPTY = b"\x0c\0\0\0\1\1\0"
 class LargeBatch(NamedTuple):
     payload: bytes
     """The records, as they stand in the batch."""
-    count: int
+    records: int
     codec: int
     is_valid: bool = True
     """Whether a topic that keeps the producer's codec takes it."""
@@ -27,8 +27,8 @@ class LargeBatch(NamedTuple):
             [self.payload],
             attributes=attributes | self.codec,
             producer=producer,
-            count=self.count,
-            last_offset_delta=self.count - 1,
+            count=self.records,
+            last_offset_delta=self.records - 1,
         )
 
 

@@ -419,8 +419,8 @@ def _snappy(data: Data, level: int | None) -> Steps[bytes | bytearray]:
 
 
 def _plain(data: Data, level: int | None) -> Steps[bytes | bytearray]:
+    yield from ()
     return bytes(data)
-    yield
 
 
 _DECODERS: dict[int, Callable[[Data, int], Steps[bytes | bytearray]]] = {
