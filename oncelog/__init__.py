@@ -215,13 +215,15 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # with it, type checkers would take any name for one of the package
 
-    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-    return value
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
+        from importlib import import_module
+
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
 
 
 def __dir__() -> list[str]:
