@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -13,33 +13,73 @@ import pytest
 if TYPE_CHECKING:
     from oncelog import Broker, Proxy
 
-_brokers: WeakKeyDictionary[object, dict[str, Broker | Proxy]] = WeakKeyDictionary()
-"""The brokers, and proxies, that the fixtures of a node made, by the fixture's name. (pytest's stash is not in every
-pytest that may import this.)
+
+class Made(NamedTuple):
+    """A broker, a cluster or a proxy, and its fixture. ``behind``: the fixture before whose broker a proxy stands."""
+
+    broker: Broker | Proxy
+    name: str
+    scope: str
+    behind: str | None
+
+    def takes(self, marker: str) -> bool:
+        """Whether the settings of ``@pytest.mark.<marker>`` are for such a fixture, whatever its scope."""
+        from oncelog import Proxy
+
+        return isinstance(self.broker, Proxy) == (marker == "kafka_proxy")
+
+
+_made: WeakKeyDictionary[object, dict[str, Made]] = WeakKeyDictionary()
+"""What the fixtures of a node made, by the fixture's name. (pytest's stash is not in every pytest that may import
+this.)
 """
 
 
 def brokers_of(item: pytest.Item) -> dict[str, Broker | Proxy]:
     """Return the brokers and proxies of a test, by the fixture's name, those of wider scopes first."""
-    return {
-        name: broker
-        for node in item.listchain()
-        for name, broker in _brokers.get(node, {}).items()
-        if node is item or name in getattr(item, "fixturenames", ())
-    }
+    return {made.name: made.broker for _, made in _made_for(item)}
+
+
+def _made_for(item: pytest.Item) -> list[tuple[object, Made]]:
+    """Return what the fixtures of a test made, and the node that each fixture belongs to, wider scopes first."""
+    made = [(node, one) for node in item.listchain() for one in _made.get(node, {}).values()]
+    used = {*getattr(item, "fixturenames", ())}
+    used |= {one.behind for node, one in made if node is item or one.name in used}
+    return [(node, one) for node, one in made if node is item or one.name in used]
 
 
 def check_markers(item: pytest.Item) -> None:
-    """Fail a test with a marker that has no effect, because the session owns all brokers of the test."""
-    marker = item.get_closest_marker("kafka")
-    if marker is not None and marker.kwargs:
-        shared = brokers_of(item).keys() & _brokers.get(item.session, {}).keys()
-        if shared and shared == brokers_of(item).keys():
-            pytest.fail(
-                f"@pytest.mark.kafka is for a broker of the test's own, and {', '.join(sorted(shared))} is shared: "
-                "use the fixture kafka, or give the settings to factories.kafka_proc()",
-                pytrace=False,
-            )
+    """Fail a test with a marker that has no effect on any broker, or proxy, of the test."""
+    made = _made_for(item)
+    for marker in ("kafka", "kafka_proxy"):
+        fit = [(node, one) for node, one in made if one.takes(marker)]
+        for marked, mark in item.iter_markers_with_node(marker):
+            has_effect = any(marked in _marked_nodes(node, one) for node, one in fit)
+            if mark.kwargs and not has_effect and (fit or (made and marker == "kafka")):
+                why = "; ".join(_without_effect(marker, one) for _, one in fit or made)
+                pytest.fail(f"@pytest.mark.{marker} has no effect: {why}", pytrace=False)
+
+
+def _marked_nodes(node: Any, made: Made) -> list[object]:
+    """Return the nodes whose markers a fixture reads."""
+    return [] if made.scope == "session" else list(node.listchain())
+
+
+def _without_effect(marker: str, made: Made) -> str:
+    if not made.takes(marker):
+        return (
+            f"{made.name} is a proxy, and starts no broker: create topics with {made.name}.create_topics(), and give "
+            "settings of the proxy to @pytest.mark.kafka_proxy"
+        )
+    if made.scope in ("session", "package"):
+        return (
+            f"{made.name} is shared by the {made.scope}: give the settings to its factory, or use a fixture with scope "
+            f"function, such as {marker}"
+        )
+    return (
+        f"{made.name} has scope {made.scope}, and reads no markers of what is inside: mark the {made.scope}, or use a "
+        "fixture with scope function"
+    )
 
 
 def add_faults(broker: Broker | Proxy, faults: Any) -> None:
@@ -57,15 +97,17 @@ def add_faults(broker: Broker | Proxy, faults: Any) -> None:
 
 
 @contextmanager
-def shown_in_reports(request: pytest.FixtureRequest, broker: Broker | Proxy) -> Iterator[None]:
-    """Show the broker in the report of a test that fails meanwhile."""
-    brokers = _brokers.setdefault(request.node, {})
+def shown_in_reports(
+    request: pytest.FixtureRequest, broker: Broker | Proxy, behind: str | None = None
+) -> Iterator[None]:
+    """Show the broker in the report of a test that fails meanwhile. ``behind``: see `Made`."""
+    made = _made.setdefault(request.node, {})
     name = request.fixturename or "kafka"
-    brokers[name] = broker
+    made[name] = Made(broker, name, request.scope, behind)
     try:
         yield
     finally:
-        del brokers[name]
+        del made[name]
 
 
 def failure(request: pytest.FixtureRequest, message: str) -> BaseException:

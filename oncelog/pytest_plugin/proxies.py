@@ -62,14 +62,14 @@ def proxy_of(request: pytest.FixtureRequest, given: KafkaProxySettings) -> Itera
     try:
         arguments = _joined(request, given)
         faults = arguments.pop("faults", ())
-        upstream = _upstream(request, arguments.pop("upstream", None))
+        upstream, behind = _upstream(request, arguments.pop("upstream", None))
         seed = request.config.getoption("kafka_seed") or request.config.getini("kafka_seed")
         if seed and "seed" not in arguments:
             arguments["seed"] = int(seed)
         with closing(Proxy(upstream, **arguments)) as proxy:
             proxy.start()
             add_faults(proxy, faults)
-            with shown_in_reports(request, proxy):
+            with shown_in_reports(request, proxy, behind):
                 yield proxy
     except (OncelogError, OSError, SettingError) as error:
         raise failure(request, str(error)) from None
@@ -79,7 +79,7 @@ def _joined(request: pytest.FixtureRequest, given: KafkaProxySettings) -> dict[s
     """Return the settings; those of a marker win. Raises SettingError."""
     found: dict[str, Any] = {}
     places = [(f"the factory of {request.fixturename}", given)]
-    if request.scope == "function":
+    if request.scope != "session":
         markers = reversed(list(request.node.iter_markers(MARKER)))
         for marker in markers:
             if marker.args:
@@ -98,13 +98,14 @@ def _joined(request: pytest.FixtureRequest, given: KafkaProxySettings) -> dict[s
     return found
 
 
-def _upstream(request: pytest.FixtureRequest, given: str | None) -> str:
-    """Return the addresses of the cluster."""
+def _upstream(request: pytest.FixtureRequest, given: str | None) -> tuple[str, str | None]:
+    """Return the addresses of the cluster, and the fixture that has them, if one does."""
     text = given or request.config.getoption(INI) or request.config.getini(INI)
     if text and ":" in text:
-        return str(text)
-    broker = request.getfixturevalue(text or "kafka")
+        return str(text), None
+    fixture = str(text or "kafka")
+    broker = request.getfixturevalue(fixture)
     servers = getattr(broker, "bootstrap_servers", None)
     if not isinstance(servers, str):
-        raise SettingError(f"the fixture {text} has no bootstrap_servers, and is {broker!r}")
-    return servers
+        raise SettingError(f"the fixture {fixture} has no bootstrap_servers, and is {broker!r}")
+    return servers, fixture

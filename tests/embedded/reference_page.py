@@ -70,6 +70,10 @@ config={"message.max.bytes": 5_000_000})` |
 `topics` and `config` of all places are joined, topic by topic and key by key. Of every other setting the strongest
 place wins. Paths in `faults` and `from_snapshot` start at pytest's rootdir. `@pytest.mark.kafka_proxy` takes the
 [arguments of `oncelog.Proxy`](#arguments-of-a-proxy), and `faults`.
+
+A fixture reads the markers of its own scope: one with scope class those of the class and its module, one with scope
+module those of the module, one with scope package or session none. A marker that no fixture of the test reads is an
+error.
 """
 
 FAULTS = """\

@@ -174,24 +174,6 @@ def test_a_fixture_that_is_no_broker_is_named(pytester: pytest.Pytester) -> None
     result.stdout.fnmatch_lines("mine: the fixture tmp_path is no oncelog.Broker, but *Path(*")
 
 
-def test_a_marker_on_a_shared_broker_is_refused(pytester: pytest.Pytester) -> None:
-    tests = """
-        import pytest
-
-        @pytest.mark.kafka(topics=["orders"])
-        def test_it(kafka_proc):
-            pass
-
-        @pytest.mark.kafka(owner="somebody else's marker")
-        def test_without_a_broker():
-            pass
-    """
-    result = run(pytester, tests, errors=1, passed=1)
-    result.stdout.fnmatch_lines(
-        "@pytest.mark.kafka is for a broker of the test's own, and kafka_proc is shared*"
-    )
-
-
 def test_a_broker_after_its_end(pytester: pytest.Pytester) -> None:
     tests = """
         kept = []
