@@ -5,6 +5,7 @@ Source: ``org.apache.kafka.clients.producer.internals.BuiltInPartitioner``, ``Ut
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 FIELDS = ("value", "key", "headers", "timestamp", "partition")
 TIMESTAMP_MAX = 2**63 - 1
+LIKE_SECONDS = range(10**9, 10**10)
+"""Timestamps that are of January to April 1970 as milliseconds, and of 2001 to 2286 as seconds."""
 
 
 class NewRecord(NamedTuple):
@@ -92,6 +95,19 @@ def as_timestamp(value: object) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool) and -1 <= value <= TIMESTAMP_MAX:
         return value
     raise InvalidArgumentError(f"timestamp={value!r}: expected milliseconds since 1970, or a datetime")
+
+
+def warn_of_seconds(records: Iterable[object]) -> None:
+    """Warn the caller's caller of a timestamp in seconds: it would be 1970, and retention would delete the record."""
+    for record in records:
+        given = record.get("timestamp") if isinstance(record, Mapping) else None
+        if isinstance(given, int) and given in LIKE_SECONDS:
+            when = (UNIX_EPOCH + timedelta(milliseconds=given)).date()
+            warnings.warn(
+                f"timestamp={given} is in milliseconds, and so of {when}: if it is in seconds, say {given * 1000}",
+                stacklevel=3,
+            )
+            return
 
 
 def _headers(given: object) -> Headers:

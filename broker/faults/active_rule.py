@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from oncelog.broker.refusal.rows import Located, Row
 
 
+VALUES_SEEN_MAX = 10
+"""How many values of each filter are told, of requests that did not pass it."""
 TIMES_LOGGED, TIMES_PER_LINE = 10, 100
 """Each of the first times that a rule fires is a log line, and later every so many times one."""
 
@@ -35,6 +37,8 @@ class ActiveRule:
         self.is_removed = False
         """Whether it was taken out: it does nothing more, not even to a request that it has counted."""
         self.notes: dict[str, None] = {}
+        self._came = 0
+        self._seen: dict[str, dict[str | int, None]] = {}
         self._released = trio.Event()
         self._random = random.Random(seed)
         self._changed = changed
@@ -55,6 +59,8 @@ class ActiveRule:
             self._released.is_set(),
             self.seed,
             tuple(self.notes),
+            self._came,
+            {name: tuple(values) for name, values in self._seen.items() if values},
         )
 
     def lets_pass(self, facts: Mapping[str, Any]) -> bool:
@@ -78,6 +84,18 @@ class ActiveRule:
         return max(
             (located.depths.get(name, 0) for name in ROW_FILTERS if name in self.rule.filters), default=0
         )
+
+    def see(self, facts: Mapping[str, Any], located: Located | None = None) -> None:
+        """Take note of something that the rule is for, unless its filters let pass what came before."""
+        if self.matched:
+            return
+        self._came += 1
+        named = [facts] if located is None else [facts, *(row.facts for row in located.whole.leaves())]
+        for name in self.rule.filters:
+            for value in (one.get(name) for one in named):
+                values = self._seen.setdefault(name, {})
+                if value not in (None, "") and len(values) < VALUES_SEEN_MAX:
+                    values[value] = None
 
     def count(self) -> bool:
         """Count something that passed the filters; return whether the rule fires for it."""

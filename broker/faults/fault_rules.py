@@ -8,6 +8,7 @@ their addition.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
@@ -76,6 +77,7 @@ class FaultRules(Interceptor):
         self._rng = rng
         self.kind = kind
         self._rules: list[ActiveRule] = []
+        self._removed: deque[RuleState] = deque(maxlen=RULES_MAX)
         self._next_id = 1
         self._target: Target | None = None
         self._is_installed = False
@@ -160,6 +162,11 @@ class FaultRules(Interceptor):
                 )
 
     @property
+    def removed(self) -> list[RuleState]:
+        """What was seen of rules that were removed before they had fired, the latest `RULES_MAX`."""
+        return list(self._removed)
+
+    @property
     def states(self) -> list[RuleState]:
         """What became of each rule, in the order of their addition."""
         return [active.state for active in self._rules]
@@ -172,6 +179,8 @@ class FaultRules(Interceptor):
         """Take a rule out; what it holds is released. Raises UnknownRuleError."""
         active = self._active(rule_id)
         self._rules.remove(active)
+        if not active.fired:
+            self._removed.append(active.state)
         active.is_removed = True
         active.release()
         self._install()
@@ -222,6 +231,7 @@ class FaultRules(Interceptor):
             rule = active.rule
             if rule.action != action or rule.value != value:
                 continue
+            active.see(facts)
             if all(facts.get(name) in values for name, values in rule.filters.items()) and active.count():
                 active.fire()
                 return active
@@ -234,6 +244,7 @@ class FaultRules(Interceptor):
             rule = active.rule
             if rule.action != action or rule.value != value or not rule.is_for(context.api.handler.name):
                 continue
+            active.see(facts, located)
             if active.lets_pass(facts) and active.finds(located) and active.count():
                 active.fire()
                 return active
@@ -248,6 +259,7 @@ class FaultRules(Interceptor):
             rule = active.rule
             if not rule.is_about_requests or not rule.is_for(context.api.handler.name):
                 continue
+            active.see(header, located)
             if not active.lets_pass(header) or not active.finds(located):
                 continue
             if rule.action == "drop_response" and is_without_response(context):

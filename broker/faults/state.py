@@ -31,6 +31,10 @@ class RuleState:
     """Of with_probability."""
     notes: tuple[str, ...]
     """Why it did not fire where one might expect it."""
+    came: int = field(default=0, compare=False)
+    """How many requests of its APIs came before the first that passed its filters."""
+    seen: dict[str, tuple[str | int, ...]] = field(default_factory=dict, compare=False)
+    """By filter, the values that these had, ten at most: to find the one that is misspelt."""
 
     def __str__(self) -> str:
         parts = [f"matched {self.matched}", f"fired {self.fired}"]
@@ -40,4 +44,18 @@ class RuleState:
             parts.append("released")
         if self.seed is not None:
             parts.append(f"seed {self.seed}")
-        return "; ".join([f"{rule_name(self.id, self.text)}: {', '.join(parts)}", *self.notes])
+        told = [f"{rule_name(self.id, self.text)}: {', '.join(parts)}", *self.notes]
+        if not self.matched:
+            told.append(self._seen)
+        return "; ".join(told)
+
+    @property
+    def _seen(self) -> str:
+        """What came in place of the requests that the rule is for."""
+        kind = "connection" if "refuse_connections" in self.rule else "request"
+        kind = "step" if "crash_at" in self.rule else kind
+        if not self.came:
+            return f"no such {kind} came"
+        values = "; ".join(f"{name} {', '.join(map(str, seen))}" for name, seen in self.seen.items())
+        plural = "" if self.came == 1 else "s"
+        return f"{self.came} {kind}{plural} came{f', with {values}' if values else ''}"

@@ -152,6 +152,11 @@ def _milliseconds(word: str) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 2**31:
             raise RuleError(f"{word} is a number of milliseconds, not {value!r}", word)
+        if 0 < value < 1:
+            raise RuleError(
+                f"{word} is a number of milliseconds, and {value!r} is less than one: {value!r} s are {value * 1000:g}",
+                word,
+            )
         return value
 
     return check
@@ -210,7 +215,7 @@ _NUMBER: Schema = {"type": "integer", "minimum": 0}
 _FROM_ONE: Schema = {"type": "integer", "minimum": 1}
 _IS_TRUE: Schema = {"const": True}
 _CONNECTION: Schema = {"enum": [CLOSE, HANG, True]}
-_MS: Schema = {"type": "number", "minimum": 0}
+_MS: Schema = {"type": "number", "anyOf": [{"const": 0}, {"minimum": 1}]}
 
 WORDS: dict[str, Word] = {
     "on": Word(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.pytest_plugin import factories, fixture_brokers, proxies
+from oncelog.pytest_plugin import factories, fixture_brokers, proxies, unfired_rules
 from oncelog.pytest_plugin.plain_imports import install_plain_imports
 from oncelog.pytest_plugin.settings import NAMES, SettingError, add_options, common_settings
 
@@ -56,6 +56,20 @@ def pytest_configure(config: pytest.Config) -> None:
         common_settings(config)
     except SettingError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Runs after the test, if it has passed."""
+    if unfired_rules.is_error(item.config):
+        unfired_rules.check(made for _, made in fixture_brokers.made_for(item))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Runs after the end of the test's own fixtures."""
+    for _, made in fixture_brokers.made_for(item):
+        unfired_rules.note(item.config, made)
 
 
 @pytest.hookimpl(trylast=True)

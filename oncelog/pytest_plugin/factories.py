@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pytest
 
-from oncelog.pytest_plugin.fixture_brokers import add_faults, failure, shown_in_reports
+from oncelog.pytest_plugin.fixture_brokers import failure, in_use
 from oncelog.pytest_plugin.proxies import KafkaProxySettings, proxy_of
 from oncelog.pytest_plugin.settings import KafkaSettings, SettingError, Settings, fixture_settings
 
@@ -134,11 +134,11 @@ def _reset(proc: str, given: KafkaSettings) -> Callable[[pytest.FixtureRequest],
             there = set(broker.topics)
             topics = settings.arguments.get("topics", {})
             broker.create_topics({name: value for name, value in topics.items() if name not in there})
-            add_faults(broker, settings.arguments.get("faults", ()))
+            faults = settings.arguments.get("faults", ())
+            with in_use(request, broker, faults, are_of_the_test=settings.has_own_faults):
+                yield broker
         except (OncelogError, OSError) as error:
             raise failure(request, str(error)) from None
-        with shown_in_reports(request, broker):
-            yield broker
 
     return kafka
 
@@ -164,8 +164,7 @@ def _carried(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Bro
             broker = cluster(settings)
         with closing(broker):
             broker.start()
-            add_faults(broker, faults)
-            with shown_in_reports(request, broker):
+            with in_use(request, broker, faults, are_of_the_test=settings.has_own_faults):
                 yield broker
     except (OncelogError, OSError) as error:
         raise failure(request, str(error)) from None

@@ -5,22 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import pytest
+
+from oncelog.pytest_plugin import unfired_rules
 
 if TYPE_CHECKING:
     from oncelog import Broker, Proxy
 
 
-class Made(NamedTuple):
+@dataclass
+class Made:
     """A broker, a cluster or a proxy, and its fixture. ``behind``: the fixture before whose broker a proxy stands."""
 
     broker: Broker | Proxy
     name: str
     scope: str
     behind: str | None
+    last_rule: int = 0
+    """The id of the last rule that no test has made; it is kept up with `--kafka-unfired-rules=error` only."""
 
     def takes(self, marker: str) -> bool:
         """Whether the settings of ``@pytest.mark.<marker>`` are for such a fixture, whatever its scope."""
@@ -37,10 +43,10 @@ this.)
 
 def brokers_of(item: pytest.Item) -> dict[str, Broker | Proxy]:
     """Return the brokers and proxies of a test, by the fixture's name, those of wider scopes first."""
-    return {made.name: made.broker for _, made in _made_for(item)}
+    return {made.name: made.broker for _, made in made_for(item)}
 
 
-def _made_for(item: pytest.Item) -> list[tuple[object, Made]]:
+def made_for(item: pytest.Item) -> list[tuple[object, Made]]:
     """Return what the fixtures of a test made, and the node that each fixture belongs to, wider scopes first."""
     made = [(node, one) for node in item.listchain() for one in _made.get(node, {}).values()]
     used = {*getattr(item, "fixturenames", ())}
@@ -50,7 +56,7 @@ def _made_for(item: pytest.Item) -> list[tuple[object, Made]]:
 
 def check_markers(item: pytest.Item) -> None:
     """Fail a test with a marker that has no effect on any broker, or proxy, of the test."""
-    made = _made_for(item)
+    made = made_for(item)
     for marker in ("kafka", "kafka_proxy"):
         fit = [(node, one) for node, one in made if one.takes(marker)]
         for marked, mark in item.iter_markers_with_node(marker):
@@ -97,14 +103,27 @@ def add_faults(broker: Broker | Proxy, faults: Any) -> None:
 
 
 @contextmanager
-def shown_in_reports(
-    request: pytest.FixtureRequest, broker: Broker | Proxy, behind: str | None = None
+def in_use(
+    request: pytest.FixtureRequest,
+    broker: Broker | Proxy,
+    faults: Any,
+    *,
+    are_of_the_test: bool,
+    behind: str | None = None,
 ) -> Iterator[None]:
-    """Show the broker in the report of a test that fails meanwhile. ``behind``: see `Made`."""
+    """Add the rules in ``faults``, and know meanwhile that the fixture has this broker.
+
+    ``are_of_the_test``: one test has these rules, not each. ``behind``: see `Made`. Raises InvalidArgumentError.
+    """
     made = _made.setdefault(request.node, {})
     name = request.fixturename or "kafka"
-    made[name] = Made(broker, name, request.scope, behind)
+    one = made[name] = Made(broker, name, request.scope, behind)
     try:
+        if are_of_the_test:
+            unfired_rules.note(request.config, one)
+        add_faults(broker, faults)
+        if not are_of_the_test:
+            unfired_rules.note(request.config, one)
         yield
     finally:
         del made[name]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest
 
-from oncelog.pytest_plugin.fixture_brokers import add_faults, failure, shown_in_reports
+from oncelog.pytest_plugin.fixture_brokers import failure, in_use
 from oncelog.pytest_plugin.settings import SettingError, unknown_setting
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def proxy_of(request: pytest.FixtureRequest, given: KafkaProxySettings) -> Itera
     from oncelog import OncelogError, Proxy
 
     try:
-        arguments = _joined(request, given)
+        arguments, has_own_faults = _joined(request, given)
         faults = arguments.pop("faults", ())
         upstream, behind = _upstream(request, arguments.pop("upstream", None))
         seed = request.config.getoption("kafka_seed") or request.config.getini("kafka_seed")
@@ -68,16 +68,16 @@ def proxy_of(request: pytest.FixtureRequest, given: KafkaProxySettings) -> Itera
             arguments["seed"] = int(seed)
         with closing(Proxy(upstream, **arguments)) as proxy:
             proxy.start()
-            add_faults(proxy, faults)
-            with shown_in_reports(request, proxy, behind):
+            with in_use(request, proxy, faults, are_of_the_test=has_own_faults, behind=behind):
                 yield proxy
     except (OncelogError, OSError, SettingError) as error:
         raise failure(request, str(error)) from None
 
 
-def _joined(request: pytest.FixtureRequest, given: KafkaProxySettings) -> dict[str, Any]:
-    """Return the settings; those of a marker win. Raises SettingError."""
+def _joined(request: pytest.FixtureRequest, given: KafkaProxySettings) -> tuple[dict[str, Any], bool]:
+    """Return the settings, where those of a marker win, and whether a marker has ``faults``. Raises SettingError."""
     found: dict[str, Any] = {}
+    has_own_faults = False
     places = [(f"the factory of {request.fixturename}", given)]
     if request.scope != "session":
         markers = reversed(list(request.node.iter_markers(MARKER)))
@@ -87,6 +87,7 @@ def _joined(request: pytest.FixtureRequest, given: KafkaProxySettings) -> dict[s
                     f"@pytest.mark.{MARKER} takes keyword arguments, such as upstream='host:9092'"
                 )
             places.append((f"@pytest.mark.{MARKER}", marker.kwargs))
+            has_own_faults |= "faults" in marker.kwargs
     for place, settings in places:
         for name, value in settings.items():
             if name not in NAMES:
@@ -95,7 +96,7 @@ def _joined(request: pytest.FixtureRequest, given: KafkaProxySettings) -> dict[s
     for name in ("faults", "upstream_config"):
         if isinstance(found.get(name), str | os.PathLike):
             found[name] = request.config.rootpath / found[name]
-    return found
+    return found, has_own_faults and request.scope == "function"
 
 
 def _upstream(request: pytest.FixtureRequest, given: str | None) -> tuple[str, str | None]:

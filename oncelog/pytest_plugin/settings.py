@@ -1,14 +1,14 @@
 """The settings of the fixtures, from all places.
 
-From the weakest to the strongest: the ini file, the command line, the factory's arguments, the markers from the
-module's to the function's. ``topics`` and ``config`` are joined, topic by topic and key by key; any other setting
-replaces the weaker one.
+From the weakest to the strongest: the ini file, variables of the environment, the command line, the factory's
+arguments, the markers from the module's to the function's. ``topics`` and ``config`` are joined, topic by topic and key
+by key; any other setting replaces the weaker one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
@@ -43,6 +43,9 @@ JOINED = ("topics", "config")
 """Settings that all places together make up."""
 
 
+IGNORE, ERROR = "ignore", "error"
+
+
 class SettingError(Exception):
     """An invalid setting. The message names its place."""
 
@@ -53,10 +56,18 @@ class Settings:
 
     bootstrap_servers: str | None = None
     """The cluster to use instead of a broker of its own."""
+    command_config: Mapping[str, object] | str | os.PathLike[str] | None = None
+    """How to log in to it, by the keys of Kafka's clients."""
+    through_proxy: bool = False
+    """Whether the test reaches it through a proxy."""
+    unfired_rules: str = IGNORE
+    """What becomes of a test with a rule that never fired."""
     arguments: dict[str, Any] = field(default_factory=dict)
     """For `oncelog.Broker`, but for ``faults``."""
     of_the_test: set[str] = field(default_factory=set)
     """The arguments that a factory or a marker gave: the test depends on them."""
+    has_own_faults: bool = False
+    """Whether ``faults`` are those of one test's markers."""
 
     def join(self, given: Mapping[str, Any], place: str) -> None:
         """Add the settings of a stronger place. Raises SettingError."""
@@ -109,6 +120,18 @@ def _number(text: str) -> int:
     return int(text)
 
 
+def _unfired(text: str) -> str:
+    if text not in (ERROR, IGNORE):
+        raise ValueError(f"expected {ERROR} or {IGNORE}")
+    return text
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+        raise ValueError("expected true or false")
+    return text.lower() in ("1", "true", "yes", "on")
+
+
 @dataclass(frozen=True)
 class _Option:
     setting: str
@@ -117,10 +140,32 @@ class _Option:
     metavar: str
     parse: Callable[[str], Any]
     help: str
+    variable: str | None = None
+    """The variable of the environment that sets it, too."""
+    is_path: bool = False
+    """Whether a relative path starts where pytest was started; in the ini file, at its rootdir."""
 
     @property
     def is_list(self) -> bool:
         return self.setting in JOINED
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the option has no value."""
+        return self.parse is _switch
+
+    def given(self, config: pytest.Config) -> Iterator[tuple[str, list[str]]]:
+        """Yield each place that sets it, and the texts there, from the weakest to the strongest."""
+        variable = os.environ.get(self.variable, "") if self.variable else ""
+        here = config.invocation_params.dir
+        for place, given, folder in (
+            (f"{self.ini} in the ini file", config.getini(self.ini), config.rootpath),
+            (f"{self.variable} in the environment", variable, here),
+            (self.option, config.getoption(self.ini), here),
+        ):
+            texts = given if isinstance(given, list) else [given] if given else []
+            if texts:
+                yield place, [str(folder / text) for text in texts] if self.is_path else texts
 
 
 OPTIONS = (
@@ -132,6 +177,26 @@ OPTIONS = (
         str,
         "use this Kafka cluster instead of a broker for each test; tests that need more than a cluster can do are "
         "skipped",
+        "ONCELOG_KAFKA_BOOTSTRAP_SERVERS",
+    ),
+    _Option(
+        "command_config",
+        "--kafka-command-config",
+        "kafka_command_config",
+        "FILE",
+        str,
+        "how to log in to that cluster: a client.properties, as --command-config of Kafka's tools",
+        "ONCELOG_KAFKA_COMMAND_CONFIG",
+        is_path=True,
+    ),
+    _Option(
+        "through_proxy",
+        "--kafka-through-proxy",
+        "kafka_through_proxy",
+        "",
+        _switch,
+        "put a proxy before that cluster, so that fault rules, requests() and wait_for() work there, and clients need "
+        "no log-in",
     ),
     _Option(
         "topics",
@@ -161,6 +226,14 @@ OPTIONS = (
     _Option(
         "seed", "--kafka-seed", "kafka_seed", "N", _number, "the seed of every broker, as a report showed it"
     ),
+    _Option(
+        "unfired_rules",
+        "--kafka-unfired-rules",
+        "kafka_unfired_rules",
+        "error",
+        _unfired,
+        "fail a test that passes though a rule of it never fired; ignore, the default, lets it pass",
+    ),
 )
 
 
@@ -168,32 +241,31 @@ def add_options(parser: pytest.Parser) -> None:
     """Add the options of the command line and of the ini file."""
     group = parser.getgroup("oncelog", "oncelog: a Kafka broker for each test")
     for row in OPTIONS:
-        action = "append" if row.is_list else "store"
-        group.addoption(row.option, action=action, metavar=row.metavar, dest=row.ini, help=row.help)
+        variable = f" [{row.variable}]" if row.variable else ""
+        if row.is_switch:
+            group.addoption(row.option, action="store_const", const="true", dest=row.ini, help=row.help)
+        else:
+            action = "append" if row.is_list else "store"
+            group.addoption(
+                row.option, action=action, metavar=row.metavar, dest=row.ini, help=row.help + variable
+            )
         kind: Literal["linelist", "string"] = "linelist" if row.is_list else "string"
         parser.addini(row.ini, row.help, type=kind)
 
 
 def common_settings(config: pytest.Config) -> Settings:
-    """Return the settings of the command line and the ini file. Raises SettingError."""
+    """Return the settings of the ini file, the environment and the command line. Raises SettingError."""
     settings = Settings()
     for row in OPTIONS:
-        places = (
-            (f"{row.ini} in the ini file", config.getini(row.ini)),
-            (row.option, config.getoption(row.ini)),
-        )
-        for place, given in places:
-            texts = given if isinstance(given, list) else [given] if given else []
+        for place, texts in row.given(config):
             try:
                 values = [row.parse(text) for text in texts]
             except ValueError as error:
                 raise SettingError(f"{place}: {', '.join(texts)}: {error}") from None
-            if not values:
-                continue
-            if row.setting == "bootstrap_servers":
-                settings.bootstrap_servers = values[0]
-            else:
+            if row.setting in NAMES:
                 settings.join({row.setting: dict(values) if row.is_list else values[0]}, place)
+            else:
+                setattr(settings, row.setting, values[0])
     return settings
 
 
@@ -208,6 +280,7 @@ def fixture_settings(request: pytest.FixtureRequest, given: KafkaSettings) -> Se
                 raise SettingError("@pytest.mark.kafka takes keyword arguments, such as topics={'orders': 3}")
             settings.join(marker.kwargs, "@pytest.mark.kafka")
             settings.of_the_test.update(marker.kwargs)
+            settings.has_own_faults |= "faults" in marker.kwargs and request.scope == "function"
     for name in PATHS:
         value = settings.arguments.get(name)
         if isinstance(value, str | os.PathLike):

@@ -65,6 +65,7 @@ of rules, or the path of a file ([faults.md](faults.md)). These places set them,
 config={"message.max.bytes": 5_000_000})` |
 | factory in `conftest.py` | `kafka = factories.kafka(topics=["audit"])` |
 | command line | `--kafka-topic=audit:3 --kafka-config=num.partitions=2` |
+| variable of the environment, where the table of options names one | `ONCELOG_KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:9092` |
 | ini file | `kafka_topics = audit:3` |
 
 `topics` and `config` of all places are joined, topic by topic and key by key. Of every other setting the strongest
@@ -206,10 +207,14 @@ def about(kind: type) -> str:
 
 def options() -> str:
     """Return a table of pytest's options."""
-    rows = [(row.option, row.metavar, row.ini, row.help) for row in settings.OPTIONS]
+    rows = [
+        (row.option, row.metavar, row.ini, row.help + (f"; or `{row.variable}`" if row.variable else ""))
+        for row in settings.OPTIONS
+    ]
     rows.append((proxies.OPTION, "HOST:PORT,...", proxies.INI, proxies.HELP))
     return "| option | in the ini file | what it is |\n|---|---|---|\n" + "".join(
-        f"| `{option}={metavar}` | `{ini}` | {help_} |\n" for option, metavar, ini, help_ in rows
+        f"| `{option}{'=' if metavar else ''}{metavar}` | `{ini}` | {help_} |\n"
+        for option, metavar, ini, help_ in rows
     )
 
 

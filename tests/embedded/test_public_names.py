@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 
 import pytest
+import trio
 
 import oncelog
 from tests.harness.process import DEADLINE_S
@@ -111,6 +112,26 @@ def test_what_a_mistake_says() -> None:
             kafka.faults.on("EndTxn").close().wait_fired(timeout=0)
         assert caught.value.__suppress_context__, "the same message twice"
         assert (caught.type.__module__, caught.type.__qualname__) == ("oncelog", "WaitTimeoutError")
+
+
+def test_a_timestamp_in_seconds_is_a_warning() -> None:
+    said = r"timestamp=1700000000 is in milliseconds, and so of 1970-01-20: if it is in seconds, say 1700000000000"
+    rows = [b"a", {"value": b"b", "timestamp": 1_700_000_000}]
+
+    async def awaited() -> None:
+        async with oncelog.AsyncBroker() as kafka:
+            with pytest.warns(UserWarning, match=said) as caught:
+                await kafka.produce("orders", b"a", timestamp=1_700_000_000)
+            assert [warning.filename for warning in caught] == [__file__]
+
+    trio.run(awaited)
+    with oncelog.Broker() as kafka:
+        with pytest.warns(UserWarning, match=said) as caught:
+            kafka.produce_many("orders", rows)
+        assert [warning.filename for warning in caught] == [__file__]
+        for timestamp in (0, 5, 1000, 999_999_999, 1_700_000_000_000):
+            kafka.produce("orders", b"a", timestamp=timestamp)
+        assert 1_700_000_000 in [record.timestamp for record in kafka.topic("orders").records()]
 
 
 def test_kafkas_error_is_shown_by_its_public_name_and_can_be_sent_to_another_process() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import trio
+from confluent_kafka import Consumer, TopicPartition
 
 import oncelog
 from oncelog.wire.framing import encode_request
@@ -68,7 +69,8 @@ def test_which_requests_and_what_happens_to_them(kafka: oncelog.Broker) -> None:
         kafka.faults.assert_all_fired()
     assert str(caught.value) == (
         "rules that never fired:\n"
-        "  rule 2 (on: *, client_id: other, version: 2+, drop_response: close): matched 0, fired 0"
+        "  rule 2 (on: *, client_id: other, version: 2+, drop_response: close): matched 0, fired 0; 3 requests came, "
+        "with client_id app; version 2"
     )
     with Client(kafka, "other") as client:
         assert client.call() is None
@@ -148,6 +150,27 @@ def test_a_wait_in_vain_tells_what_was_seen(kafka: oncelog.Broker) -> None:
         oncelog.WaitTimeoutError, match=r"after 0\.01 s, fired less than 2 times: rule 1 .*fired 0"
     ):
         rule.wait_fired(2, timeout=0.01)
+
+
+def test_what_a_rule_saw_that_its_filters_did_not_let_pass() -> None:
+    with oncelog.Broker(topics=["orders", "order"], requests_kept=0) as kafka:
+        on = kafka.faults.on
+        misspelt = on("OffsetCommit", "OffsetFetch", group="biling", topic="order").close()
+        in_vain = on("EndTxn", transactional_id="app").close()
+        crash = kafka.faults.crash_at("before offsets", group="biling")
+        matched = on("OffsetCommit", group="billing").nth(100).close()
+        for number in range(12):
+            kafka.group(f"other-{number}").commit({"orders": {0: 1}})
+        consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "billing"})
+        for _ in range(2):
+            consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+        consumer.close()
+        assert misspelt.state.seen == {"group": ("billing",), "topic": ("orders",)}
+        assert str(misspelt.state).endswith("fired 0; 2 requests came, with topic orders; group billing")
+        assert str(in_vain.state).endswith("fired 0; no such request came")
+        assert str(matched.state).endswith("matched 2, fired 0")
+        groups = ", ".join(f"other-{number}" for number in range(10))
+        assert str(crash.state).endswith(f"fired 0; 14 steps came, with group {groups}")
 
 
 async def use_async() -> None:

@@ -63,6 +63,16 @@ WRONG: list[tuple[Any, str | None, str]] = [
     ),
     ({"on": "*", "delay_ms": "1s"}, "delay_ms", "delay_ms is a number of milliseconds, not '1s'"),
     (
+        {"on": "*", "delay_ms": 0.5},
+        "delay_ms",
+        "delay_ms is a number of milliseconds, and 0.5 is less than one: 0.5 s are 500",
+    ),
+    (
+        {"on": "Produce", "throttle_ms": 0.25},
+        "throttle_ms",
+        "throttle_ms is a number of milliseconds, and 0.25 is less than one: 0.25 s are 250",
+    ),
+    (
         {"on": "*", "drop_response": "silently"},
         "drop_response",
         'drop_response is "close" or "hang" (what becomes of the connection), not \'silently\'',

@@ -321,7 +321,7 @@ def test_faults_of_markers_and_files(pytester: pytest.Pytester) -> None:
             "rules that fired:",
             "    rule 1 (*Metadata*fired 1",
             "rules that never fired:",
-            "    rule 2 (*Fetch*fired 0",
+            "    rule 2 (*Fetch*fired 0; no such request came",
         ]
     )
 
@@ -342,6 +342,7 @@ def test_importing_it_costs_nothing() -> None:
         "oncelog.pytest_plugin.plain_imports",
         "oncelog.pytest_plugin.proxies",
         "oncelog.pytest_plugin.settings",
+        "oncelog.pytest_plugin.unfired_rules",
     }
 
 

@@ -40,9 +40,11 @@ async def load_rules(broker: Controlled, *, text: str, name: str) -> list[int]:
     return [broker.faults.add(rule) for rule in loaded]
 
 
-async def rules(broker: Controlled) -> list[RuleState]:
-    """Return what became of each rule so far, in the order of their addition."""
-    return broker.faults.states
+async def rules(broker: Controlled, *, removed: bool = False) -> list[RuleState]:
+    """Return what became of each rule so far, in the order of their addition. ``removed``: after those that were
+    removed before they had fired.
+    """
+    return [*broker.faults.removed, *broker.faults.states] if removed else broker.faults.states
 
 
 async def wait_fired(broker: Controlled, *, rule_id: int, times: int = 1, timeout: float = 10) -> RuleState:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotRunningError, OncelogError
+from oncelog.broker.control.new_records import warn_of_seconds
 from oncelog.broker.embedded.async_api.access import AsyncClientAccess
 from oncelog.broker.embedded.async_api.clock import AsyncClock
 from oncelog.broker.embedded.async_api.faults import AsyncFaults
@@ -214,7 +215,7 @@ class AsyncFacade(AsyncClientAccess):
 
         value, key: bytes, or a text, which is written in UTF-8. A value of None is a tombstone.
         headers: ``{"trace": b"1"}``, or pairs where a name occurs twice.
-        timestamp: milliseconds or a datetime; without it, broker time.
+        timestamp: milliseconds or a datetime; without it, broker time. One that looks like seconds is a warning.
         partition: without it, that of the key, as Kafka's default partitioner has it; without a key, the shortest one.
 
         A topic that does not exist is created if ``auto.create.topics.enable`` is true, as it is by default. Raises
@@ -227,6 +228,7 @@ class AsyncFacade(AsyncClientAccess):
             "timestamp": timestamp,
             "partition": partition,
         }
+        warn_of_seconds([record])
         records: list[Record] = await self._call("produce", topic=topic, records=[record])
         return records[0]
 
@@ -243,7 +245,9 @@ class AsyncFacade(AsyncClientAccess):
             raise InvalidArgumentError(
                 f"records={records!r}: expected a list of records; produce() writes one"
             )
-        written: list[Record] = await self._call("produce", topic=topic, records=list(records))
+        given = list(records)
+        warn_of_seconds(given)
+        written: list[Record] = await self._call("produce", topic=topic, records=given)
         return written
 
     async def create_topic(

@@ -147,7 +147,9 @@ class AsyncFaults:
         await self._broker._call("clear_rules")
 
     async def assert_all_fired(self) -> None:
-        """Raise AssertionError if there is a rule that never fired; it tells what each of them saw."""
+        """Raise AssertionError if there is a rule that never fired; it tells what each of them saw. Rules that were
+        removed do not count.
+        """
         idle = [state for state in await self.rules if not state.fired]
         if idle:
             raise AssertionError("rules that never fired:\n" + "\n".join(f"  {state}" for state in idle))
@@ -214,7 +216,9 @@ class AsyncRuleDraft:
         return await self._add(error=getattr(error, "name", error))
 
     async def delay(self, ms: float) -> AsyncRule:
-        """Handle them later, by so many milliseconds of real time. Requests behind them on the connection wait, too."""
+        """Handle them later, by so many milliseconds of real time, 0 or from 1 on. Requests behind them on the
+        connection wait, too.
+        """
         return await self._add(delay_ms=ms)
 
     async def drop_request(self, connection: Literal["close", "hang"] = "close") -> AsyncRule:

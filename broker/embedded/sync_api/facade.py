@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotRunningError, OncelogError
+from oncelog.broker.control.new_records import warn_of_seconds
 from oncelog.broker.embedded.sync_api.access import ClientAccess
 from oncelog.broker.embedded.sync_api.clock import Clock
 from oncelog.broker.embedded.sync_api.faults import Faults
@@ -215,7 +216,7 @@ class Facade(ClientAccess):
 
         value, key: bytes, or a text, which is written in UTF-8. A value of None is a tombstone.
         headers: ``{"trace": b"1"}``, or pairs where a name occurs twice.
-        timestamp: milliseconds or a datetime; without it, broker time.
+        timestamp: milliseconds or a datetime; without it, broker time. One that looks like seconds is a warning.
         partition: without it, that of the key, as Kafka's default partitioner has it; without a key, the shortest one.
 
         A topic that does not exist is created if ``auto.create.topics.enable`` is true, as it is by default. Raises
@@ -228,6 +229,7 @@ class Facade(ClientAccess):
             "timestamp": timestamp,
             "partition": partition,
         }
+        warn_of_seconds([record])
         records: list[Record] = self._call("produce", topic=topic, records=[record])
         return records[0]
 
@@ -244,7 +246,9 @@ class Facade(ClientAccess):
             raise InvalidArgumentError(
                 f"records={records!r}: expected a list of records; produce() writes one"
             )
-        written: list[Record] = self._call("produce", topic=topic, records=list(records))
+        given = list(records)
+        warn_of_seconds(given)
+        written: list[Record] = self._call("produce", topic=topic, records=given)
         return written
 
     def create_topic(

@@ -148,7 +148,9 @@ class Faults:
         self._broker._call("clear_rules")
 
     def assert_all_fired(self) -> None:
-        """Raise AssertionError if there is a rule that never fired; it tells what each of them saw."""
+        """Raise AssertionError if there is a rule that never fired; it tells what each of them saw. Rules that were
+        removed do not count.
+        """
         idle = [state for state in self.rules if not state.fired]
         if idle:
             raise AssertionError("rules that never fired:\n" + "\n".join(f"  {state}" for state in idle))
@@ -215,7 +217,9 @@ class RuleDraft:
         return self._add(error=getattr(error, "name", error))
 
     def delay(self, ms: float) -> Rule:
-        """Handle them later, by so many milliseconds of real time. Requests behind them on the connection wait, too."""
+        """Handle them later, by so many milliseconds of real time, 0 or from 1 on. Requests behind them on the
+        connection wait, too.
+        """
         return self._add(delay_ms=ms)
 
     def drop_request(self, connection: Literal["close", "hang"] = "close") -> Rule:
