@@ -7,8 +7,9 @@ fixtures do, when a test asks for one. And it works with any pytest that Python 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,6 +29,9 @@ __all__ = [
     "kafka_proc",
     "kafka_proxy",
 ]
+
+_errors_at_the_end: list[str] = []
+"""About groups that stay in a cluster."""
 
 kafka = factories.kafka()
 kafka_proc = factories.kafka_proc()
@@ -58,6 +62,25 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
 
 
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    settings = common_settings(config)
+    if settings.bootstrap_servers is None:
+        return []
+    through = ", through a proxy" if settings.through_proxy else ""
+    return [f"kafka: the cluster at {settings.bootstrap_servers}{through}"]
+
+
+def pytest_sessionfinish() -> None:
+    """Delete the groups of the last tests on a cluster, if their members are gone by now."""
+    module = sys.modules.get("oncelog.pytest_plugin.cluster_host")
+    _errors_at_the_end[:] = [] if module is None else module.delete_left_groups()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for line in _errors_at_the_end:
+        terminalreporter.write_line(f"kafka: {line}", yellow=True)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Runs after the test, if it has passed."""
@@ -82,11 +105,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pluggy.Result[pytest.TestReport], None]:
-    found = fixture_brokers.brokers_of(item) if call.excinfo is not None else {}
+    found = fixture_brokers.made_for(item) if call.excinfo is not None else []
     if found:
         from oncelog.pytest_plugin.report import hide_frames, sections
 
         hide_frames()
     report = (yield).get_result()
     if report.failed and found:
-        report.sections += sections(found)
+        # A Kafka cluster without a proxy tells nothing of the test.
+        report.sections += sections({one.name: one.broker for _, one in found if one.is_observed})

@@ -11,7 +11,8 @@ kafka_proxy = factories.kafka_proxy("127.0.0.1:9092")     # a proxy before a clu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -44,14 +45,26 @@ def kafka_proc(**settings: Unpack[KafkaSettings]) -> Any:
     return kafka(scope="session", **settings)
 
 
-def kafka_noproc(bootstrap_servers: str | None = None) -> Any:
-    """Make a fixture: a Kafka cluster that runs already, at these addresses or at ``--kafka-bootstrap-servers``."""
+def kafka_noproc(
+    bootstrap_servers: str | None = None,
+    *,
+    command_config: Mapping[str, object] | str | os.PathLike[str] | None = None,
+) -> Any:
+    """Make a fixture: a Kafka cluster that runs already, at these addresses or at ``--kafka-bootstrap-servers``.
+
+    command_config: how to log in there, by the keys of Kafka's clients, or the path of a client.properties; without it,
+        what ``--kafka-command-config`` says.
+    """
 
     @pytest.fixture(scope="session")
     def kafka_noproc(request: pytest.FixtureRequest) -> Iterator[Broker]:
         """The Kafka cluster at --kafka-bootstrap-servers."""
         settings = _checked(request, {})
         settings.bootstrap_servers = bootstrap_servers or settings.bootstrap_servers
+        if isinstance(command_config, str | os.PathLike):
+            settings.command_config = request.config.rootpath / command_config
+        elif command_config is not None:
+            settings.command_config = command_config
         if settings.bootstrap_servers is None:
             raise failure(
                 request,
@@ -161,7 +174,7 @@ def _carried(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Bro
         else:
             from oncelog.pytest_plugin.real_cluster import cluster
 
-            broker = cluster(settings)
+            broker = cluster(settings, request.node.nodeid)
         with closing(broker):
             broker.start()
             with in_use(request, broker, faults, are_of_the_test=settings.has_own_faults):

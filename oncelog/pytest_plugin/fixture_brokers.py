@@ -28,6 +28,11 @@ class Made:
     last_rule: int = 0
     """The id of the last rule that no test has made; it is kept up with `--kafka-unfired-rules=error` only."""
 
+    @property
+    def is_observed(self) -> bool:
+        """Whether requests to it are known, and it has rules: not a Kafka cluster without a proxy."""
+        return getattr(self.broker, "is_observed", True)
+
     def takes(self, marker: str) -> bool:
         """Whether the settings of ``@pytest.mark.<marker>`` are for such a fixture, whatever its scope."""
         from oncelog import Proxy
@@ -39,11 +44,6 @@ _made: WeakKeyDictionary[object, dict[str, Made]] = WeakKeyDictionary()
 """What the fixtures of a node made, by the fixture's name. (pytest's stash is not in every pytest that may import
 this.)
 """
-
-
-def brokers_of(item: pytest.Item) -> dict[str, Broker | Proxy]:
-    """Return the brokers and proxies of a test, by the fixture's name, those of wider scopes first."""
-    return {made.name: made.broker for _, made in made_for(item)}
 
 
 def made_for(item: pytest.Item) -> list[tuple[object, Made]]:

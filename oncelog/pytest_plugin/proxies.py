@@ -62,7 +62,8 @@ def proxy_of(request: pytest.FixtureRequest, given: KafkaProxySettings) -> Itera
     try:
         arguments, has_own_faults = _joined(request, given)
         faults = arguments.pop("faults", ())
-        upstream, behind = _upstream(request, arguments.pop("upstream", None))
+        upstream, behind, login = _upstream(request, arguments.pop("upstream", None))
+        arguments.setdefault("upstream_config", login)
         seed = request.config.getoption("kafka_seed") or request.config.getini("kafka_seed")
         if seed and "seed" not in arguments:
             arguments["seed"] = int(seed)
@@ -99,14 +100,16 @@ def _joined(request: pytest.FixtureRequest, given: KafkaProxySettings) -> tuple[
     return found, has_own_faults and request.scope == "function"
 
 
-def _upstream(request: pytest.FixtureRequest, given: str | None) -> tuple[str, str | None]:
-    """Return the addresses of the cluster, and the fixture that has them, if one does."""
+def _upstream(
+    request: pytest.FixtureRequest, given: str | None
+) -> tuple[str, str | None, Mapping[str, object]]:
+    """Return the addresses of the cluster, the fixture that has them, if one does, and how to log in there."""
     text = given or request.config.getoption(INI) or request.config.getini(INI)
     if text and ":" in text:
-        return str(text), None
+        return str(text), None, {}
     fixture = str(text or "kafka")
     broker = request.getfixturevalue(fixture)
     servers = getattr(broker, "bootstrap_servers", None)
     if not isinstance(servers, str):
         raise SettingError(f"the fixture {fixture} has no bootstrap_servers, and is {broker!r}")
-    return servers, fixture
+    return servers, fixture, getattr(broker, "command_config", {})

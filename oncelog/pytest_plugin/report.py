@@ -27,14 +27,8 @@ WARNINGS = (" WARNING ", " ERROR ", " CRITICAL ")
 
 
 def sections(brokers: Mapping[str, Broker | Proxy]) -> list[tuple[str, str]]:
-    """Return a heading and a text for each broker, by the fixture's name. A Kafka cluster tells nothing of the test."""
-    from oncelog.pytest_plugin.real_cluster import Cluster
-
-    return [
-        (f"{name}: {broker!r}", _text(broker))
-        for name, broker in brokers.items()
-        if not isinstance(broker, Cluster)
-    ]
+    """Return a heading and a text for each broker, by the fixture's name."""
+    return [(f"{name}: {broker!r}", _text(broker)) for name, broker in brokers.items()]
 
 
 def hide_frames() -> None:
@@ -102,8 +96,9 @@ def _warnings(broker: Broker | Proxy) -> Iterable[str]:
 
 def _clock(broker: Broker | Proxy) -> Iterable[str]:
     from oncelog import Proxy
+    from oncelog.pytest_plugin.real_cluster import Cluster
 
-    if isinstance(broker, Proxy):
+    if isinstance(broker, Proxy | Cluster):
         return
     ahead = broker.clock.now_ms() / 1000 - time.time()
     if ahead > AHEAD_SHOWN_S or broker.clock.is_frozen:

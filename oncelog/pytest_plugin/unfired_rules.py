@@ -15,7 +15,7 @@ import pytest
 from oncelog.pytest_plugin.settings import ERROR, common_settings
 
 if TYPE_CHECKING:
-    from oncelog import Broker, Proxy, RuleState
+    from oncelog import RuleState
     from oncelog.pytest_plugin.fixture_brokers import Made
 
 
@@ -27,7 +27,7 @@ def is_error(config: pytest.Config) -> bool:
 def note(config: pytest.Config, made: Made) -> None:
     """Take the rules that there are for those of no test."""
     if is_error(config):
-        made.last_rule = max((state.id for state in _states(made.broker)), default=0)
+        made.last_rule = max((state.id for state in _states(made)), default=0)
 
 
 def check(brokers: Iterable[Made]) -> None:
@@ -35,19 +35,19 @@ def check(brokers: Iterable[Made]) -> None:
     lines = [
         f"  {made.name}: {state}"
         for made in brokers
-        for state in _states(made.broker)
+        for state in _states(made)
         if state.id > made.last_rule and not state.fired
     ]
     if lines:
         pytest.fail("rules that never fired:\n" + "\n".join(lines), pytrace=False)
 
 
-def _states(broker: Broker | Proxy) -> list[RuleState]:
+def _states(made: Made) -> list[RuleState]:
     """Return all rules, those that were removed before they had fired, too; none if the broker cannot tell."""
     from oncelog import OncelogError
 
     states: list[RuleState] = []
-    if getattr(broker, "is_observed", True):
+    if made.is_observed:
         with suppress(OncelogError):  # the test has closed it
-            states = broker._call("rules", removed=True)
+            states = made.broker._call("rules", removed=True)
     return states

@@ -71,6 +71,7 @@ def test_what_a_cluster_cannot_do_is_a_skip_with_the_reason(
     pytester: pytest.Pytester, elsewhere: oncelog.Broker
 ) -> None:
     tests = """
+        import asyncio
         import pytest
 
         def test_clock(kafka):
@@ -79,6 +80,9 @@ def test_what_a_cluster_cannot_do_is_a_skip_with_the_reason(
         def test_faults(kafka):
             kafka.faults.on("Produce").close()
 
+        def test_async(async_kafka):
+            asyncio.run(async_kafka.wait_for("Produce"))
+
         def test_reset(kafka_proc):
             kafka_proc.reset()
 
@@ -86,19 +90,34 @@ def test_what_a_cluster_cannot_do_is_a_skip_with_the_reason(
         def test_config(kafka):
             pass
 
+        @pytest.mark.kafka(faults={"on": "Fetch", "close": True})
+        def test_faults_of_a_marker(kafka):
+            pass
+
+        def test_user(kafka):
+            kafka.client_config(user="app")
+
         @pytest.mark.kafka(process=True, seed=5)
         def test_nothing_of_that(kafka, kafka_noproc):
             assert kafka.bootstrap_servers == kafka_noproc.bootstrap_servers
+            assert kafka.client_config("kafka-python")["bootstrap_servers"] == kafka.bootstrap_servers
     """
-    result = run(pytester, tests, elsewhere, skipped=4, passed=1)
+    result = run(pytester, tests, elsewhere, skipped=7, passed=1)
     at = elsewhere.bootstrap_servers
-    for said in (
-        f"*clock_advance needs a broker of oncelog, and this is the Kafka cluster at {at}",
-        "*add_rule needs a broker of oncelog*",
-        "*reset needs a broker of oncelog*",
-        f"*needs a broker of its own, for config=, version=: not the cluster at {at}",
-    ):
-        result.stdout.fnmatch_lines(said)
+    here = "SKIPPED [[]1[]] test_what_a_cluster_cannot_do_is_a_skip_with_the_reason.py:"
+    proxy = ", or --kafka-through-proxy"
+    result.stdout.fnmatch_lines(
+        [
+            f"kafka: the cluster at {at}",
+            f"{here}4: kafka.clock needs a broker of oncelog, and this is the Kafka cluster at {at}",
+            f"{here}7: kafka.faults needs a broker of oncelog{proxy}, and this is the Kafka cluster at {at}",
+            f"{here}10: kafka.wait_for() needs a broker of oncelog{proxy}, and *",
+            f"{here}13: kafka.reset() needs a broker of oncelog, and *",
+            f"{here}16: needs a broker of oncelog, for config=, version=: not the cluster at {at}",
+            f"{here}20: needs a broker of oncelog{proxy}, for faults=: not the cluster at {at}",
+            f"{here}24: client_config(user=) needs a broker of oncelog",
+        ]
+    )
 
 
 def test_a_failed_test(pytester: pytest.Pytester, elsewhere: oncelog.Broker) -> None:
