@@ -13,9 +13,11 @@ def run(pytester: pytest.Pytester, tests: str, *arguments: str, **outcomes: int)
     return result
 
 
-def run_with_clients(pytester: pytest.Pytester, tests: str, **outcomes: int) -> pytest.RunResult:
+def run_with_clients(
+    pytester: pytest.Pytester, tests: str, *arguments: str, **outcomes: int
+) -> pytest.RunResult:
     """Run the tests in a process of their own, with which their clients end."""
     pytester.makepyfile(tests)
-    result = pytester.runpytest_subprocess()
+    result = pytester.runpytest_subprocess(*arguments)
     result.assert_outcomes(**outcomes)
     return result

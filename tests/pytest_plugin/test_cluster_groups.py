@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import oncelog
+from tests.pytest_plugin.projects import run_with_clients
 
 pytest_plugins = ["pytester"]
 
@@ -20,12 +21,8 @@ def elsewhere() -> Iterator[oncelog.Broker]:
 def run(
     pytester: pytest.Pytester, tests: str, elsewhere: oncelog.Broker, *arguments: str, **outcomes: int
 ) -> pytest.RunResult:
-    """In a process of its own, with which its clients end."""
-    pytester.makepyfile(tests)
     servers = f"--kafka-bootstrap-servers={elsewhere.bootstrap_servers}"
-    result = pytester.runpytest_subprocess(servers, *arguments)
-    result.assert_outcomes(**outcomes)
-    return result
+    return run_with_clients(pytester, tests, servers, *arguments, **outcomes)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--kafka-through-proxy",)], ids=["direct", "proxied"])
