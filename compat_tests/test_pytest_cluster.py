@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
 import oncelog
 from oncelog.pytest_plugin.real_cluster import Cluster
+
+TIMEOUT_S = 60
 
 
 @pytest.fixture
@@ -115,3 +118,99 @@ def test_a_share_group(cluster: Cluster, name: str) -> None:
         assert found.partitions[name][0] == oncelog.SharePartitionInfo(0, None, 5 - len(messages))
         assert name in cluster.share_groups
         assert name not in cluster.groups
+
+
+def read_one(servers: str, name: str, **settings: Any) -> Consumer:
+    """Return a consumer that has read a record of the topic, in the group of the same name."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": name,
+            "client.id": "app",
+            "auto.offset.reset": "earliest",
+            **settings,
+        }
+    )
+    consumer.subscribe([name])
+    assert consumer.poll(TIMEOUT_S) is not None
+    return consumer
+
+
+def read_and_leave(cluster: Cluster, name: str, protocol: str, *, commits: bool) -> None:
+    settings = {"group.protocol": protocol, "enable.auto.commit": str(commits).lower()}
+    read_one(cluster.bootstrap_servers, name, **settings).close()
+
+
+def share(cluster: Cluster, name: str) -> None:
+    with ShareConsumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": name}) as consumer:
+        consumer.subscribe([name])
+        cluster.share_group(name).wait_for(members=1, timeout=TIMEOUT_S)
+
+
+USES: dict[str, Callable[[Cluster, str], None]] = {
+    "classic": lambda cluster, name: read_and_leave(cluster, name, "classic", commits=True),
+    "classic-without-commit": lambda cluster, name: read_and_leave(cluster, name, "classic", commits=False),
+    "consumer": lambda cluster, name: read_and_leave(cluster, name, "consumer", commits=True),
+    "consumer-without-commit": lambda cluster, name: read_and_leave(cluster, name, "consumer", commits=False),
+    "share": share,
+    "kit": lambda cluster, name: cluster.group(name).commit({name: {0: 1}}),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("through_proxy", [False, True], ids=["direct", "proxied"])
+def test_groups_are_deleted_with_the_topics(
+    bootstrap: str, name: str, use: str, *, through_proxy: bool
+) -> None:
+    others = f"{name}-of-others"
+    with Cluster(bootstrap, {others: 1}) as before:
+        before.group(others).commit({others: {0: 0}})
+        with Cluster(bootstrap, {name: 1}, through_proxy=through_proxy) as cluster:
+            cluster.produce(name, b"coffee")
+            USES[use](cluster, name)
+            assert name in (cluster.share_groups if use == "share" else cluster.groups)
+        assert name not in before.topics + before.groups + before.share_groups
+        assert others in before.groups
+    with Cluster(bootstrap, {}) as after:
+        assert others not in after.topics + after.groups
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_with_a_member_is_an_error_of_the_next_test(bootstrap: str, name: str, protocol: str) -> None:
+    with contextlib.closing(Cluster(bootstrap, {name: 1}, test="test_orders.py::test_one")) as cluster:
+        cluster.start()
+        cluster.produce(name, b"coffee")
+        consumer = read_one(cluster.bootstrap_servers, name, **{"group.protocol": protocol})
+    said = rf"because they have members: {name} of test_orders\.py::test_one \(client app at 127\.0\.0\.1\)\. Close"
+    with (
+        contextlib.closing(Cluster(bootstrap, {})) as following,
+        pytest.raises(oncelog.BrokerFailedError, match=said),
+    ):
+        following.start()
+    consumer.close()
+    with Cluster(bootstrap, {name: 1}) as following:
+        assert name not in following.groups
+
+
+def test_through_a_proxy(bootstrap: str, name: str) -> None:
+    with Cluster(bootstrap, {name: 1}, through_proxy=True, seed=5) as cluster:
+        rule = cluster.faults.on("Produce", topic=name).first(2).error("NOT_LEADER_OR_FOLLOWER")
+        settings = {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "client.id": "app",
+            "retry.backoff.ms": 20,
+        }
+        producer = Producer(settings)
+        producer.produce(name, b"coffee")
+        assert producer.flush(TIMEOUT_S) == 0
+        assert rule.fired == 2
+        assert cluster.wait_for("Produce", topic=name).client_id == "app"
+        assert [one.errors for one in cluster.requests("Produce")][:2] == [("NOT_LEADER_OR_FOLLOWER",)] * 2
+        assert [one.value for one in cluster.topic(name).records()] == [b"coffee"]
+        for needs_a_broker in (
+            lambda: cluster.faults.crash_at("before append"),
+            cluster.kill,
+            lambda: cluster.clock.freeze(),
+        ):
+            with pytest.raises(pytest.skip.Exception, match="needs a broker of oncelog"):
+                needs_a_broker()
