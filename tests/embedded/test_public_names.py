@@ -116,7 +116,7 @@ def test_what_a_mistake_says() -> None:
 
 def test_a_timestamp_in_seconds_is_a_warning() -> None:
     said = r"timestamp=1700000000 is in milliseconds, and so of 1970-01-20: if it is in seconds, say 1700000000000"
-    rows = [b"a", {"value": b"b", "timestamp": 1_700_000_000}]
+    rows: list[oncelog.RecordGiven] = [b"a", {"value": b"b", "timestamp": 1_700_000_000}]
 
     async def awaited() -> None:
         async with oncelog.AsyncBroker() as kafka:
