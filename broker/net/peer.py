@@ -78,6 +78,7 @@ class Peer:
         self.heard_at = real_time.monotonic()
         """When the peer was last heard, or a response to it was completed (real time, seconds)."""
         self.close_reason: str | None = None
+        """What the log says of its end, if neither side says another thing; None: nothing."""
         self.gate: Callable[[memoryview], Pending[Any] | None] | None = None
         """Takes frames in place of the dispatcher: a log-in, or a session that ends."""
         self.lets_pass: Callable[[int], bool] | None = None
@@ -127,6 +128,8 @@ class Peer:
                 if self._security is not None:
                     await self._security.establish(self)
                 await self._serve()
+                if self.close_reason is not None:
+                    self._log_close(self.close_reason)
             except (CloseConnection, DecodeError) as why:
                 self._log_close(f"malformed request: {why}" if isinstance(why, DecodeError) else str(why))
                 # Responses to earlier requests leave first: Kafka reads no request before it has sent them.

@@ -86,15 +86,17 @@ def test_a_token_that_is_refused_fails_the_login_after_the_client_has_read_why()
     why = '{"status":"insufficient_scope", "scope":"[a, b]"}'
     assert server.evaluate(first("bad")) == why.encode()
     assert not server.is_complete
+    assert server.refusal == "it is bad"
     with pytest.raises(SaslAuthenticationError) as raised:
         server.evaluate(b"\x01")
-    assert str(raised.value) == why
+    assert (raised.value.told, str(raised.value)) == (why, "it is bad")
 
 
 def test_the_client_may_show_another_token_instead() -> None:
     server = OAuthBearerServer(validate)
     server.evaluate(first("bad"))
     assert server.evaluate(first("good", "alice")) == b""
+    assert server.refusal is None
     assert (server.is_complete, server.authorization_id, server.expires_at_ms) == (True, "alice", 5)
 
 
@@ -140,42 +142,63 @@ def test_an_unsecured_token(claims: object, options: dict[str, str], expected: t
 
 
 @pytest.mark.parametrize(
-    "token",
+    ("token", "why"),
     [
-        "",
-        "a.b.",
-        "..",
-        unsecured(GOOD)[:-1],
-        unsecured(GOOD, {"alg": "HS256"}),
-        unsecured(GOOD, {}),
-        unsecured(GOOD, []),
-        unsecured(GOOD, signature="c2ln"),
-        unsecured([]),
-        unsecured({**GOOD, "sub": ""}),
-        unsecured({**GOOD, "sub": " "}),
-        unsecured({**GOOD, "sub": 5}),
-        unsecured({**GOOD, "exp": None}),
-        unsecured({**GOOD, "exp": str(NOW_S + 10)}),
-        unsecured({**GOOD, "exp": True}),
-        unsecured({**GOOD, "exp": 10**400}),
-        unsecured({**GOOD, "exp": float("nan")}),
-        unsecured({**GOOD, "exp": NOW_S}),
-        unsecured({**GOOD, "iat": NOW_S + 1}),
-        unsecured({**GOOD, "iat": NOW_S + 10, "exp": NOW_S + 10}),
-        unsecured({**GOOD, "scope": 5}),
-        "eyJhbGciOiJub25lIn0." + "W1tb" * 30_000 + ".",
+        ("", "the token is malformed: expected header.claims. with nothing after the last dot"),
+        ("a.b.", "the token is malformed: its header part is no JSON in Base64"),
+        ("..", "the token is malformed: expected header.claims."),
+        (unsecured(GOOD)[:-1], "the token is malformed: expected header.claims."),
+        (
+            unsecured(GOOD, {"alg": "HS256"}),
+            'the token\'s algorithm is "HS256": this listener takes unsigned',
+        ),
+        (unsecured(GOOD, {}), "the token's algorithm is null: this listener takes unsigned tokens only"),
+        (unsecured(GOOD, []), "the token's algorithm is null"),
+        (unsecured(GOOD, signature="c2ln"), "the token has a signature, and its algorithm is none"),
+        (unsecured([]), "the token has no exp"),
+        (unsecured({**GOOD, "sub": ""}), 'the token has no principal: sub is ""'),
+        (unsecured({**GOOD, "sub": " "}), 'the token has no principal: sub is " "'),
+        (unsecured({**GOOD, "sub": 5}), "the token has no principal: sub is 5"),
+        (unsecured({**GOOD, "exp": None}), "the token has no exp"),
+        (unsecured({**GOOD, "exp": "soon"}), 'the token\'s exp is no number: "soon"'),
+        (unsecured({**GOOD, "exp": True}), "the token's exp is no number: true"),
+        (unsecured({**GOOD, "exp": 10**400}), "the token's exp is out of range"),
+        (unsecured({**GOOD, "exp": float("nan")}), "the token's exp is out of range"),
+        (unsecured({**GOOD, "exp": NOW_S}), "the token has expired: exp is 2023-11-14T22:13:20Z"),
+        (
+            unsecured({**GOOD, "iat": NOW_S + 1}),
+            "the token is not yet valid: iat is 2023-11-14T22:13:21Z",
+        ),
+        (
+            unsecured({**GOOD, "iat": NOW_S, "exp": NOW_S - 1}),
+            "the token has expired: exp is 2023-11-14T22:13:19Z",
+        ),
+        (unsecured({**GOOD, "scope": 5}), "the token's scope is no text and no list: 5"),
+        (
+            "eyJhbGciOiJub25lIn0." + "W1tb" * 30_000 + ".",
+            "the token is malformed: its claims part is no JSON",
+        ),
     ],
 )
-def test_an_unsecured_token_that_is_refused(token: str) -> None:
+def test_an_unsecured_token_that_is_refused(token: str, why: str) -> None:
     with pytest.raises(TokenRefused) as raised:
         UnsecuredTokens({}, now_ms)(token)
     assert raised.value.json == '{"status":"invalid_token"}'
+    assert str(raised.value).startswith(why)
+
+
+def test_an_unsecured_token_that_expires_before_it_was_issued() -> None:
+    options = {"unsecuredValidatorAllowableClockSkewMs": "20000"}
+    with pytest.raises(TokenRefused, match="the token expires before it was issued"):
+        UnsecuredTokens(options, now_ms)(unsecured({**GOOD, "iat": NOW_S + 10, "exp": NOW_S + 10}))
 
 
 def test_a_token_that_lacks_a_scope() -> None:
     with pytest.raises(TokenRefused) as raised:
         UnsecuredTokens({"unsecuredValidatorRequiredScope": "a b"}, now_ms)(unsecured({**GOOD, "scope": "a"}))
     assert raised.value.json == '{"status":"insufficient_scope", "scope":"[a, b]"}'
+    assert str(raised.value) == "the token lacks the scope b"
+    assert raised.value.claimed_name == "alice"
 
 
 # -- signed tokens
@@ -213,29 +236,69 @@ def test_a_signed_token(claims: dict[str, Any], rules: TokenRules) -> None:
 
 
 @pytest.mark.parametrize(
-    ("claims", "rules"),
+    ("claims", "rules", "why"),
     [
-        ({**GOOD, "exp": NOW_S - 30, "iat": NOW_S - 99}, TokenRules(skew_s=30)),
-        ({**GOOD, "nbf": NOW_S + 31, "exp": NOW_S + 99}, TokenRules(skew_s=30)),
-        ({**GOOD, "exp": NOW_S, "iat": NOW_S + 1}, TokenRules()),
-        ({"sub": "alice", "exp": NOW_S + 9}, TokenRules()),
-        ({"sub": "alice", "iat": NOW_S}, TokenRules()),
-        ({**GOOD, "aud": "other"}, TokenRules(audiences=["kafka"])),
-        ({**GOOD, "aud": "other"}, TokenRules()),
-        (GOOD, TokenRules(audiences=["kafka"])),
-        ({**GOOD, "iss": "you"}, TokenRules(issuer="me")),
-        (GOOD, TokenRules(issuer="me")),
-        (GOOD, TokenRules(subject_claim="who")),
-        ({**GOOD, "sub": " "}, TokenRules()),
-        ({**GOOD, "exp": "soon"}, TokenRules()),
-        ({**GOOD, "scope": ["a", "a"]}, TokenRules()),
-        ({**GOOD, "scope": ""}, TokenRules()),
+        (
+            {**GOOD, "exp": NOW_S - 30, "iat": NOW_S - 99},
+            TokenRules(skew_s=30),
+            "the token has expired: exp is 2023-11-14T22:12:50Z (clocks may differ by 30 s)",
+        ),
+        (
+            {**GOOD, "nbf": NOW_S + 31, "exp": NOW_S + 99},
+            TokenRules(skew_s=30),
+            "the token is not yet valid: nbf is 2023-11-14T22:13:51Z (clocks may differ by 30 s)",
+        ),
+        (
+            {**GOOD, "exp": NOW_S, "iat": NOW_S + 1},
+            TokenRules(),
+            "the token ends before it begins: exp is 2023",
+        ),
+        ({"sub": "alice", "exp": NOW_S + 9}, TokenRules(), "the token has no iat"),
+        ({"sub": "alice", "iat": NOW_S}, TokenRules(), "the token has no exp"),
+        (
+            {**GOOD, "aud": "other"},
+            TokenRules(audiences=["kafka"]),
+            'the token is for another audience: aud is "other"; expected kafka (sasl.oauthbearer.expected.audience)',
+        ),
+        (
+            {**GOOD, "aud": ["x", 5]},
+            TokenRules(audiences=["x"]),
+            'the token is for another audience: aud is ["x", 5]; expected x',
+        ),
+        (
+            {**GOOD, "aud": "other"},
+            TokenRules(),
+            'the token is for another audience: aud is "other"; expected none',
+        ),
+        ({**GOOD, "aud": []}, TokenRules(), "the token is for another audience: aud is []; expected none"),
+        (
+            GOOD,
+            TokenRules(audiences=["kafka", "y"]),
+            "the token is for another audience: aud is null; expected kafka, y",
+        ),
+        (
+            {**GOOD, "iss": "you"},
+            TokenRules(issuer="me"),
+            'the token is of another issuer: iss is "you"; expected me (sasl.oauthbearer.expected.issuer)',
+        ),
+        (GOOD, TokenRules(issuer="me"), "the token is of another issuer: iss is null; expected me"),
+        (GOOD, TokenRules(subject_claim="who"), "the token has no subject: who is null"),
+        ({**GOOD, "sub": " "}, TokenRules(), 'the token has no subject: sub is " "'),
+        ({**GOOD, "exp": "soon"}, TokenRules(), 'the token\'s exp is no time: "soon"'),
+        ({**GOOD, "exp": -1e15, "iat": -2e15}, TokenRules(), "the token has expired: exp is -1e+15"),
+        (
+            {**GOOD, "scope": ["a", "a"]},
+            TokenRules(),
+            'the token\'s scopes must differ, and none may be empty: scope is ["a", "a"]',
+        ),
+        ({**GOOD, "scope": ""}, TokenRules(), "the token's scopes must differ"),
     ],
 )
-def test_a_signed_token_that_is_refused(claims: dict[str, Any], rules: TokenRules) -> None:
+def test_a_signed_token_that_is_refused(claims: dict[str, Any], rules: TokenRules, why: str) -> None:
     with pytest.raises(TokenRefused) as raised:
         SignedTokens(Keys(ISSUER), rules, now_ms)(ISSUER.token(claims))
     assert raised.value.json == '{"status":"invalid_token"}'
+    assert str(raised.value).startswith(why)
 
 
 def test_a_token_needs_the_signature_of_a_known_key() -> None:
@@ -245,24 +308,50 @@ def test_a_token_needs_the_signature_of_a_known_key() -> None:
     token = OTHER.token(GOOD)
     head, claims, signature = token.split(".")
     as_bob = unsecured({**GOOD, "sub": "bob"}).split(".")[1]
-    for bad in (
-        ISSUER.token(GOOD),
-        ISSUER.token(GOOD, kid="two"),
-        unsecured(GOOD),
-        unsecured(GOOD, {"alg": "none", "kid": "two"}, "AAAA"),
-        unsecured(GOOD, {"alg": "NONE", "kid": "two"}, "AAAA"),
-        jwt.encode(GOOD, str(public).encode(), "HS256", headers={"kid": "two"}),
-        f"{head}.{as_bob}.{signature}",
-        f"{head}.{claims}.{signature[:-4]}AAAA",
-        f"{head}.{claims}.",
-        f"{claims}.{claims}.{signature}",
-        "a.b.c",
-        "...",
+    for bad, why in (
+        (ISSUER.token(GOOD), 'the token\'s key id is unknown: kid is "one"; there are two'),
+        (ISSUER.token(GOOD, kid="two"), "the token's signature is not that of key two"),
+        (ISSUER.token(GOOD, kid=None), "the token's signature is not that of key two"),
+        (unsecured(GOOD), "the token is malformed: expected header.claims.signature"),
+        (
+            unsecured(GOOD, {"alg": "none", "kid": "two"}, "AAAA"),
+            'the token\'s algorithm is "none": this listener takes signed tokens',
+        ),
+        (unsecured(GOOD, {"alg": "NONE", "kid": "two"}, "AAAA"), 'the token\'s algorithm is "NONE": this'),
+        (
+            jwt.encode(GOOD, str(public).encode(), "HS256", headers={"kid": "two"}),
+            'the token\'s algorithm is "HS256": no key with the key id "two" is for it',
+        ),
+        (
+            jwt.encode(GOOD, str(public).encode(), "HS256"),
+            'the token\'s algorithm is "HS256": none of the keys is for it',
+        ),
+        (f"{head}.{as_bob}.{signature}", "the token's signature is not that of key two"),
+        (f"{head}.{claims}.{signature[:-4]}AAAA", "the token's signature is not that of key two"),
+        (f"{head}.{claims}.", "the token is malformed: expected header.claims.signature"),
+        (f"{claims}.{claims}.{signature}", "the token's algorithm is null"),
+        ("a.b.c", "the token is malformed: its header part is no JSON in Base64"),
+        ("...", "the token is malformed: expected header.claims.signature"),
     ):
-        with pytest.raises(TokenRefused):
+        with pytest.raises(TokenRefused) as raised:
             check(bad)
+        assert str(raised.value).startswith(why)
     assert check(token).principal == "alice"
     assert keys.missing == ["one", "two"]
+
+
+def test_a_reason_shows_little_of_a_token() -> None:
+    long = "x" * 5000
+    check = SignedTokens(Keys(ISSUER), TokenRules(audiences=["kafka"]), now_ms)
+    for token in (
+        ISSUER.token({**GOOD, "aud": long}),
+        ISSUER.token({**GOOD, "exp": long}),
+        ISSUER.token(GOOD, kid=long),
+    ):
+        with pytest.raises(TokenRefused) as raised:
+            check(token)
+        assert "xxx" in str(raised.value)
+        assert len(str(raised.value)) < 300
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"keys": 5}', b'{"keys": [{"kty": "EC"}]}'])

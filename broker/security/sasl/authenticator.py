@@ -69,6 +69,8 @@ class Step(NamedTuple):
     send: bytes = b""
     dispatch: bool = False
     failed: str | None = None
+    refused: str | None = None
+    """Why the client's token is refused, if the log-in goes on: the client may show another one, or end it."""
     exchange: LoginExchange | None = None
     """The frame, decoded, if it was a request of a log-in."""
 
@@ -201,10 +203,11 @@ class SaslServerAuthenticator:
                 failed = f"{self._mechanism}: {error}"
             bare = SaslAuthenticateRequest(bytes(frame))
             exchange = self._token(server, 0, 0, self._client_id, bare, None, is_refused=failed is not None)
-            return Step(send, failed=failed, exchange=exchange)
+            return Step(send, failed=failed, refused=self._refusal(server), exchange=exchange)
         api_key, version, correlation_id = _prefix_at(frame, 0)
         if api_key != SASL_AUTHENTICATE_KEY:
-            return Step(failed=f"API key {api_key} during SASL authentication")
+            # Some clients do not notice that a token was refused, and go on.
+            return Step(failed=self._refusal(server) or f"API key {api_key} during SASL authentication")
         if not SaslAuthenticateRequest.MIN_VERSION <= version <= SaslAuthenticateRequest.MAX_VERSION:
             return Step(failed=f"SaslAuthenticate v{version} is not served")
         is_flexible = SaslAuthenticateRequest.is_flexible(version)
@@ -218,7 +221,7 @@ class SaslServerAuthenticator:
         except SaslError as error:
             response.error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
             response.error_message = (
-                str(error)
+                error.told
                 if isinstance(error, SaslAuthenticationError)
                 else f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism "
                 f"{self._mechanism}"
@@ -234,7 +237,10 @@ class SaslServerAuthenticator:
             response,
             is_refused=failed is not None,
         )
-        return Step(send, failed=failed, exchange=exchange)
+        return Step(send, failed=failed, refused=self._refusal(server), exchange=exchange)
+
+    def _refusal(self, server: SaslServer) -> str | None:
+        return None if server.refusal is None else f"{self._mechanism}: {server.refusal}"
 
     def _token(
         self,

@@ -44,7 +44,7 @@ class KeyFile:
                 self._keys = parse_keys(read_file(self._path))
                 self._read_at = changed_at
         except (OSError, ValueError) as error:
-            raise TokenRefused(f"the keys in {self._path} cannot be read: {error}") from None
+            raise TokenRefused(f"the keys for signatures in {self._path} cannot be read: {error}") from None
         return self._keys
 
     def missed(self, key_id: str) -> None:

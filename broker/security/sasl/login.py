@@ -40,6 +40,8 @@ class SaslLogin:
         """When the session ends (broker time, seconds)."""
         self._renewed_at = -math.inf
         """When the latest renewal began (broker time, seconds)."""
+        self._reported: str | None = None
+        """Why the client's latest token was refused, as it was reported."""
 
     def begin(self) -> None:
         """Take the connection's frames until it has logged in."""
@@ -57,19 +59,24 @@ class SaslLogin:
         if step.exchange is not None:
             for observe in self._listener.services.login_observers:
                 observe(connection, step.exchange)
+        why = step.failed if step.failed is not None else step.refused
+        if why is not None and why != self._reported:
+            self._report(why, step)
         if step.failed is not None:
-            self._tell(step)
             config = self._listener.services.config.current
             delay_ms = config.connection_failed_authentication_delay_ms
-            raise AuthenticationFailed(f"authentication failed: {step.failed}", delay_ms / 1000)
+            raise AuthenticationFailed(_closing(step.failed), delay_ms / 1000)
+        # Clients that close the connection when their token is refused say nothing else.
+        self._reported = step.refused
+        connection.close_reason = None if step.refused is None else _closing(step.refused)
         if self._authenticator.state is State.COMPLETE:
             self._finish()
         return None
 
-    def _tell(self, step: Step) -> None:
-        """Report the failed log-in to the observers."""
+    def _report(self, why: str, step: Step) -> None:
+        """Report a client that is turned away to the observers."""
         said = ("", "") if step.exchange is None else (step.exchange.mechanism, step.exchange.user)
-        failed = FailedAuthentication("SASL", step.failed or "", *said)
+        failed = FailedAuthentication("SASL", why, *said)
         for observe in self._listener.services.login_observers:
             observe(self._connection, failed)
 
@@ -103,3 +110,8 @@ class SaslLogin:
         if self._ends_at is not None and now > self._ends_at:
             raise CloseConnection("the session has expired (connections.max.reauth.ms, or the token's end)")
         return connection.dispatch_now(frame)
+
+
+def _closing(why: str) -> str:
+    """Return the reason of a connection's end by a failed log-in."""
+    return f"authentication failed: {why}"

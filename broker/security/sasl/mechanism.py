@@ -10,7 +10,11 @@ class SaslError(Exception):
 
 
 class SaslAuthenticationError(SaslError):
-    """The log-in fails, and the client is told this message."""
+    """The log-in fails, and the client is told this message, or ``told`` if that says less."""
+
+    def __init__(self, reason: str, *, told: str | None = None) -> None:
+        super().__init__(reason)
+        self.told = reason if told is None else told
 
 
 class SaslServer(Protocol):
@@ -26,6 +30,11 @@ class SaslServer(Protocol):
     """When the credentials end (wall time), if they do."""
     is_token_authenticated: bool
     """Whether a delegation token was shown."""
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the client's latest token is refused; None if it is not. The client may show another one."""
+        ...
 
     def evaluate(self, token: bytes) -> bytes:
         """Return the answer to a client's token. Raises SaslError."""

@@ -32,12 +32,16 @@ class OAuthToken(NamedTuple):
 
 
 class TokenRefused(Exception):  # noqa: N818 - the client is told, and goes on
-    """The token is not valid. ``reason`` is for the log; ``status`` (RFC 7628) and ``scope`` are for the client."""
+    """The token is not valid. ``reason`` is for the broker's log and tests, which show no more of the token;
+    ``status`` (RFC 7628) and ``scope`` are for the client.
+    """
 
     def __init__(self, reason: str, status: str = "invalid_token", scope: str | None = None) -> None:
         super().__init__(reason)
         self.status = status
         self.scope = scope
+        self.claimed_name = ""
+        """The principal that the token claims."""
 
     @property
     def json(self) -> str:
@@ -59,18 +63,25 @@ class OAuthBearerServer:
         self.claimed_name = ""
         self.expires_at_ms: int | None = None
 
+    @property
+    def refusal(self) -> str | None:
+        """See `SaslServer`."""
+        return None if self._refused is None else str(self._refused)
+
     def evaluate(self, token: bytes) -> bytes:
         """See `SaslServer`. A refused token fails the log-in only with the client's next message, which must confirm
         the error message.
         """
-        refused, self._refused = self._refused, None
+        refused = self._refused
         if refused is not None and token == _AFTER_ERROR:
-            raise SaslAuthenticationError(refused.json)
+            raise SaslAuthenticationError(str(refused), told=refused.json)
+        self._refused = None
         authorization_id, shown = parse_initial_response(token)
         try:
             said = self._validate(shown)
         except TokenRefused as error:
             self._refused = error
+            self.claimed_name = error.claimed_name
             return error.json.encode()
         self.claimed_name = said.principal
         if authorization_id not in ("", said.principal):

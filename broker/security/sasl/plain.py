@@ -16,6 +16,7 @@ class PlainServer:
 
     expires_at_ms: int | None = None
     is_token_authenticated = False
+    refusal = None
 
     def __init__(self, password_of: Callable[[str], str | None]) -> None:
         self._password_of = password_of

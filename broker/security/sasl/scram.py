@@ -43,6 +43,8 @@ class ScramServer:
     printable text without commas that nobody can guess.
     """
 
+    refusal = None
+
     def __init__(
         self,
         mechanism: ScramMechanism,

@@ -10,8 +10,17 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jwt
-from jwt.exceptions import InvalidKeyError, PyJWTError
+from jwt.exceptions import InvalidKeyError, InvalidSignatureError, PyJWTError
 
+from oncelog.broker.security.sasl.claims import (
+    claimed_name,
+    expired,
+    json_part,
+    missing,
+    not_yet_valid,
+    shown,
+    time_text,
+)
 from oncelog.broker.security.sasl.oauthbearer import OAuthToken, TokenRefused
 
 if TYPE_CHECKING:
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
 
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "HS": "oct", "Ed": "OKP"}
 """The type of key by the beginning of the algorithm's name."""
+_KEY_IDS_SHOWN = 5
 _CURVES = {"ES256": "P-256", "ES256K": "secp256k1", "ES384": "P-384", "ES512": "P-521"}
 
 
@@ -54,77 +64,119 @@ class SignedTokens:
 
     def __call__(self, token: str) -> OAuthToken:
         """Return the principal and the end of a token. Raises TokenRefused."""
-        if [bool(part) for part in token.split(".")] != [True] * 3:
-            raise TokenRefused(
-                "Malformed JWT provided; expected three sections (header, payload, and signature)"
-            )
         try:
-            claims = self._verified(token)
+            return self._checked(token)
+        except TokenRefused as refused:
+            refused.claimed_name = claimed_name(token, self._rules.subject_claim)
+            raise
+
+    def _checked(self, token: str) -> OAuthToken:
+        parts = token.split(".")
+        if [bool(part) for part in parts] != [True] * 3:
+            raise TokenRefused("the token is malformed: expected header.claims.signature")
+        key, algorithm = self._key_of(json_part(parts[0], "header"))
+        try:
+            signed = jwt.PyJWS().decode(token, jwt.PyJWK(dict(key), algorithm=algorithm).key, [algorithm])
+        except InvalidSignatureError:
+            raise TokenRefused(f"the token's signature is not that of {_name_of(key)}") from None
         except (PyJWTError, ValueError, TypeError, RecursionError) as error:
-            raise TokenRefused(f"Could not validate the access token: {error}") from None
+            raise TokenRefused(f"the token cannot be checked: {error}") from None
+        claims = _claims(signed)
         expires = self._check_times(claims)
+        self._check_audience(claims.get("aud"))
+        self._check_issuer(claims.get("iss"))
         _check_scopes(claims, self._rules.scope_claim)
         subject = claims.get(self._rules.subject_claim)
         if not isinstance(subject, str) or not subject.strip():
-            raise TokenRefused(f"{self._rules.subject_claim} value must be non-empty text")
+            raise TokenRefused(f"the token has no subject: {self._rules.subject_claim} is {shown(subject)}")
         return OAuthToken(subject.strip(), int(1000 * expires))
 
-    def _verified(self, token: str) -> dict[str, Any]:
-        """Return the claims of a token with a valid signature."""
-        header = jwt.get_unverified_header(token)
+    def _key_of(self, header: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+        """Return the key that a token's header means, and the algorithm. Raises TokenRefused."""
         algorithm, key_id = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm[:2] not in _KEY_TYPES:
-            raise TokenRefused(f"the token's algorithm is {algorithm}")
-        key = _select(self._keys.keys(), algorithm, key_id)
-        if key is None:
-            if isinstance(key_id, str):
-                self._keys.missed(key_id)
-            raise TokenRefused("there is no suitable key to verify the token")
-        claims: dict[str, Any] = jwt.decode(
-            token,
-            jwt.PyJWK(dict(key), algorithm=algorithm).key,
-            algorithms=[algorithm],
-            audience=list(self._rules.audiences) or None,
-            issuer=self._rules.issuer,
-            options={
-                "require": ["exp", "iat"],
-                # By the broker's clock, below.
-                "verify_exp": False,
-                "verify_iat": False,
-                "verify_nbf": False,
-                "verify_sub": False,
-                "verify_jti": False,
-            },
-        )
-        return claims
+            raise TokenRefused(
+                f"the token's algorithm is {shown(algorithm)}: this listener takes signed tokens"
+            )
+        keys = self._keys.keys()
+        suitable = [key for key in keys if _is_for(key, algorithm)]
+        for key in suitable:
+            if key_id is None or key.get("kid") == key_id:
+                return key, algorithm
+        if isinstance(key_id, str):
+            self._keys.missed(key_id)
+        if key_id is not None and not any(key.get("kid") == key_id for key in keys):
+            known = ", ".join(str(key.get("kid")) for key in keys[:_KEY_IDS_SHOWN])
+            more = f" and {len(keys) - _KEY_IDS_SHOWN} more" if len(keys) > _KEY_IDS_SHOWN else ""
+            raise TokenRefused(
+                f"the token's key id is unknown: kid is {shown(key_id)}; there are {known}{more}"
+            )
+        meant = "none of the keys" if key_id is None else f"no key with the key id {shown(key_id)}"
+        raise TokenRefused(f"the token's algorithm is {shown(algorithm)}: {meant} is for it")
 
     def _check_times(self, claims: Mapping[str, Any]) -> float:
         """Return when the token expires (seconds). Raises TokenRefused."""
         expires, issued, not_before = (_seconds(claims, name) for name in ("exp", "iat", "nbf"))
-        assert expires is not None
-        now = self._now_ms() // 1000
-        if now - self._rules.skew_s >= expires:
-            raise TokenRefused("The JWT is no longer valid: it has expired")
-        if not_before is not None and now + self._rules.skew_s < not_before:
-            raise TokenRefused("The JWT is not yet valid")
-        if expires < max(issued or 0, not_before or 0) or expires < 0 or (issued or 0) < 0:
-            raise TokenRefused("The JWT ends before it begins")
+        if expires is None:
+            raise missing("exp")
+        if issued is None:
+            raise missing("iat")
+        now, skew_s = self._now_ms() // 1000, self._rules.skew_s
+        if now - skew_s >= expires:
+            raise expired(expires, skew_s)
+        if not_before is not None and now + skew_s < not_before:
+            raise not_yet_valid("nbf", not_before, skew_s)
+        if expires < max(issued, not_before or 0) or expires < 0 or issued < 0:
+            raise TokenRefused(
+                f"the token ends before it begins: exp is {time_text(expires)}, iat {time_text(issued)}"
+            )
         return expires
 
+    def _check_audience(self, audience: object) -> None:
+        """Raise TokenRefused for a token that is for others (jose4j: ``AudValidator``)."""
+        expected = self._rules.audiences
+        if audience is None and not expected:
+            return
+        given = audience if isinstance(audience, list) else [audience]
+        if not all(isinstance(one, str) for one in given) or set(expected).isdisjoint(given):
+            wanted = ", ".join(expected) or "none"
+            raise TokenRefused(
+                f"the token is for another audience: aud is {shown(audience)}; expected {wanted} "
+                "(sasl.oauthbearer.expected.audience)"
+            )
 
-def _select(keys: Sequence[Mapping[str, Any]], algorithm: str, key_id: object) -> Mapping[str, Any] | None:
-    """Return the key that the header of a token means, or None."""
-    key_type = _KEY_TYPES[algorithm[:2]]
-    found = [
-        key
-        for key in keys
-        if key.get("kty") == key_type
-        and (key_id is None or key.get("kid") == key_id)
+    def _check_issuer(self, issuer: object) -> None:
+        expected = self._rules.issuer
+        if expected is not None and issuer != expected:
+            raise TokenRefused(
+                f"the token is of another issuer: iss is {shown(issuer)}; expected {expected} "
+                "(sasl.oauthbearer.expected.issuer)"
+            )
+
+
+def _is_for(key: Mapping[str, Any], algorithm: str) -> bool:
+    """Whether signatures by an algorithm may be of a key."""
+    return (
+        key.get("kty") == _KEY_TYPES[algorithm[:2]]
         and key.get("use", "sig") == "sig"
         and key.get("alg", algorithm) == algorithm
         and (algorithm not in _CURVES or key.get("crv") == _CURVES[algorithm])
-    ]
-    return found[0] if found else None
+    )
+
+
+def _name_of(key: Mapping[str, Any]) -> str:
+    return "the issuer's key" if key.get("kid") is None else f"key {key['kid']}"
+
+
+def _claims(signed: bytes) -> dict[str, Any]:
+    """Return the claims of a token whose signature is valid. Raises TokenRefused."""
+    try:
+        claims = json.loads(signed)
+    except (ValueError, RecursionError):
+        claims = None
+    if not isinstance(claims, dict):
+        raise TokenRefused("the token is malformed: its claims are no JSON object")
+    return claims
 
 
 def _seconds(claims: Mapping[str, Any], name: str) -> float | None:
@@ -132,7 +184,7 @@ def _seconds(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**53:
-        raise TokenRefused(f"Could not extract the '{name}' claim from the access token")
+        raise TokenRefused(f"the token's {name} is no time: {shown(value)}")
     return float(value)
 
 
@@ -141,7 +193,7 @@ def _check_scopes(claims: Mapping[str, Any], name: str) -> None:
     scopes = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     texts = [scope.strip() if isinstance(scope, str) else "" for scope in scopes]
     if not all(texts) or len(set(texts)) < len(texts):
-        raise TokenRefused(f"{name} value must have scopes that differ, and are not empty")
+        raise TokenRefused(f"the token's scopes must differ, and none may be empty: {name} is {shown(value)}")
 
 
 def parse_keys(content: bytes) -> list[dict[str, Any]]:

@@ -4,12 +4,17 @@
 
 from __future__ import annotations
 
-import binascii
-import json
 import re
-from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
+from oncelog.broker.security.sasl.claims import (
+    claimed_name,
+    expired,
+    json_part,
+    missing,
+    not_yet_valid,
+    shown,
+)
 from oncelog.broker.security.sasl.oauthbearer import OAuthToken, TokenRefused
 
 if TYPE_CHECKING:
@@ -34,25 +39,35 @@ class UnsecuredTokens:
 
     def __call__(self, token: str) -> OAuthToken:
         """Return the principal and the end of a token. Raises TokenRefused."""
+        try:
+            return self._checked(token)
+        except TokenRefused as refused:
+            refused.claimed_name = claimed_name(token, self._principal_claim)
+            raise
+
+    def _checked(self, token: str) -> OAuthToken:
         claims = _claims(token)
         scopes = _scopes(claims, self._scope_claim)
         expires = _number(claims, "exp")
         if expires is None:
-            raise TokenRefused("No expiration time in JWT")
+            raise missing("exp")
         principal = claims.get(self._principal_claim)
         if not isinstance(principal, str) or not principal.strip():
-            raise TokenRefused(f"No principal name in JWT claim: {self._principal_claim}")
+            raise TokenRefused(f"the token has no principal: {self._principal_claim} is {shown(principal)}")
         issued = _number(claims, "iat")
         now_ms = self._now_ms()
         if issued is not None and 1000 * issued > now_ms + self._skew_ms:
-            raise TokenRefused("the token was issued in the future")
+            raise not_yet_valid("iat", issued, self._skew_ms / 1000)
         if now_ms - self._skew_ms >= 1000 * expires:
-            raise TokenRefused("the token has expired")
+            raise expired(expires, self._skew_ms / 1000)
         if issued is not None and expires <= issued:
             raise TokenRefused("the token expires before it was issued")
         if not scopes.issuperset(self._scopes):
+            lacking = ", ".join(scope for scope in self._scopes if scope not in scopes)
             raise TokenRefused(
-                "the token lacks a scope", "insufficient_scope", f"[{', '.join(self._scopes)}]"
+                f"the token lacks the scope {lacking}",
+                "insufficient_scope",
+                f"[{', '.join(self._scopes)}]",
             )
         return OAuthToken(principal, round(1000 * expires))
 
@@ -69,25 +84,18 @@ def _skew_ms(text: str) -> int:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    if ".." in token:
-        raise TokenRefused("Malformed compact serialization contains '..'")
     parts = token.split(".")
-    if len(parts) != 3:
-        raise TokenRefused("a token has three parts, with dots between them")
-    header, claims = _json(parts[0]), _json(parts[1])
+    if ".." in token or len(parts) != 3:
+        raise TokenRefused("the token is malformed: expected header.claims. with nothing after the last dot")
+    header, claims = json_part(parts[0], "header"), json_part(parts[1], "claims")
     if header.get("alg") != "none":
-        raise TokenRefused("Unsecured JWS must have 'none' for an algorithm")
+        raise TokenRefused(
+            f"the token's algorithm is {shown(header.get('alg'))}: this listener takes unsigned tokens only, of the "
+            'algorithm "none"'
+        )
     if parts[2]:
-        raise TokenRefused("Unsecured JWS must not contain a digital signature")
+        raise TokenRefused("the token has a signature, and its algorithm is none")
     return claims
-
-
-def _json(part: str) -> dict[str, Any]:
-    try:
-        found = json.loads(b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError, RecursionError):
-        raise TokenRefused("a part of the token is no JSON in Base64") from None
-    return found if isinstance(found, dict) else {}
 
 
 def _number(claims: Mapping[str, Any], name: str) -> float | None:
@@ -95,13 +103,13 @@ def _number(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TokenRefused(f"The '{name}' claim was not of type Number")
+        raise TokenRefused(f"the token's {name} is no number: {shown(value)}")
     try:
         seconds = float(value)
     except OverflowError:
         seconds = float("inf")
     if not abs(seconds) < 2**53:
-        raise TokenRefused(f"The '{name}' claim is out of range")
+        raise TokenRefused(f"the token's {name} is out of range")
     return seconds
 
 
@@ -111,5 +119,5 @@ def _scopes(claims: Mapping[str, Any], name: str) -> set[str]:
         return set()
     given = [value] if isinstance(value, str) else value
     if not isinstance(given, list):
-        raise TokenRefused(f"The '{name}' claim was not of type List")
+        raise TokenRefused(f"the token's {name} is no text and no list: {shown(value)}")
     return {str(scope).strip() for scope in given} - {""}
