@@ -72,8 +72,8 @@ class BrokerOptions:
     acls: tuple[AclBinding, ...] = ()
     """ACLs that are created at the start if they are missing."""
     implied: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The configuration that ``users``, ``acls`` and ``tls`` of `oncelog.Broker` imply where `config` says nothing.
-    There is a private key in it."""
+    """The configuration that ``users``, ``acls``, ``tls`` and ``oauth`` of `oncelog.Broker` imply where `config` says
+    nothing. There is a private key in it."""
     is_durable: bool = True
     """Whether data on a disk outlives the process; if not, nothing waits for the disk."""
 
@@ -115,10 +115,12 @@ def checked_options(
     users: Mapping[str, str] | None = None,
     acls: Iterable[Acl | Mapping[str, object]] | None = None,
     tls: Mapping[str, str] | None = None,
+    oauth: Mapping[str, str] | None = None,
     has_data: bool = True,
 ) -> BrokerOptions:
-    """Return the options. ``tls``: the keys ``ssl.`` for listeners with TLS; None for listeners without. ``has_data``:
-    False for a proxy's, which has no data directory.
+    """Return the options. ``tls``: the keys ``ssl.`` for listeners with TLS; None for listeners without. ``oauth``: the
+    keys ``sasl.oauthbearer.`` for log-ins by tokens; None without. ``has_data``: False for a proxy's, which has no data
+    directory.
 
     Raises InvalidArgumentError for the first invalid argument.
     """
@@ -153,15 +155,19 @@ def checked_options(
         users=_checked_users(users or {}),
         acls=acl_bindings(acls or ()),
         implied={
-            **security_config(port, has_users=bool(users), has_tls=tls is not None),
+            **security_config(
+                port, has_users=bool(users), has_tls=tls is not None, has_tokens=oauth is not None
+            ),
             **(tls or {}),
+            **(oauth or {}),
             **({} if acls is None else {"authorizer.class.name": STANDARD_AUTHORIZER}),
         },
     )
     try:
         broker_config = options.broker_config()
-        if options.users:
-            check_logins("users=", resolve_listeners(broker_config, lambda: options.host_name)[0])
+        for given, option in ((options.users, "users="), (oauth, "oauth=True")):
+            if given:
+                check_logins(option, resolve_listeners(broker_config, lambda: options.host_name)[0])
     except ConfigError as error:
         raise InvalidArgumentError(str(error)) from None
     return options

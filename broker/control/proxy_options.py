@@ -104,6 +104,7 @@ def checked_proxy_options(
     users: Mapping[str, str] | None,
     acls: Iterable[Acl | Mapping[str, object]] | None,
     tls: Mapping[str, str] | None,
+    oauth: Mapping[str, str] | None,
 ) -> ProxyOptions:
     """Return the options. ``upstream_config`` and ``upstream_users`` may be paths of files. Raises InvalidArgumentError
     for the first one that makes no sense.
@@ -117,10 +118,14 @@ def checked_proxy_options(
         users=users,
         acls=acls,
         tls=tls,
+        oauth=oauth,
         has_data=False,
     )
-    if pass_logins and users:
-        raise InvalidArgumentError("users= and pass_logins= exclude each other: log-ins are the cluster's")
+    for given, name in ((users, "users="), (oauth, "oauth=")):
+        if pass_logins and given:
+            raise InvalidArgumentError(
+                f"{name} and pass_logins= exclude each other: log-ins are the cluster's"
+            )
     if hasattr(type(upstream), "bootstrap_servers"):
         raise InvalidArgumentError(
             f"upstream={upstream!r}: expected its addresses, which are its bootstrap_servers"

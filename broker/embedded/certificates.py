@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from oncelog.broker.control.errors import UnsupportedError
+from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
-    from oncelog.broker.security.tls.authority import Certificate
+    from oncelog.broker.security.tls.authority import Certificate, DevelopmentAuthority
 
 DAY = timedelta(days=1)
+ELSEWHERE = "elsewhere.example"
+"""The host in the broker's certificate with ``tls="other_host"``."""
+BrokerCertificate: TypeAlias = Literal["expired", "of_a_stranger", "other_host"]
+"""The certificates of a broker that clients refuse."""
 
 
 class Certificates:
-    """An authority of its own for each broker. Raises UnsupportedError without the extra."""
+    """An authority of its own for each broker. ``tls``: True, or the certificate that the broker has.
 
-    def __init__(self) -> None:
+    Raises InvalidArgumentError; UnsupportedError without the extra.
+    """
+
+    def __init__(self, tls: bool | BrokerCertificate) -> None:
+        if tls not in (True, *get_args(BrokerCertificate)):
+            words = ", ".join(map(repr, get_args(BrokerCertificate)))
+            raise InvalidArgumentError(f"tls={tls!r}: expected True, False or one of {words}")
         try:
-            from oncelog.broker.security.tls.authority import DAYS, DevelopmentAuthority
+            from oncelog.broker.security.tls.authority import DevelopmentAuthority, Validity
         except ModuleNotFoundError as error:
-            raise UnsupportedError(f"tls=True needs {error.name}: pip install 'oncelog[security]'") from None
+            raise UnsupportedError(f"tls= needs {error.name}: pip install 'oncelog[security]'") from None
+        self._tls = tls
         self._new_authority = DevelopmentAuthority
-        self._valid_for = DAYS * DAY
         self._authority = DevelopmentAuthority(real_time.now_ms())
+        begin = self._authority.usual.begin
+        self._over = Validity(begin - DAY, begin)
         self._stranger: DevelopmentAuthority | None = None
 
     @property
@@ -34,21 +46,25 @@ class Certificates:
 
     def broker_config(self) -> dict[str, str]:
         """Return the keys of the broker."""
-        server, authority = self._authority.server(), self.authority_pem.decode()
+        authority = self._signing(of_a_stranger=self._tls == "of_a_stranger")
+        names = {"names": [ELSEWHERE]} if self._tls == "other_host" else {}
+        server = authority.server(**names, validity=self._over if self._tls == "expired" else None)
         return {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.key": server.key.decode(),
             "ssl.keystore.certificate.chain": server.chain.decode(),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": authority,
+            "ssl.truststore.certificates": self.authority_pem.decode(),
             "ssl.client.auth": "requested",
         }
 
     def client(self, name: str, *, expired: bool, of_a_stranger: bool) -> Certificate:
         """Return a certificate for a client."""
-        authority = self._authority
-        if of_a_stranger:
-            if self._stranger is None:
-                self._stranger = self._new_authority(real_time.now_ms())
-            authority = self._stranger
-        return authority.client(name, -DAY if expired else self._valid_for)
+        return self._signing(of_a_stranger=of_a_stranger).client(name, self._over if expired else None)
+
+    def _signing(self, *, of_a_stranger: bool) -> DevelopmentAuthority:
+        if not of_a_stranger:
+            return self._authority
+        if self._stranger is None:
+            self._stranger = self._new_authority(real_time.now_ms())
+        return self._stranger

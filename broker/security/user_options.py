@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.credentials.jaas import OAUTHBEARER
 from oncelog.broker.security.sasl.users import Users
 
 if TYPE_CHECKING:
@@ -17,14 +18,18 @@ MECHANISMS_OF_USERS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 """The default of ``sasl.enabled.mechanisms`` where there are users."""
 
 
-def security_config(port: int, *, has_users: bool, has_tls: bool) -> dict[str, str]:
-    """Return the configuration that users and TLS imply, unless it is set: one listener, with SASL for users."""
+def security_config(port: int, *, has_users: bool, has_tls: bool, has_tokens: bool = False) -> dict[str, str]:
+    """Return the configuration that users, TLS and tokens imply, unless it is set: one listener, with SASL for users
+    and tokens.
+    """
     config = {}
-    if has_users or has_tls:
-        protocol = "SASL_SSL" if has_users and has_tls else SASL_PLAINTEXT if has_users else "SSL"
+    has_logins = has_users or has_tokens
+    if has_logins or has_tls:
+        protocol = "SASL_SSL" if has_logins and has_tls else SASL_PLAINTEXT if has_logins else "SSL"
         config["listeners"] = f"{protocol}://127.0.0.1:{port}"
-    if has_users:
-        config["sasl.enabled.mechanisms"] = MECHANISMS_OF_USERS
+    if has_logins:
+        mechanisms = (MECHANISMS_OF_USERS if has_users else "", OAUTHBEARER if has_tokens else "")
+        config["sasl.enabled.mechanisms"] = ",".join(filter(None, mechanisms))
     return config
 
 

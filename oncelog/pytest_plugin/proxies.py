@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import pytest
 
@@ -38,7 +38,8 @@ class KafkaProxySettings(TypedDict, total=False):
     port: int
     users: Mapping[str, str]
     acls: Iterable[object]
-    tls: bool
+    tls: bool | Literal["expired", "of_a_stranger", "other_host"]
+    oauth: bool
     seed: int
     requests_kept: int
     process: bool

@@ -30,7 +30,8 @@ class KafkaSettings(TypedDict, total=False):
     version: str
     users: Mapping[str, str]
     acls: Iterable[object]
-    tls: bool
+    tls: bool | Literal["expired", "of_a_stranger", "other_host"]
+    oauth: bool
     process: bool
     from_snapshot: str | os.PathLike[str] | bytes
     faults: Mapping[str, object] | Iterable[Mapping[str, object]] | str | os.PathLike[str]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from oncelog.broker.embedded.certificates import Certificates
     from oncelog.broker.embedded.host import Calls
+    from oncelog.broker.embedded.tokens import TokenIssuer
 
 
 class AsyncFacade(AsyncClientAccess):
@@ -44,12 +45,21 @@ class AsyncFacade(AsyncClientAccess):
     _kind: ClassVar[str]
     """The noun for it in errors."""
 
-    def __init__(self, options: BrokerOptions, certificates: Certificates | None) -> None:
+    def __init__(
+        self, options: BrokerOptions, certificates: Certificates | None, tokens: TokenIssuer | None
+    ) -> None:
         self._options = options
         self._certificates = certificates
+        self._tokens = tokens
         self._calls: Calls | None = None
         self._info: BrokerInfo | None = None
         self._is_closed = False
+
+    def _share(self, other: Any) -> Self:
+        """Become the same as ``other``, which runs. Returns this."""
+        self._options, self._calls, self._info = other._options, other._calls, other._info
+        self._certificates, self._tokens = other._certificates, other._tokens
+        return self
 
     def _new_calls(self) -> Calls:
         """Return calls of a new host."""

@@ -10,11 +10,13 @@ from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
 from oncelog.broker.embedded.sync_api.client_metrics import ClientMetrics
 from oncelog.broker.embedded.sync_api.facade import Facade
 from oncelog.broker.embedded.certificates import Certificates
+from oncelog.broker.embedded.tokens import TokenIssuer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from oncelog.broker.control.acl_options import Acl
+    from oncelog.broker.embedded.certificates import BrokerCertificate
     from oncelog.broker.embedded.host import Calls
 
 
@@ -47,7 +49,10 @@ class Broker(Facade, ClientMetrics):
     acls: who may do what: `Acl` each, such as ``Acl("User:app", "Read", topic="orders")``. With them, also with an
         empty list, nobody else may do anything (Kafka's StandardAuthorizer).
     tls: the listener speaks TLS, with certificates of an authority that the broker makes. `client_config` has what a
-        client needs, and `certificate` what it may show.
+        client needs, and `certificate` what it may show. The broker's own is "expired" or "of_a_stranger", or for
+        another host, "other_host", if that is said: clients refuse it.
+    oauth: clients log in by OAUTHBEARER, with tokens that `client_config` has for them, and `token`. With ``users``,
+        too, they may do either.
     process: run it in a child process instead of a thread, for a program that keeps Python's interpreter busy itself.
     """
 
@@ -66,10 +71,12 @@ class Broker(Facade, ClientMetrics):
         version: str | None = None,
         users: Mapping[str, str] | None = None,
         acls: Iterable[Acl | Mapping[str, object]] | None = None,
-        tls: bool = False,
+        tls: bool | BrokerCertificate = False,
+        oauth: bool = False,
         process: bool = False,
     ) -> None:
-        certificates = Certificates() if tls else None
+        certificates = Certificates(tls) if tls else None
+        tokens = TokenIssuer() if oauth else None
         options = checked_options(
             topics=topics,
             config=config,
@@ -81,17 +88,16 @@ class Broker(Facade, ClientMetrics):
             users=users,
             acls=acls,
             tls=None if certificates is None else certificates.broker_config(),
+            oauth=None if tokens is None else tokens.broker_config(),
             from_snapshot=_source(from_snapshot),
         )
-        super().__init__(options, certificates)
+        super().__init__(options, certificates, tokens)
         self._in_process = process
 
     @classmethod
     def _sharing(cls, other: Any) -> Any:
         """Return a broker of this class that is the same as ``other``, which runs: for `oncelog.pytest_plugin`."""
-        shared = cls()
-        shared._options, shared._calls, shared._info = other._options, other._calls, other._info
-        return shared
+        return cls()._share(other)
 
     def _new_calls(self) -> Calls:
         from oncelog.broker.embedded.host import Calls, new_host

@@ -10,12 +10,14 @@ from oncelog.broker.control.options import REQUESTS_KEPT
 from oncelog.broker.control.proxy_options import checked_proxy_options
 from oncelog.broker.embedded.sync_api.facade import Facade
 from oncelog.broker.embedded.certificates import Certificates
+from oncelog.broker.embedded.tokens import TokenIssuer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from oncelog.broker.control.acl_options import Acl
     from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.embedded.certificates import BrokerCertificate
     from oncelog.broker.embedded.host import Calls
 
 
@@ -44,7 +46,7 @@ class Proxy(Facade):
     data_dir: where to keep the proxy's own users, ACLs, quotas and delegation tokens. Without it, they are kept in
         memory, until the proxy stops.
     port: of the proxy; each of the cluster's nodes has one of the ports after it. 0 takes free ones.
-    users, acls, tls: who may log in at the proxy, and do what, as of `Broker`.
+    users, acls, tls, oauth: who may log in at the proxy, and do what, as of `Broker`.
     seed: for random choices of rules.
     requests_kept: how many requests of each API `requests` can show. With 0 there are none, and what no rule and no
         filter looks at passes unread.
@@ -66,12 +68,14 @@ class Proxy(Facade):
         port: int = 0,
         users: Mapping[str, str] | None = None,
         acls: Iterable[Acl | Mapping[str, object]] | None = None,
-        tls: bool = False,
+        tls: bool | BrokerCertificate = False,
+        oauth: bool = False,
         seed: int | None = None,
         requests_kept: int = REQUESTS_KEPT,
         process: bool = False,
     ) -> None:
-        certificates = Certificates() if tls else None
+        certificates = Certificates(tls) if tls else None
+        tokens = TokenIssuer() if oauth else None
         self._proxy_options = checked_proxy_options(
             upstream,
             upstream_config=os.fspath(upstream_config)
@@ -90,16 +94,15 @@ class Proxy(Facade):
             users=users,
             acls=acls,
             tls=None if certificates is None else certificates.broker_config(),
+            oauth=None if tokens is None else tokens.broker_config(),
         )
-        super().__init__(self._proxy_options.own, certificates)
+        super().__init__(self._proxy_options.own, certificates, tokens)
         self._in_process = process
 
     @classmethod
     def _sharing(cls, other: Any) -> Any:
         """Return a proxy of this class that is the same as ``other``, which runs: for `oncelog.pytest_plugin`."""
-        shared = cls("127.0.0.1:1")
-        shared._options, shared._calls, shared._info = other._options, other._calls, other._info
-        return shared
+        return cls("127.0.0.1:1")._share(other)
 
     def _new_calls(self) -> Calls:
         from oncelog.broker.embedded.host import Calls, new_host

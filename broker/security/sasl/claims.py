@@ -15,7 +15,7 @@ SHOWN_CHARS_MAX = 100
 
 
 def json_part(part: str, name: str) -> dict[str, Any]:
-    """Return the JSON object in a part of a token, which is its ``header`` or ``claims``; empty for JSON of another type.
+    """Return the JSON object in a part of a token, its ``header`` or ``claims``; empty for JSON of another type.
     Raises TokenRefused.
     """
     try:

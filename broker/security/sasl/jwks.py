@@ -1,11 +1,14 @@
-"""The keys for signatures of tokens: in a file, or fetched from a URL, again and again in real time.
+"""The keys for signatures of tokens: in the configuration, in a file, or fetched from a URL, again and again in real
+time.
 
 Source: ``JwksFileVerificationKeyResolver``, ``RefreshingHttpsJwks``.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 import trio
 
@@ -26,6 +29,25 @@ MISSED_KEY_SECONDS = 60.0
 KEY_ID_LENGTH_MAX = 1000
 
 log = get_logger(__name__)
+
+
+class SetKeys:
+    """See `KeySet`. The keys stand in the URL itself (``data:application/json;base64,…``, RFC 2397).
+
+    Raises ValueError.
+    """
+
+    def __init__(self, url: str) -> None:
+        head, _, content = url.partition(",")
+        is_base64 = head.endswith(";base64")
+        self._keys = parse_keys(b64decode(content) if is_base64 else unquote_to_bytes(content))
+
+    def keys(self) -> Sequence[Mapping[str, Any]]:
+        """See `KeySet`."""
+        return self._keys
+
+    def missed(self, key_id: str) -> None:
+        """See `KeySet`."""
 
 
 class KeyFile:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
-    from oncelog.broker.security.sasl.jwks import KeyFile, KeyUrl
+    from oncelog.broker.security.sasl.jwks import KeyFile, KeyUrl, SetKeys
     from oncelog.broker.security.settings import ListenerSettings
 
 HANDLER_KEY = "sasl.server.callback.handler.class"
@@ -96,13 +96,18 @@ class OAuthSettings:
             )
         return SignedTokens(self._keys(), rules, now_ms)
 
-    def _keys(self) -> KeyFile | KeyUrl:
-        from oncelog.broker.security.sasl.jwks import KeyFile, KeyUrl, RefreshTimes
+    def _keys(self) -> KeyFile | KeyUrl | SetKeys:
+        from oncelog.broker.security.sasl.jwks import KeyFile, KeyUrl, RefreshTimes, SetKeys
 
         url = self._text(URL_KEY)
         if not url:
             raise self._error(URL_KEY, None, f"{SIGNED} needs the URL of the tokens' signing keys")
         parts = urlsplit(url)
+        if parts.scheme == "data":
+            try:
+                return SetKeys(url)
+            except ValueError as error:
+                raise self._error(URL_KEY, url, str(error)) from None
         if parts.scheme not in ("http", "https", "file"):
             raise self._error(URL_KEY, url, "expected a URL that begins with https://, http:// or file://")
         path = unquote(parts.path)

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import ipaddress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPublicKeyTypes
+
+    SigningKey = (
+        ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey
+    )
 
 DAYS = 825
 """For how many days certificates are valid: the longest that Apple's clients accept."""
@@ -28,59 +40,94 @@ class Certificate(NamedTuple):
     chain: bytes
 
 
-class DevelopmentAuthority:
-    """Signs certificates with a key of its own, which it never shows. ``now_ms``: wall time."""
+class Validity(NamedTuple):
+    """When a certificate is valid, in UTC, to the second."""
 
-    def __init__(self, now_ms: int) -> None:
-        self._now = datetime.fromtimestamp(now_ms / 1000, UTC)
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        name = _name("oncelog development authority")
-        self._certificate = self._signed(name, self._key, name, timedelta(days=DAYS), authority=True)
+    begin: datetime
+    end: datetime
+
+
+_SIGNING_KEYS = (
+    ec.EllipticCurvePrivateKey,
+    rsa.RSAPrivateKey,
+    ed25519.Ed25519PrivateKey,
+    ed448.Ed448PrivateKey,
+)
+_WITHOUT_HASH = (ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey)
+
+
+class DevelopmentAuthority:
+    """Signs certificates with a key of its own. ``now_ms``: wall time."""
+
+    def __init__(
+        self, now_ms: int, kept: Certificate | None = None, validity: Validity | None = None
+    ) -> None:
+        """Make one that is valid at ``validity``, or use again the one whose key and certificate were ``kept``.
+
+        Raises ValueError for a key or a certificate that cannot be used.
+        """
+        now = datetime.fromtimestamp(now_ms // 1000, UTC)
+        self.usual = Validity(now - timedelta(days=1), now + timedelta(days=DAYS))
+        """When certificates are valid if nothing else is said. It has begun: clocks differ."""
+        if kept is None:
+            self._key: SigningKey = ec.generate_private_key(ec.SECP256R1())
+            name = _name("oncelog development authority")
+            self._certificate = self._signed(
+                name, self._key.public_key(), name, validity or self.usual, authority=True
+            )
+        else:
+            self._key, self._certificate = _loaded(kept)
         self.pem = self._certificate.public_bytes(Encoding.PEM)
         """Its certificate."""
 
-    def server(self, names: Sequence[str] = LOCAL_NAMES) -> Certificate:
+    @property
+    def key(self) -> bytes:
+        """Its private key, as PEM."""
+        return _pem(self._key)
+
+    @property
+    def validity(self) -> Validity:
+        """When its own certificate is valid."""
+        return Validity(self._certificate.not_valid_before_utc, self._certificate.not_valid_after_utc)
+
+    def server(self, names: Sequence[str] = LOCAL_NAMES, validity: Validity | None = None) -> Certificate:
         """Return a certificate for a broker with these host names and addresses."""
-        return self._issue(names[0], names, timedelta(days=DAYS))
+        return self._issue(names[0], names, validity)
 
-    def client(self, name: str, valid_for: timedelta = timedelta(days=DAYS)) -> Certificate:
-        """Return a certificate for a client: ``CN=name``. With ``valid_for`` below zero it has expired."""
-        return self._issue(name, (), valid_for)
+    def client(self, name: str, validity: Validity | None = None) -> Certificate:
+        """Return a certificate for a client: ``CN=name``."""
+        return self._issue(name, (), validity)
 
-    def _issue(self, common_name: str, names: Sequence[str], valid_for: timedelta) -> Certificate:
+    def _issue(self, common_name: str, names: Sequence[str], validity: Validity | None) -> Certificate:
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._signed(_name(common_name), key, self._certificate.subject, valid_for, names)
-        return Certificate(
-            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
-            certificate.public_bytes(Encoding.PEM) + self.pem,
+        certificate = self._signed(
+            _name(common_name), key.public_key(), self._certificate.subject, validity or self.usual, names
         )
+        return Certificate(_pem(key), certificate.public_bytes(Encoding.PEM) + self.pem)
 
     def _signed(
         self,
         subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
+        key: CertificateIssuerPublicKeyTypes,
         issuer: x509.Name,
-        valid_for: timedelta,
+        validity: Validity,
         names: Sequence[str] = (),
         *,
         authority: bool = False,
     ) -> x509.Certificate:
-        begin = self._now - timedelta(days=1)
         builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(issuer)
-            .public_key(key.public_key())
+            .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(begin + min(valid_for, timedelta()))
-            .not_valid_after(self._now + valid_for)
+            .not_valid_before(validity.begin)
+            .not_valid_after(validity.end)
             .add_extension(
                 x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True
             )
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
-            )
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(self._identifier(authority=authority), critical=False)
             .add_extension(
                 x509.KeyUsage(
                     digital_signature=not authority,
@@ -105,7 +152,44 @@ class DevelopmentAuthority:
             builder = builder.add_extension(
                 x509.ExtendedKeyUsage([*usage, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
             )
-        return builder.sign(self._key, hashes.SHA256())
+        return builder.sign(self._key, None if isinstance(self._key, _WITHOUT_HASH) else hashes.SHA256())
+
+    def _identifier(self, *, authority: bool) -> x509.AuthorityKeyIdentifier:
+        """Return the authority's key identifier: that in its certificate, which others may have made their own way."""
+        if not authority:
+            with suppress(x509.ExtensionNotFound):
+                own = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+                return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own.value)
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+
+
+def _loaded(kept: Certificate) -> tuple[SigningKey, x509.Certificate]:
+    """Return the key and the certificate of an authority. Raises ValueError, which quotes neither."""
+    try:
+        key = load_pem_private_key(kept.key, None)
+    except TypeError:
+        raise ValueError("its key has a password") from None
+    except ValueError:
+        raise ValueError("there is no private key (PEM) in it") from None
+    if not isinstance(key, _SIGNING_KEYS):
+        raise ValueError("its key cannot sign certificates")
+    try:
+        certificate = x509.load_pem_x509_certificate(kept.chain)
+    except ValueError:
+        raise ValueError("there is no certificate (PEM) in it") from None
+    if certificate.public_key() != key.public_key():
+        raise ValueError("its key is not that of its certificate")
+    try:
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except x509.ExtensionNotFound:
+        constraints = None
+    if constraints is None or not constraints.ca:
+        raise ValueError("its certificate is not that of an authority")
+    return key, certificate
+
+
+def _pem(key: SigningKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def _name(common_name: str) -> x509.Name:

@@ -7,7 +7,12 @@ import { createInterface } from "node:readline";
 import { Kafka, Partitioners } from "kafkajs";
 
 function config(given) {
-  if (given.brokers) return given; // kafkajs' own settings
+  if (given.brokers) {
+    // kafkajs' own settings, of which a function cannot be JSON
+    const value = given.sasl?.oauthBearerProvider;
+    if (value) given.sasl.oauthBearerProvider = async () => ({ value });
+    return given;
+  }
   const made = { brokers: [given.Servers] };
   if (given.Protocol.endsWith("SSL")) {
     made.ssl = { ca: [readFileSync(given.Ca)] };
