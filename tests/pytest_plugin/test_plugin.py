@@ -174,6 +174,18 @@ def test_a_fixture_that_is_no_broker_is_named(pytester: pytest.Pytester) -> None
     result.stdout.fnmatch_lines("mine: the fixture tmp_path is no oncelog.Broker, but *Path(*")
 
 
+def test_the_async_kafka_has_the_certificates_and_tokens_of_the_broker(pytester: pytest.Pytester) -> None:
+    tests = """
+        import pytest
+
+        @pytest.mark.kafka(tls="expired", oauth=True)
+        def test_it(kafka, async_kafka):
+            authority = kafka.client_config(token="shop")["ssl.ca.pem"]
+            assert async_kafka.client_config(token="shop", certificate="shop")["ssl.ca.pem"] == authority
+    """
+    run(pytester, tests, passed=1)
+
+
 def test_a_broker_after_its_end(pytester: pytest.Pytester) -> None:
     tests = """
         kept = []

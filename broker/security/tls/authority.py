@@ -47,6 +47,12 @@ class Validity(NamedTuple):
     end: datetime
 
 
+def usual_validity(now_ms: int, days: int = DAYS) -> Validity:
+    """Return the validity of certificates that are made now (wall time). It has begun: clocks differ."""
+    now = datetime.fromtimestamp(now_ms // 1000, UTC)
+    return Validity(now - timedelta(days=1), now + timedelta(days=days))
+
+
 _SIGNING_KEYS = (
     ec.EllipticCurvePrivateKey,
     rsa.RSAPrivateKey,
@@ -66,9 +72,8 @@ class DevelopmentAuthority:
 
         Raises ValueError for a key or a certificate that cannot be used.
         """
-        now = datetime.fromtimestamp(now_ms // 1000, UTC)
-        self.usual = Validity(now - timedelta(days=1), now + timedelta(days=DAYS))
-        """When certificates are valid if nothing else is said. It has begun: clocks differ."""
+        self.usual = usual_validity(now_ms)
+        """When certificates are valid if nothing else is said."""
         if kept is None:
             self._key: SigningKey = ec.generate_private_key(ec.SECP256R1())
             name = _name("oncelog development authority")
