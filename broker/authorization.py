@@ -57,6 +57,9 @@ _ACL_OPERATION = {name.replace("_", ""): operation for operation, name in ACL_OP
 TOPIC_DENIED = "Topic authorization failed."
 """Kafka's message of TOPIC_AUTHORIZATION_FAILED."""
 
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a client that does not log in (Kafka: ``KafkaPrincipal.ANONYMOUS``)."""
+
 CLUSTER_NAME = "kafka-cluster"
 CLUSTER = (CLUSTER_RESOURCE, CLUSTER_NAME)
 """The cluster as a resource: its type and its only name."""
@@ -76,8 +79,12 @@ SUPPORTED_OPERATIONS = {
     TOPIC_RESOURCE: TOPIC_OPERATIONS,
     GROUP_RESOURCE: GROUP_OPERATIONS,
     CLUSTER_RESOURCE: CLUSTER_OPERATIONS,
+    TRANSACTIONAL_ID_RESOURCE: _bits(DESCRIBE, WRITE, TWO_PHASE_COMMIT),
+    DELEGATION_TOKEN_RESOURCE: _bits(DESCRIBE),
+    USER_RESOURCE: _bits(CREATE_TOKENS, DESCRIBE_TOKENS),
 }
-"""By type of resource: the operations that such bit fields tell (Kafka: ``AclEntry.supportedOperations``)."""
+"""By type of resource: the operations that it has, and that bit fields of the first three tell (Kafka:
+``AclEntry.supportedOperations``)."""
 
 AUTHORIZATION_ERROR = {
     TOPIC_RESOURCE: ErrorCode.TOPIC_AUTHORIZATION_FAILED,

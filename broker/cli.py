@@ -81,7 +81,7 @@ def _run_command(arguments: list[str] | None, system: str) -> int:
 
 
 def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from oncelog.broker.command_config import configuration, host_name, users_of
+    from oncelog.broker.command_config import acls_of, configuration, host_name, users_of
     from oncelog.broker.config.definitions import ConfigError
     from oncelog.broker.control_settings import control_settings
 
@@ -90,8 +90,8 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     try:
         output = _log_output(options, environment)
         with logging_to(output):
-            users = users_of(options, environment)
-            config, listeners = configuration(options, environment, scratch, users)
+            users, acls = users_of(options, environment), acls_of(options, environment)
+            config, listeners = configuration(options, environment, scratch, users, acls)
         _find_filters(options, environment)
         settings = control_settings(options, environment, config, _read_or_refuse)
     except (ConfigError, UsageError) as error:
@@ -100,7 +100,7 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         if settings is None:
             from oncelog.broker.serve import serve
 
-            serving = partial(serve, config, listeners, _on_ready, users=users)
+            serving = partial(serve, config, listeners, _on_ready, users=users, acls=acls)
             return _run_in(scratch, parent, config, serving)
         from oncelog.broker.controlled_serve import serve_controlled
 
@@ -116,6 +116,7 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             on_crash=_kill_this_process,
             write_trace=_trace_output().write,
             users=users,
+            acls=acls,
         )
         return _run_in(scratch, parent, config, serving)
 

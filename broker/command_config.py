@@ -12,6 +12,7 @@ from oncelog.broker.options import (
     UsageError,
     closest,
     flag_of,
+    lines_of,
     listener_text,
     suggestion,
     variable_of,
@@ -19,11 +20,12 @@ from oncelog.broker.options import (
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import ListenerConfig
     from oncelog.broker.config.sources import Setting
+    from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.security.sasl.users import Users
 
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -47,10 +49,14 @@ KEY_OF_OPTION = {
 
 
 def configuration(
-    options: argparse.Namespace, environment: Mapping[str, str], scratch: str, users: Users | None = None
+    options: argparse.Namespace,
+    environment: Mapping[str, str],
+    scratch: str,
+    users: Users | None = None,
+    acls: Sequence[AclBinding] = (),
 ) -> tuple[BrokerConfig, list[ListenerConfig]]:
     """Return the configuration from all sources, and its listeners. ``scratch`` is the data directory for --ephemeral.
-    With ``users``, listeners ask for a log-in unless a source says otherwise.
+    With ``users``, listeners ask for a log-in unless a source says otherwise. With ``acls``, there is an authorizer.
 
     Raises ConfigError with all problems."""
     from oncelog.broker.config import sources
@@ -67,6 +73,12 @@ def configuration(
             sources.Setting(key, text, "the default with --user")
             for key, text in security_config(DEFAULT_PORT, has_users=True, has_tls=False).items()
         ]
+    if acls:
+        from oncelog.broker.config.checks import STANDARD_AUTHORIZER
+
+        implied.append(
+            sources.Setting("authorizer.class.name", STANDARD_AUTHORIZER, "the default with --acl")
+        )
     flags = {option: _text(getattr(options, option)) for option in KEY_OF_OPTION}
     variables = {option: environment.get(variable_of(option)) for option in KEY_OF_OPTION}
     path = options.config or environment.get(variable_of("config"))
@@ -91,6 +103,12 @@ def configuration(
         listeners, warnings = resolve_listeners(config, host_name)
         if users:
             check_logins("--user", listeners)
+        if acls:
+            from oncelog.broker.security.acl_text import acl_warnings, check_acls
+
+            origin = lines_of(options, environment, "acl")[1]
+            check_acls(origin, config)
+            warnings += acl_warnings(acls, listeners, origin)
     except ConfigError as error:
         problems += error.problems
     if problems:
@@ -105,13 +123,20 @@ def configuration(
 
 
 def users_of(options: argparse.Namespace, environment: Mapping[str, str]) -> Users:
-    """Return the users of ``--user``, else of its variable, one a line. Raises ConfigError."""
+    """Return the users of ``--user``, else of its variable. Raises ConfigError."""
     from oncelog.broker.security.user_options import parse_users
 
-    if options.user:
-        return parse_users(options.user, "--user")
-    variable = variable_of("user")
-    return parse_users(filter(None, environment.get(variable, "").splitlines()), variable)
+    return parse_users(*lines_of(options, environment, "user"))
+
+
+def acls_of(options: argparse.Namespace, environment: Mapping[str, str]) -> list[AclBinding]:
+    """Return the ACLs of ``--acl``, else of its variable. Raises ConfigError."""
+    texts, origin = lines_of(options, environment, "acl")
+    if not texts:
+        return []
+    from oncelog.broker.security.acl_text import parse_acls
+
+    return parse_acls(texts, origin)
 
 
 def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:

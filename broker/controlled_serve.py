@@ -17,12 +17,13 @@ from oncelog.broker.net.listen import ListenError
 from oncelog.broker.seams.transport import SocketListener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.control_settings import ControlSettings
     from oncelog.broker.logs import LogOutput
+    from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node import Node
     from oncelog.broker.proxy.proxy import Proxy
@@ -44,9 +45,11 @@ async def serve_controlled(
     write_trace: Callable[[str], None],
     durable: bool,
     users: Users,
+    acls: Sequence[AclBinding] = (),
 ) -> None:
     """Run a broker until cancelled, then stop it cleanly. Calls ``on_ready`` when it answers requests, with the address
-    of the control API. Log lines go to ``output``, too. ``users`` may log in.
+    of the control API. Log lines go to ``output``, too. ``users`` may log in, ``acls`` are created
+    if they are missing.
 
     At a crash point of a rule it calls ``on_crash``, which ends the process; with a control API only the broker dies,
     and who controls it can start it again. ``write_trace`` gets the lines of a trace.
@@ -64,6 +67,7 @@ async def serve_controlled(
         host_name=host_name,
         is_durable=durable,
         users=users,
+        acls=tuple(acls),
     )
     broker = ControlledBroker(
         options,

@@ -33,6 +33,7 @@ from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.logs import get_logger
+from oncelog.broker.metadata.acl_changes import store_acls
 from oncelog.broker.metadata.configs import effective_topic_config
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
@@ -53,13 +54,14 @@ from oncelog.wire.errors import DecodeError, KafkaError
 from oncelog.wire.stored.metadata import BrokerEndpoint, RemoveTopicRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from oncelog.broker.authorization import Asking
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics
     from oncelog.broker.emulation.release import Release
     from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.seams.clock import Clock
@@ -88,10 +90,11 @@ class Node:
         rng: random.Random,
         release: Release = OURS,
         users: Users | None = None,
+        acls: Sequence[AclBinding] = (),
         on_loaded: Callable[[Node], None] = lambda node: None,
     ) -> None:
-        """``release`` is what it serves, ``users`` may log in. ``on_loaded`` is called once in `run`, before the node
-        listens: it may create topics, or install something in the dispatcher.
+        """``release`` is what it serves, ``users`` may log in, ``acls`` are created if they are missing. ``on_loaded``
+        is called once in `run`, before the node listens: it may create topics, or install something in the dispatcher.
         """
         self.config = DynamicBrokerConfig(config)
         self.files = files
@@ -99,6 +102,7 @@ class Node:
         self.lines = LineLimiter(clock)
         self.random = rng
         self._users = Users({}) if users is None else users
+        self._acls = acls
         self.fail_on_bugs = False
         """Whether a defect of ours ends the node, as tests want it, or only the request."""
         self.bugs = 0
@@ -186,6 +190,7 @@ class Node:
             ]
         )
         store_credentials(self.metadata, self._users)
+        store_acls(self.metadata, self._acls)
         publisher = MetadataPublisher(self)
         publisher.apply_broker_configs()
         self.metadata.subscribe(publisher.on_record)
@@ -214,12 +219,10 @@ class Node:
             self.groups, self.share_coordinator, logs.background, self.note_bug
         )
         self.transactions = TransactionCoordinator(environment, self.groups, self.next_producer_id)
-        if self.config.static.authorizer_class_name:
-            from oncelog.broker.security.acls import configured_authorizer
+        if self.config.static.authorizer_class_name or self.metadata.image.acls.by_id:
+            from oncelog.broker.security.acls import authorizer_in_force
 
-            self.authorizer = configured_authorizer(self.config.static)
-            for acl_id, acl in self.metadata.image.acls.by_id.items():
-                self.authorizer.add(acl_id, acl)
+            self.authorizer = authorizer_in_force(self.config.static, self.metadata.image.acls)
         self._delegation_tokens = DelegationTokens(self.config.static, self.metadata, self.clock)
         self.client_metrics = ClientMetricsManager(self.config, self.metadata, self.clock)
         handlers = dict(self._release.handlers)

@@ -88,7 +88,7 @@ def parse_arguments(
         raise UsageError(unknown_option(option, known))
     if words:
         kind = "command" if words is options.words else "argument"
-        if (options.user or options.settings) and words[0] != arguments[0]:
+        if (options.user or options.acl or options.settings) and words[0] != arguments[0]:
             raise UsageError(SPLIT_VALUE)
         raise UsageError(_unknown_word(words[0], kind, known))
     if "" in options.settings:
@@ -196,6 +196,7 @@ def _parser() -> Parser:
         metavar="NAME:PASSWORD",
         action="append",
     )
+    add_acl_option(add)
     add_interceptor_options(add)
     add("from_snapshot", "start with the data in this snapshot; the data directory is empty", metavar="FILE")
     add("as_version", "serve what a broker of that release of Kafka serves, such as 3.9", metavar="VERSION")
@@ -217,6 +218,17 @@ def add_control_options(add: Callable[..., None]) -> None:
         "faults",
         "let go wrong what the rules in this file say (.json, .toml or .yaml); may be repeated",
         metavar="FILE",
+        action="append",
+    )
+
+
+def add_acl_option(add: Callable[..., None]) -> None:
+    """Add the option of ACLs, by ``add(name, help, **more)``."""
+    add(
+        "acl",
+        "what somebody may do: [deny] PRINCIPAL OPERATION RESOURCE[:NAME] [from HOST]; with one, nobody but "
+        "super.users may do what no ACL allows; may be repeated (in the variable: one a line)",
+        metavar="ACL",
         action="append",
     )
 
@@ -317,6 +329,17 @@ def choose(option: str, given: str | None, variable: str | None, allowed: Sequen
             f"{origin_of(option, given)}={text}: expected {', '.join(allowed[:-1])} or {allowed[-1]}"
         )
     return text.lower()
+
+
+def lines_of(
+    options: argparse.Namespace, environment: Mapping[str, str], option: str
+) -> tuple[list[str], str]:
+    """Return the texts of an option that may be repeated, else those in its variable, one a line, and their origin."""
+    given: list[str] = getattr(options, option) or []
+    if given:
+        return given, flag_of(option)
+    variable = variable_of(option)
+    return [line for line in environment.get(variable, "").splitlines() if line.strip()], variable
 
 
 def origin_of(option: str, given: object) -> str:

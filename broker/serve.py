@@ -20,6 +20,7 @@ from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import ListenerConfig
+    from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.security.sasl.users import Users
 
@@ -31,11 +32,12 @@ async def serve(
     *,
     durable: bool = True,
     users: Users | None = None,
+    acls: Sequence[AclBinding] = (),
 ) -> None:
     """Run a broker until cancelled, then stop it cleanly. Calls ``on_ready`` when it answers requests.
 
     ``durable``: whether the data directory outlives the process. If not, nothing waits for the disk.
-    ``users`` may log in.
+    ``users`` may log in. ``acls`` are created if they are missing.
 
     Raises ListenError for an address that cannot be used, DataDirectoryError for a data directory that cannot be used.
     """
@@ -49,6 +51,7 @@ async def serve(
             clock=SystemClock(),
             rng=random.Random(),
             users=users,
+            acls=acls,
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(_run, node, bound_listeners)

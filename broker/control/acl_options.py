@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import (
     ACL_OPERATIONS,
@@ -18,11 +17,8 @@ from oncelog.broker.authorization import (
     acl_operation,
 )
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.metadata.acl_changes import create
+from oncelog.broker.metadata.acl_changes import error_of
 from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, AclBinding
-
-if TYPE_CHECKING:
-    from oncelog.broker.metadata.store import MetadataStore
 
 RESOURCES = {
     "topic": TOPIC_RESOURCE,
@@ -78,7 +74,7 @@ class Acl:
         kind, colon, _ = self.principal.partition(":")
         if not kind or not colon:
             raise InvalidArgumentError(f"{self}: expected a principal such as User:app")
-        return AclBinding(
+        acl = AclBinding(
             resource_type,
             name,
             PREFIXED if self.prefixed else LITERAL,
@@ -87,13 +83,10 @@ class Acl:
             operation,
             DENY if self.deny else ALLOW,
         )
-
-
-def create_acls(metadata: MetadataStore, acls: Sequence[AclBinding]) -> None:
-    """Create those that are missing. Raises InvalidArgumentError."""
-    for acl, error in zip(acls, create(metadata, list(acls)) if acls else (), strict=True):
+        error = error_of(acl)
         if error is not None:
-            raise InvalidArgumentError(f"ACL {acl}: {error}")
+            raise InvalidArgumentError(f"{self}: {error.message}")
+        return acl
 
 
 def acl_bindings(acls: Iterable[Acl | Mapping[str, object]]) -> tuple[AclBinding, ...]:

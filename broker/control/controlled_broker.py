@@ -14,7 +14,6 @@ import trio
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import listener_names
-from oncelog.broker.control.acl_options import create_acls
 from oncelog.broker.control.disks import new_disk, remove_content
 from oncelog.broker.control.errors import (
     BrokerFailedError,
@@ -267,6 +266,7 @@ class ControlledBroker:
             rng=self.random,
             release=self.release,
             users=self.options.users,
+            acls=self.options.acls,
             on_loaded=self._prepare,
         )
         node.logs.keeps_data = self.options.data_dir is not None  # unless it is stopped to be started again
@@ -408,7 +408,6 @@ class ControlledBroker:
         topics = self.options.topics.items()
         missing = {name: topic for name, topic in topics if name not in node.metadata.image.topics}
         create_topics(node, missing)
-        create_acls(node.metadata, self.options.acls)
         if self._faults is not None:
             self._faults.attach(node)
 

@@ -13,7 +13,6 @@ import trio
 
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.control.acl_options import create_acls
 from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.errors import BrokerFailedError, NotRunningError, UnsupportedError
 from oncelog.broker.control.journal import Journal
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from oncelog.broker.dispatch.policies import Interceptor, RequestPath
     from oncelog.broker.faults.rule import Rule
     from oncelog.broker.logs import Sink
-    from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.proxy.proxy import Proxy
     from oncelog.broker.proxy.settings import ProxySettings
@@ -125,7 +123,6 @@ class ControlledProxy:
         rules: Sequence[Rule] = (),
         observer: Observer | None = None,
         filters: Sequence[Interceptor] = (),
-        acls: Sequence[AclBinding] = (),
     ) -> None:
         self.settings = settings
         self.seed = seed
@@ -143,7 +140,6 @@ class ControlledProxy:
         self._log_output = log_output
         self._observer = observer
         self._filters = filters
-        self._acls = acls
         self._run: _Run | None = None
         """The latest run."""
         self._failure: BaseException | None = None
@@ -331,7 +327,6 @@ class ControlledProxy:
         if self._observer is not None:
             self._observer.attach(proxy)
         install_filters(self._filters, proxy)
-        create_acls(proxy.access.metadata, self._acls)
         self.faults.attach(Target(proxy.dispatcher, proxy.known_topics, self._sessions))
 
     def _watch_sessions(self, target: Target, rules: FaultRules) -> None:

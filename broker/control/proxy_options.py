@@ -72,6 +72,7 @@ class ProxyOptions:
                 origin=self.upstream_config_origin,
                 users_origin=self.upstream_users_origin,
             ),
+            acls=self.own.acls,
             data_dir=self.own.data_dir,
         )
 
@@ -84,7 +85,6 @@ class ProxyOptions:
             seed=self.own.seed,
             requests_kept=self.own.requests_kept,
             host_name=self.own.host_name,
-            acls=self.own.acls,
             filters=self.filters,
         )
 

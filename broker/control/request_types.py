@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
+from oncelog.broker.authorization import ANONYMOUS
 from oncelog.broker.control.types import Record, Shown, datetime_of
 
 NAMES_SHOWN = 3
 """How many topics, groups and transactional ids a request's ``repr`` shows."""
-
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a client that has not logged in."""
 
 Outcome: TypeAlias = Literal["pending", "responded", "no response", "dropped", "closed", "lost"]
 """See `Request.outcome`."""

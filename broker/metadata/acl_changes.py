@@ -13,7 +13,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import RemoveAccessControlEntryRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from oncelog.broker.metadata.acls import AclBinding, AclsImage
     from oncelog.broker.metadata.store import MetadataStore
@@ -69,7 +69,7 @@ def create(store: MetadataStore, wanted: list[AclBinding]) -> list[KafkaError | 
     Raises KafkaError: POLICY_VIOLATION if they are too many, and as `MetadataStore.commit`.
     """
     image = store.image.acls
-    results = [_error_of(acl) for acl in wanted]
+    results = [error_of(acl) for acl in wanted]
     new = dict.fromkeys(
         acl for acl, error in zip(wanted, results, strict=True) if error is None and acl not in image.ids
     )
@@ -87,7 +87,13 @@ def _new_id(store: MetadataStore, image: AclsImage) -> Uuid:
     return acl_id
 
 
-def _error_of(acl: AclBinding) -> KafkaError | None:
+def store_acls(store: MetadataStore, wanted: Sequence[AclBinding]) -> None:
+    """Create those that do not exist yet; `error_of` has found no error in them. Raises KafkaError."""
+    for start in range(0, len(wanted), CHANGES_MAX):
+        create(store, list(wanted[start : start + CHANGES_MAX]))
+
+
+def error_of(acl: AclBinding) -> KafkaError | None:
     """Return why no such ACL can be created: INVALID_REQUEST."""
     text = None
     if acl.resource_type == CLUSTER_RESOURCE and acl.resource_name != CLUSTER_NAME:

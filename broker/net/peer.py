@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 
+from oncelog.broker.authorization import ANONYMOUS
 from oncelog.broker.logs import get_logger
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.broker.net.writer import ResponseWriter
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 UNKNOWN_SOFTWARE = "unknown"
 """The name and version of a client's software that it has not said (Kafka: ``ClientInformation``)."""
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a peer that does not log in (Kafka: ``KafkaPrincipal.ANONYMOUS``)."""
 
 _SIZE = struct.Struct(">i")
 _size_at = _SIZE.unpack_from

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.authorization import CLUSTER_OPERATION, OPERATION_NAMES, RESOURCE_NAMES, Authorization
-from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.logs import get_logger
-from oncelog.broker.metadata.acl_changes import create
+from oncelog.broker.metadata.acl_changes import store_acls
 from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.proxy.fetch_quota import FetchQuota
 from oncelog.broker.proxy.mutation_quota import MutationQuotas
@@ -98,22 +97,15 @@ class Access:
         acls: Sequence[AclBinding],
         note_bug: Callable[[], None],
     ) -> None:
-        """Raises ConfigError for an ACL that cannot be."""
         self._lines = lines
         self.metadata = own.store
-        self.authorizer: StandardAuthorizer | None = None
-        if config.static.authorizer_class_name:
-            from oncelog.broker.security.acls import configured_authorizer
-
-            self.authorizer = configured_authorizer(config.static)
-            for acl_id, acl in self.metadata.image.acls.by_id.items():
-                self.authorizer.add(acl_id, acl)
-        elif self.metadata.image.acls.by_id:
-            log.warning(
-                "the ACLs in the data directory are not in force: there is no --acl and no authorizer.class.name",
-                acls=len(self.metadata.image.acls.by_id),
-            )
         store_credentials(self.metadata, users)
+        store_acls(self.metadata, acls)
+        self.authorizer: StandardAuthorizer | None = None
+        if config.static.authorizer_class_name or self.metadata.image.acls.by_id:
+            from oncelog.broker.security.acls import authorizer_in_force
+
+            self.authorizer = authorizer_in_force(config.static, self.metadata.image.acls)
         self.quotas = ClientQuotas(config.current, self.metadata.image)
         self.on_change: Callable[[], None] = lambda: None
         self.on_quota: Callable[[], None] = lambda: None
@@ -133,9 +125,6 @@ class Access:
             note_bug=note_bug,
         )
         self.metadata.subscribe(self._on_record)
-        for acl, error in zip(acls, create(self.metadata, list(acls)) if acls else (), strict=True):
-            if error is not None:
-                raise ConfigError(f"ACL {acl}: {error.message or error}")
 
     def install(self, dispatcher: ProxyDispatcher, topic_name: Callable[[Uuid], str | None]) -> None:
         """Install ACLs and quotas in ``dispatcher``. ``topic_name`` gives the name for a topic id, None for an id that

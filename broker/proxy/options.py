@@ -9,6 +9,7 @@ from oncelog.broker.options import (
     SYNONYMOUS_OPTIONS,
     Parser,
     UsageError,
+    add_acl_option,
     add_control_options,
     add_interceptor_options,
     flag_of,
@@ -110,13 +111,7 @@ def _parser() -> Parser:
     )
     add("upstream_users", "as whom to log in at the cluster for each user here: a TOML file", metavar="FILE")
     add("user", "a user who may log in here; may be repeated", metavar="NAME:PASSWORD", action="append")
-    add(
-        "acl",
-        "what somebody may do here: [deny] PRINCIPAL OPERATION RESOURCE[:NAME] [from HOST]; with one, only what ACLs "
-        "allow; may be repeated",
-        metavar="ACL",
-        action="append",
-    )
+    add_acl_option(add)
     add(
         "data_dir",
         "keep users, ACLs, quotas and delegation tokens that are made through the proxy there (default: in memory)",

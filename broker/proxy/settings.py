@@ -10,10 +10,18 @@ from oncelog.broker.config import sources
 from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import resolve_listeners
-from oncelog.broker.options import DEFAULT_PORT, PORT_MAX, UsageError, flag_of, host_and_port, variable_of
+from oncelog.broker.options import (
+    DEFAULT_PORT,
+    PORT_MAX,
+    UsageError,
+    flag_of,
+    host_and_port,
+    lines_of,
+    variable_of,
+)
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins, read_upstream_users
 from oncelog.broker.proxy.used_keys import has_own_access, without_effect
-from oncelog.broker.security.acl_text import parse_acls
+from oncelog.broker.security.acl_text import acl_warnings, check_acls, parse_acls
 from oncelog.broker.security.user_options import MECHANISMS_OF_USERS, check_logins, parse_users
 
 if TYPE_CHECKING:
@@ -62,7 +70,7 @@ def proxy_settings(
     if options.data_dir == "":
         raise UsageError("--data-dir needs a value")
     upstream = upstream_addresses(_given(options, environment, "upstream"), "--upstream")
-    users = _users(options, environment)
+    users = parse_users(*lines_of(options, environment, "user"))
     protocol = "SASL_PLAINTEXT" if users else "PLAINTEXT"
     default = _endpoints([f"127.0.0.1:{DEFAULT_PORT}"], "--listen", DEFAULT_PORT, protocol)
     own: list[sources.Setting] = []
@@ -77,7 +85,8 @@ def proxy_settings(
     problems: list[str] = []
     from_environment = sources.from_environment(environment).settings
     from_options = sources.from_options(options.settings, problems)
-    acls = parse_acls(options.acl or environment.get(variable_of("acl"), "").splitlines(), "--acl")
+    acl_texts, acl_origin = lines_of(options, environment, "acl")
+    acls = parse_acls(acl_texts, acl_origin)
     implied = {"listeners": default}
     if users:
         implied["sasl.enabled.mechanisms"] = MECHANISMS_OF_USERS
@@ -108,6 +117,10 @@ def proxy_settings(
         raise ConfigError(*problems)
     if users:
         check_logins("--user", listeners)
+    if acls:
+        check_acls(acl_origin, config)
+    if not logins.are_passed:
+        warnings += acl_warnings(acls, listeners, acl_origin)
     if logins.are_passed:
         if users:
             raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
@@ -137,14 +150,6 @@ def _refused(
         if why is not None:
             problems.append(f"{why} [from {setting.origin}]")
     return problems
-
-
-def _users(options: argparse.Namespace, environment: Mapping[str, str]) -> Users:
-    """Return the users of ``--user``, else of its variable, one a line. Raises ConfigError."""
-    variable = variable_of("user")
-    if options.user:
-        return parse_users(options.user, "--user")
-    return parse_users(filter(None, environment.get(variable, "").splitlines()), variable)
 
 
 def _logins(options: argparse.Namespace, environment: Mapping[str, str]) -> UpstreamLogins:

@@ -6,20 +6,30 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import (
     ACL_OPERATIONS,
+    ALL,
+    ANONYMOUS,
     CLUSTER_NAME,
     CLUSTER_RESOURCE,
     DELEGATION_TOKEN_RESOURCE,
     GROUP_RESOURCE,
+    OPERATION_NAMES,
+    SUPPORTED_OPERATIONS,
     TOPIC_RESOURCE,
     TRANSACTIONAL_ID_RESOURCE,
     USER_RESOURCE,
     acl_operation,
 )
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.listeners import PLAINTEXT
+from oncelog.broker.metadata.acl_changes import error_of
 from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD, AclBinding
+from oncelog.broker.security.acls import ANY_PRINCIPAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.listeners import ListenerConfig
 
 _RESOURCES = {
     "topic": TOPIC_RESOURCE,
@@ -62,9 +72,38 @@ def _parse(text: str, origin: str) -> AclBinding:
             f"{origin}={text}: {words[-1]} is no resource; there are {', '.join(_RESOURCES)}, all but the last with "
             ":NAME"
         )
+    if operation != ALL and not SUPPORTED_OPERATIONS[resource] >> operation & 1:
+        there = ", ".join(
+            name for one, name in OPERATION_NAMES.items() if SUPPORTED_OPERATIONS[resource] >> one & 1
+        )
+        raise ConfigError(f"{origin}={text}: a {kind.lower()} has no {words[-2]}; it has ALL, {there}")
     pattern = LITERAL
     if resource == CLUSTER_RESOURCE:
         name = CLUSTER_NAME
     elif name.endswith(WILDCARD) and name != WILDCARD:
         pattern, name = PREFIXED, name.removesuffix(WILDCARD)
-    return AclBinding(resource, name, pattern, " ".join(words[:-2]), host, operation, permission)
+    acl = AclBinding(resource, name, pattern, " ".join(words[:-2]), host, operation, permission)
+    error = error_of(acl)
+    if error is not None:
+        raise ConfigError(f"{origin}={text}: {error.message}")
+    return acl
+
+
+def check_acls(origin: str, config: BrokerConfig) -> None:
+    """Raise ConfigError if ACLs are not in force."""
+    if not config.authorizer_class_name:
+        raise ConfigError(f"{origin} has no effect: authorizer.class.name is empty; leave that out")
+
+
+def acl_warnings(
+    acls: Iterable[AclBinding], listeners: Iterable[ListenerConfig], origin: str
+) -> Iterator[str]:
+    """Yield a warning about ACLs of principals that no client can be."""
+    if any(listener.protocol != PLAINTEXT for listener in listeners):
+        return
+    others = dict.fromkeys(acl.principal for acl in acls if acl.principal not in (ANONYMOUS, ANY_PRINCIPAL))
+    if others:
+        yield (
+            f"{origin} of {', '.join(others)}: no listener asks for a log-in, so all clients are {ANONYMOUS}; "
+            "add --user, or a listener with SASL or TLS"
+        )

@@ -24,6 +24,7 @@ from oncelog.broker.authorization import (
     WRITE,
 )
 from oncelog.broker.config.checks import super_users
+from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD
 
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
 
     from oncelog.broker.authorization import Resource
     from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.metadata.acls import AclBinding
+    from oncelog.broker.metadata.acls import AclBinding, AclsImage
     from oncelog.wire.schema import Uuid
+
+log = get_logger(__name__)
 
 ANY_PRINCIPAL = "User:*"
 
@@ -254,6 +257,23 @@ class StandardAuthorizer:
 def _everyone_like(principal: str, host: str) -> tuple[Who, ...]:
     """Return the principals and hosts of the ACLs that apply to this principal from this host."""
     return (principal, host), (principal, WILDCARD), (ANY_PRINCIPAL, host), (ANY_PRINCIPAL, WILDCARD)
+
+
+def authorizer_in_force(config: BrokerConfig, acls: AclsImage) -> StandardAuthorizer | None:
+    """Return the authorizer that ``authorizer.class.name`` asks for, with the ACLs that are stored; None without one,
+    and then a warning if there are ACLs.
+    """
+    if not config.authorizer_class_name:
+        if acls.by_id:
+            log.warning(
+                "the ACLs in the data directory are not in force: there is no --acl and no authorizer.class.name",
+                acls=len(acls.by_id),
+            )
+        return None
+    authorizer = configured_authorizer(config)
+    for acl_id, acl in acls.by_id.items():
+        authorizer.add(acl_id, acl)
+    return authorizer
 
 
 def configured_authorizer(config: BrokerConfig) -> StandardAuthorizer:

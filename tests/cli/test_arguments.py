@@ -14,9 +14,12 @@ from oncelog.broker import cli
 from oncelog.broker.command_config import KEY_OF_OPTION, configuration
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.options import parse_arguments
+from oncelog.broker.security.acl_text import parse_acls
+from oncelog.broker.security.user_options import parse_users
+from tests.harness.log_lines import lines
 from tests.harness.process import serve
 
-__all__ = ["serve"]  # a fixture
+__all__ = ["lines", "serve"]  # fixtures
 
 
 @pytest.fixture
@@ -203,7 +206,12 @@ def test_an_unknown_command_is_named_before_its_options(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--user", "app:my", "secret"), ("-c", "ssl.key.password=my", "secret")]
+    "arguments",
+    [
+        ("--user", "app:my", "secret"),
+        ("-c", "ssl.key.password=my", "secret"),
+        ("--acl", "User:app", "Read", "topic:orders"),
+    ],
 )
 def test_the_rest_of_a_password_is_not_shown(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
@@ -391,3 +399,50 @@ def test_a_user_that_makes_no_sense(refused: Callable[..., str], arguments: list
 def test_users_need_a_listener_for_them(refused: Callable[..., str]) -> None:
     said = refused("--user", "app:secret", "-c", "listeners=PLAINTEXT://127.0.0.1:0")
     assert said.startswith("--user has no effect: no listener asks for a log-in")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("app Read topic:t", "expected [deny] PRINCIPAL OPERATION RESOURCE[:NAME] [from HOST]"),
+        ("User:app Reed topic:t", "Reed is no operation; there are ALL, READ, WRITE, "),
+        ("User:app Read queue:t", "queue:t is no resource; there are topic, group, transactional-id"),
+        (
+            "User:app Write group:g",
+            "a group has no Write; it has ALL, READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_",
+        ),
+        (
+            "User:app Read transactional-id:t",
+            "a transactional-id has no Read; it has ALL, WRITE, DESCRIBE, TWO_PHASE",
+        ),
+        ("User:app Read topic:", "The resource's name is empty."),
+    ],
+)
+def test_an_acl_that_makes_no_sense(refused: Callable[..., str], text: str, said: str) -> None:
+    assert refused("--acl", text).startswith(f"--acl={text}: {said}")
+    assert refused(ONCELOG_ACL=f"User:app All topic:*\n\n{text}").startswith(f"ONCELOG_ACL={text}: {said}")
+
+
+def test_acls_need_an_authorizer(refused: Callable[..., str]) -> None:
+    acl = "User:app All topic:*"
+    said = refused("--acl", acl, "-c", "authorizer.class.name=")
+    assert said == "--acl has no effect: authorizer.class.name is empty; leave that out"
+    assert refused("--acl", acl, "-c", "authorizer.class.name=com.example.Mine").startswith(
+        "authorizer.class.name=com.example.Mine: oncelog has Kafka's own authorizer only"
+    )
+    assert refused("--acl", "") == "--acl needs a value"
+
+
+def test_an_acl_of_somebody_that_no_client_can_be(lines: list[str], tmp_path: pathlib.Path) -> None:
+    users = parse_users(["app:secret"], "--user")
+    texts = ["User:app All topic:*", "User:* All topic:*", "User:ANONYMOUS All group:*"]
+    options = parse_arguments([word for text in texts for word in ("--acl", text)])
+    acls = parse_acls(texts, "--acl")
+    configuration(options, {}, str(tmp_path), users, acls)
+    assert lines == []
+    configuration(options, {}, str(tmp_path), None, acls)
+    [line] = lines
+    assert line.endswith(
+        "--acl of User:app: no listener asks for a log-in, so all clients are User:ANONYMOUS; add --user, or a "
+        "listener with SASL or TLS\n"
+    )

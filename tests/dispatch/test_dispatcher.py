@@ -9,11 +9,10 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch
-from oncelog.broker.authorization import ALTER, CLUSTER, CLUSTER_OPERATION, TOPIC_RESOURCE, WRITE
+from oncelog.broker.authorization import ALTER, ANONYMOUS, CLUSTER, CLUSTER_OPERATION, TOPIC_RESOURCE, WRITE
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.dispatch.policies import Interceptor, Quotas
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.net.peer import ANONYMOUS
 from oncelog.broker.request import CloseConnection
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

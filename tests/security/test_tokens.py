@@ -187,7 +187,8 @@ def test_confluent_kafka_is_refused() -> None:
     with oncelog.Broker(oauth=True) as kafka:
         said: list[str] = []
         settings = kafka.client_config(token=kafka.token("shop", expired=True))
-        client = AdminClient({**settings, "error_cb": lambda error: said.append(str(error))})
+        settings["error_cb"] = lambda error: said.append(str(error))
+        client = AdminClient(settings)
         assert "the token has expired" in kafka.wait_for_failed_login(timeout=60).reason
         while not said:
             client.poll(0.05)
@@ -326,15 +327,16 @@ def test_what_makes_no_sense_is_named(tmp_path: Path) -> None:
             with pytest.raises(oncelog.InvalidArgumentError) as raised:
                 broker.client_config(**arguments)
             assert said in str(raised.value)
-        for arguments, said in (
+        wrong: list[tuple[dict[str, Any], str]] = [
             ({"lifetime": 0}, "lifetime=0: expected seconds above 0; expired=True has ended"),
             ({"lifetime": "1"}, "lifetime='1': expected seconds above 0"),
             ({"expired": True, "not_yet_valid": True}, "exclude each other"),
             ({"claims": ["scope"]}, "claims=['scope']: expected a dictionary, such as {'scope': 'orders'}"),
             ({"claims": {"x": b"1"}}, "is not JSON serializable"),
-        ):
+        ]
+        for arguments, said in wrong:
             with pytest.raises(oncelog.InvalidArgumentError) as raised:
-                kafka.token("shop", **arguments)  # type: ignore[arg-type]
+                kafka.token("shop", **arguments)
             assert said in str(raised.value)
     with oncelog.Broker() as kafka:
         with pytest.raises(oncelog.InvalidArgumentError, match=r"token\(\) is for a broker with oauth=True"):
@@ -352,7 +354,7 @@ def test_what_makes_no_sense_is_named(tmp_path: Path) -> None:
         ),
     ):
         with pytest.raises(oncelog.InvalidArgumentError, match=said):
-            oncelog.Broker(**options)  # type: ignore[arg-type]
+            oncelog.Broker(**options)
     with pytest.raises(oncelog.InvalidArgumentError, match="oauth= and pass_logins= exclude each other"):
         oncelog.Proxy("127.0.0.1:1", oauth=True, pass_logins=True)
 
@@ -371,11 +373,11 @@ def test_what_makes_no_sense_is_named(tmp_path: Path) -> None:
 def test_a_broker_that_clients_refuse(tls: Any, broker_says: str) -> None:
     with oncelog.Broker(tls=tls, users=USERS) as kafka:
         said: list[str] = []
-        client = AdminClient(
-            {**kafka.client_config(user="app"), "error_cb": lambda error: said.append(str(error))}
-        )
+        settings: dict[str, Any] = kafka.client_config(user="app")
+        settings["error_cb"] = lambda error: said.append(str(error))
+        client = AdminClient(settings)
         failed = kafka.wait_for_failed_login(step="TLS", timeout=60)
         assert broker_says in failed.reason
         while not said:
             client.poll(0.05)
-        assert "broker certificate could not be verified" in said[0]
+        assert "certificate" in said[0]
