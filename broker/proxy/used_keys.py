@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.client.security import keys as client_keys
 from oncelog.broker.config.broker_config import is_known
 from oncelog.broker.config.definitions_known import AUTHORIZER_KEYS, LISTENER_PREFIX, listener_base
 from oncelog.broker.config.listeners import PLAINTEXT
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from oncelog.broker.config.listeners import ListenerConfig
 
 MAX_REAUTH = "connections.max.reauth.ms"
+OF_CLIENTS = (
+    "it is a key of clients: for the proxy's connections to the cluster, put it into the file of --upstream-config "
+    "(in a program, upstream_config=)"
+)
 OF_BROKERS = "it is for the cluster's brokers; a proxy uses the keys of listeners, log-ins, rights and quotas"
 
 
@@ -59,7 +64,7 @@ def _why(config: BrokerConfig, name: str, listeners: Sequence[str], *, are_passe
         return None
     if name in AUTHORIZER_KEYS:
         return "there are no ACLs without authorizer.class.name"
-    return OF_BROKERS
+    return OF_CLIENTS if (listener_base(name) or name) in client_keys.USED else OF_BROKERS
 
 
 def _is_of_logins(name: str) -> bool:

@@ -10,14 +10,21 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 import oncelog
+from oncelog.broker.client.security import keys as client_keys
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.definitions_known import keys_without_effect
 from oncelog.broker.proxy.options import parse_proxy_arguments
 from oncelog.broker.proxy.settings import ProxySettings, proxy_settings
 from tests.config.test_in_effect import ALSO_READ, COMPUTED
 from tests.proxy.proxy_config import ProxyConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
+OF_CLIENTS = (
+    "it is a key of clients: for the proxy's connections to the cluster, put it into the file of --upstream-config "
+    "(in a program, upstream_config=)"
+)
 OF_BROKERS = "it is for the cluster's brokers; a proxy uses the keys of listeners, log-ins, rights and quotas"
 
 
@@ -42,6 +49,17 @@ def settings(*arguments: str, **environment: str) -> tuple[ProxySettings, list[s
         (
             ["-c", "background.threads=3"],
             [f"background.threads has no effect on a proxy: {OF_BROKERS} [from -c]"],
+        ),
+        (
+            ["-c", "ssl.endpoint.identification.algorithm="],
+            [f"ssl.endpoint.identification.algorithm has no effect on a proxy: {OF_CLIENTS} [from -c]"],
+        ),
+        (
+            ["-c", "listener.name.plaintext.ssl.endpoint.identification.algorithm="],
+            [
+                "listener.name.plaintext.ssl.endpoint.identification.algorithm has no effect on a proxy: "
+                f"{OF_CLIENTS} [from -c]"
+            ],
         ),
         (
             ["-c", "super.users=User:app"],
@@ -90,6 +108,18 @@ def test_what_has_an_effect() -> None:
     found, _ = settings("--acl", acl, "-c", "super.users=User:root")
     assert found.config.texts["super.users"] == "User:root"
     assert warnings == []
+
+
+def test_acls_that_have_no_effect() -> None:
+    acl = "User:app All topic:orders"
+    _, warnings = settings("--acl", acl)
+    assert [text.partition(";")[0] for text in warnings] == [
+        "--acl of User:app: no listener asks for a log-in, so all clients are User:ANONYMOUS"
+    ]
+    _, warnings = settings("--acl", acl, "--user", "app:secret")
+    assert warnings == []
+    with pytest.raises(ConfigError, match=r"--acl has no effect: authorizer\.class\.name is empty"):
+        settings("--acl", acl, "-c", "authorizer.class.name=")
 
 
 def test_variables_may_be_there_for_brokers() -> None:
@@ -163,3 +193,41 @@ def test_all_keys_of_proxies_are_read_in_what_a_proxy_imports() -> None:
         if key.of_proxies and key.in_effect and key.attribute not in read and name not in named
     ]
     assert unread == []
+
+
+# -- docs/proxy.md: keys that a broker takes with a warning
+
+
+def about_access(name: str) -> bool:
+    return name.startswith(("ssl.", "sasl.", "security.")) or name in (
+        "principal.builder.class",
+        "client.quota.callback.class",
+    )
+
+
+def test_the_page_names_the_keys_that_a_broker_takes_and_a_proxy_refuses() -> None:
+    _, _, after = (ROOT / "docs/proxy.md").read_text().partition("## Keys that `oncelog serve` takes")
+    rows = [row.split("|") for row in after.partition("\n## ")[0].splitlines() if row.startswith("| `")]
+    config = BrokerConfig({"authorizer.class.name": STANDARD_AUTHORIZER})
+    access = {name for name in {*BrokerConfig.KEYS, *keys_without_effect()} if about_access(name)}
+    without = {name for name in access if not config.has_effect(name)}
+    named: list[set[str]] = []
+    for _, cell, instead, _ in rows:
+        found: set[str] = set()
+        for pattern in re.findall(r"`([^`]+)`", cell):
+            prefix = pattern.removesuffix("*")
+            family = {name for name in access if name.startswith(prefix)} if prefix != pattern else {pattern}
+            assert family, pattern
+            found |= family
+        assert not any(found & other for other in named)
+        named.append(found)
+        upstream = "--upstream-config" in instead
+        assert all((name in client_keys.USED) == upstream for name in found), found
+    assert set().union(*named) == without
+    # So it is: the broker warns of them all, the proxy refuses each.
+    texts = {name: keys_without_effect().get(name) or BrokerConfig.KEYS[name] for name in without}
+    given = {name: key.to_text(key.default) or "1" for name, key in texts.items()}
+    assert set(BrokerConfig(given).without_effect) == without
+    with pytest.raises(ConfigError) as caught:
+        settings(*(word for name, text in given.items() for word in ("-c", f"{name}={text}")))
+    assert {problem.split(" has no effect on a proxy")[0] for problem in caught.value.problems} == without
