@@ -20,7 +20,9 @@ from tests.harness.archives import ROOT, UV, build, install, run
 RECIPES = all_recipes()
 QUIX = "Quix Streams"
 CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "FastStream", QUIX)
-PACKAGES = ("confluent-kafka", "kafka-python", "aiokafka", "faststream[kafka,confluent]", "cryptography")
+SECURITY = ("cryptography", "pyjwt")
+"""The packages of the extra."""
+PACKAGES = ("confluent-kafka", "kafka-python", "aiokafka", "faststream[kafka,confluent]", *SECURITY)
 PYTEST = ("pytest", "pytest-xdist", "pytest-asyncio", "pytest-trio")
 TIMEOUT_S = 120
 WORKERS = 4

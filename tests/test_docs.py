@@ -9,6 +9,8 @@ from functools import cache
 
 import pytest
 
+from oncelog.broker.config.broker_config import is_known
+
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = (
     *(ROOT / "docs").glob("*.md"),
@@ -26,7 +28,7 @@ THEIRS = (
     | {"faststream.kafka", "send_offsets_to_transaction"}
     # Kafka, Spark
     | {"CoordinatorOperationExceptionHelper", "Errors", "DumpLogSegments", "exactly_once_v2"}
-    | {"Headers.lastHeader", "IdempotentWrite"}
+    | {"All", "Headers.lastHeader", "IdempotentWrite"}
     | {"current_timestamp", "foreachBatch", "maxRecordsPerPartition"}
     # OpenTelemetry
     | {"MetricsData"}
@@ -117,7 +119,7 @@ def is_there(name: str, page: pathlib.Path) -> bool:
         return path_exists(name, page)
     if MODULE.fullmatch(name) and module_exists(name):
         return True
-    if SETTING.fullmatch(name) and name.replace(".", "_") in definitions():
+    if SETTING.fullmatch(name) and (name.replace(".", "_") in definitions() or is_known(name)):
         return True
     if SETTING.fullmatch(name) or MODULE.fullmatch(name) or IDENTIFIER.fullmatch(name):
         return identifier_exists(name)

@@ -7,6 +7,7 @@ import contextlib
 import pathlib
 import re
 import shlex
+import ssl
 import subprocess
 import sys
 import time
@@ -15,7 +16,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
 
+import oncelog
 from compat_tests.clients import run_kcat
 from compat_tests.control.programs import java_program
 from compat_tests.oncelog_server import ROOT
@@ -40,6 +44,8 @@ from compat_tests.security.python_client import (
     kafka_python_settings,
 )
 from compat_tests.security.secured import allow_urls
+from oncelog.wire.messages.metadata import MetadataRequest
+from tests.harness.sasl_client import SaslClient
 from tests.security.tokens import Issuer, key_set
 
 PAGE = ROOT / "docs" / "security.md"
@@ -181,17 +187,75 @@ def test_a_broker_of_one_command(heading: str, first: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: pathlib.Path) -> pathlib.Path:
-    [words] = commands("oncelog certs")
+    make_certificates(commands("oncelog certs")[0], tmp_path)
+    return tmp_path
+
+
+def make_certificates(words: list[str], folder: pathlib.Path) -> None:
     made = subprocess.run(
         [sys.executable, "-m", "oncelog", *words[1:]],
-        cwd=tmp_path,
+        cwd=folder,
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert made.returncode == 0, made.stderr
-    return tmp_path
+
+
+def test_certificates_of_one_authority(tmp_path: pathlib.Path) -> None:
+    for words in commands("oncelog certs")[1:]:
+        make_certificates(words, tmp_path)
+    context = ssl.create_default_context(cafile=str(tmp_path / "first" / "ca.pem"))
+    context.load_cert_chain(tmp_path / "second" / "client.pem")
+    for folder, why in (("first", None), ("expired", "certificate has expired")):
+        config = {
+            "listeners": "SSL://127.0.0.1:0",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(tmp_path / folder / "server.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(tmp_path / "first" / "ca.pem"),
+            "ssl.client.auth": "required",
+        }
+        with oncelog.Broker(config=config) as kafka:
+            if why is None:
+                with SaslClient(kafka.bootstrap_servers, context) as client:
+                    assert client.call(MetadataRequest([]), 12).error_code == 0
+                assert kafka.wait_for("Metadata").principal == "User:CN=audit,O=oncelog development"
+            else:
+                with pytest.raises(ssl.SSLCertVerificationError, match=why):
+                    SaslClient(kafka.bootstrap_servers, context)
+
+
+def test_who_may_do_what() -> None:
+    [words] = [one for one in commands("oncelog --user") if "--acl" in one]
+    port = free_ports(1)[0]
+    with ready(run_oncelog(*words[1:], "--port", str(port), "--memory")):
+
+        def settings(user: str) -> dict[str, Any]:
+            way = Way(f"127.0.0.1:{port}", "SASL_PLAINTEXT", "", "", "PLAIN", user, f"{user}-secret")
+            return librdkafka_settings(way)
+
+        said: dict[str, KafkaError | None] = {}
+
+        def note(error: KafkaError | None, message: Any) -> None:
+            said[message.topic()] = error
+
+        for topic in ("greetings", "others"):
+            producer = Producer(settings("app"))
+            producer.produce(topic, b"hello", on_delivery=note)
+            assert producer.flush(TIMEOUT_S) == 0
+        assert said["greetings"] is None
+        assert said["others"] is not None
+        assert said["others"].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        consumer = Consumer({**settings("app"), "group.id": "greetings", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["greetings"])
+        record = consumer.poll(TIMEOUT_S)
+        assert record is not None
+        assert record.value() == b"hello"
+        consumer.close()
+        admin = AdminClient(settings("admin"))
+        assert "greetings" in admin.list_topics(timeout=TIMEOUT_S).topics
 
 
 def test_a_broker_with_everything(folder: pathlib.Path) -> None:

@@ -81,6 +81,27 @@ def test_the_reasons_on_the_page() -> None:
         note("Invalid username or password", kafka, log_in("PLAIN"))
         note("Invalid user credentials", kafka, log_in("SCRAM-SHA-256"))
 
+    with oncelog.Broker(oauth=True) as kafka:
+        address = kafka.bootstrap_servers
+
+        def show(token: object) -> Callable[[], None]:
+            def run() -> None:
+                with SaslClient(address) as client:
+                    client.log_in("OAUTHBEARER", "", str(token))
+
+            return run
+
+        note("the token has expired", kafka, show(kafka.token("app", expired=True)))
+        note("the token is not yet valid", kafka, show(kafka.token("app", not_yet_valid=True)))
+        note("the token is for another audience", kafka, show(kafka.token("app", audience="others")))
+        note("the token is of another issuer", kafka, show(kafka.token("app", issuer="others")))
+        note("the token has no subject", kafka, show(kafka.token("app", claims={"sub": None})))
+        note("the token has no exp", kafka, show(kafka.token("app", claims={"exp": None})))
+        note("the token's signature is not that of", kafka, show(kafka.token("app", of_a_stranger=True)))
+        note("the token's key id is unknown", kafka, show(kafka.token("app", key_id="other")))
+        note("the token's algorithm is", kafka, show(f"{kafka.token('app', unsigned=True)}eA"))
+        note("the token is malformed", kafka, show("x"))
+
     with oncelog.Broker(tls=True, config={"ssl.client.auth": "required"}) as kafka:
         address = kafka.bootstrap_servers
         good = ssl.create_default_context(cadata=kafka.client_config(certificate="app")["ssl.ca.pem"])
@@ -92,5 +113,6 @@ def test_the_reasons_on_the_page() -> None:
     assert left == [
         "this looks like a TLS handshake",  # tests/net/test_unexpected_bytes.py
         "the client's certificate is refused",  # test_tls.py
+        "the token lacks the scope",  # test_oauthbearer.py
         "denied",  # test_in_force.py
     ]
