@@ -27,7 +27,8 @@ from compat_tests.real_kafka import (
 from compat_tests.security.logged_in_clients import OAUTH_PACKAGE
 from compat_tests.security.secured import allow_urls
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
+from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from tests.harness.sasl_client import Closed, SaslClient
 from tests.security.certificates import Authority
 from tests.security.tokens import Issuer, Served, key_set, serve_keys, unsecured
 
@@ -37,6 +38,7 @@ IN, REFUSED, ENDED = "in", '{"status":"invalid_token"}', "in, but the session ha
 ISSUER, STRANGER, OTHER_KEY, NEXT = Issuer(), Issuer(), Issuer("key-2"), Issuer("key-3")
 """Of `STRANGER` the key has the issuer's key id, of `NEXT` it is published later."""
 WAIT_S = 20
+ILLEGAL_STATE, AUTHENTICATION_FAILED = 34, 58
 
 
 def claims(**changed: Any) -> dict[str, Any]:
@@ -78,6 +80,10 @@ CASES: dict[str, tuple[Callable[[], str], str]] = {
     "not yet valid": (lambda: ISSUER.token(claims(nbf=in_seconds(30))), REFUSED),
     "ends before it was issued": (lambda: ISSUER.token(claims(iat=in_seconds(90))), REFUSED),
     "another audience": (lambda: ISSUER.token(claims(aud="others")), REFUSED),
+    "an audience that is no text": (lambda: ISSUER.token(claims(aud=5)), REFUSED),
+    "audiences that are no texts": (lambda: ISSUER.token(claims(aud=[AUDIENCE, 5])), REFUSED),
+    "no audiences": (lambda: ISSUER.token(claims(aud=[])), REFUSED),
+    "an end that is no time": (lambda: ISSUER.token(claims(exp="soon")), REFUSED),
     "no audience": (lambda: ISSUER.token(claims(aud=None)), REFUSED),
     "another issuer": (lambda: ISSUER.token(claims(iss="https://other.example")), REFUSED),
     "no issuer": (lambda: ISSUER.token(claims(iss=None)), REFUSED),
@@ -99,16 +105,27 @@ CASES: dict[str, tuple[Callable[[], str], str]] = {
 }
 
 
+OPEN: dict[str, tuple[Callable[[], str], str]] = {
+    "no audience, no issuer": (lambda: ISSUER.token(claims(aud=None, iss=None)), IN),
+    "any issuer": (lambda: ISSUER.token(claims(aud=None, iss="https://other.example")), IN),
+    "an audience": (lambda: ISSUER.token(claims()), REFUSED),
+    "no audiences": (lambda: ISSUER.token(claims(aud=[])), REFUSED),
+    "an empty audience": (lambda: ISSUER.token(claims(aud="")), REFUSED),
+}
+"""Where the broker expects no audience and no issuer."""
+
+
 class Target:
-    """A broker with a listener for keys in a file, and one for keys at an https URL of an authority of its own."""
+    """A broker with a listener for keys in a file, one for keys at an https URL of an authority of its own, and one
+    that expects no audience and no issuer.
+    """
 
     def __init__(self, name: str, file: pathlib.Path, served: Served, authority: pathlib.Path) -> None:
         self.file, self.served = file, served
-        ports = free_ports(2)
+        urls = {"file": file.as_uri(), "url": served.url, "open": file.as_uri()}
         self.addresses = {
-            where: f"127.0.0.1:{port}" for where, port in zip(("file", "url"), ports, strict=True)
+            where: f"127.0.0.1:{port}" for where, port in zip(urls, free_ports(len(urls)), strict=True)
         }
-        urls = {"file": file.as_uri(), "url": served.url}
         trusting = f' ssl.truststore.type="PEM" ssl.truststore.location="{authority}"'
         trusting += (
             ' unsecuredLoginStringClaim_sub="broker"'  # Kafka's own log-in wants a name, with any option
@@ -117,7 +134,8 @@ class Target:
             **UNDISTURBED,
             "listeners": ",".join(f"{where.upper()}://{at}" for where, at in self.addresses.items()),
             "listener.security.protocol.map": (
-                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FILE:SASL_PLAINTEXT,URL:SASL_PLAINTEXT"
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FILE:SASL_PLAINTEXT,URL:SASL_PLAINTEXT,"
+                "OPEN:SASL_PLAINTEXT"
             ),
             "sasl.enabled.mechanisms": "OAUTHBEARER",
             "connection.failed.authentication.delay.ms": "10",
@@ -130,10 +148,11 @@ class Target:
                 ),
                 f"{prefix}.server.callback.handler.class": f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler",
                 f"{prefix}.oauthbearer.jwks.endpoint.url": url,
-                f"{prefix}.oauthbearer.expected.audience": AUDIENCE,
-                f"{prefix}.oauthbearer.expected.issuer": NAME,
                 f"{prefix}.oauthbearer.clock.skew.seconds": str(SKEW_S),
             }
+            if where != "open":
+                properties[f"{prefix}.oauthbearer.expected.audience"] = AUDIENCE
+                properties[f"{prefix}.oauthbearer.expected.issuer"] = NAME
         self.broker: Broker
         if name == "oncelog":
             allowed = {"oncelog.sasl.oauthbearer.allowed.urls": ",".join(urls.values())}
@@ -145,12 +164,22 @@ class Target:
             )
 
     def outcome(self, where: str, token: str) -> str:
-        """Return the outcome of a log-in, and of the first request after it."""
+        """Return the outcome of a log-in, and of the first request after it. All that the client reads of a refusal is
+        checked.
+        """
         with SaslClient(self.addresses[where]) as client:
-            try:
-                client.log_in("OAUTHBEARER", "app", token)
-            except LoginFailed as failed:
-                return str(failed.message)
+            client.handshake("OAUTHBEARER")
+            said = client.call(SaslAuthenticateRequest(f"n,,\1auth=Bearer {token}\1\1".encode()), 2)
+            assert (said.error_code, said.error_message) == (0, "")
+            if said.auth_bytes:
+                assert (bytes(said.auth_bytes), said.session_lifetime_ms) == (REFUSED.encode(), 0)
+                said = client.call(SaslAuthenticateRequest(b"\1"), 2)
+                assert (said.error_code, bytes(said.auth_bytes)) == (AUTHENTICATION_FAILED, b"")
+                assert said.session_lifetime_ms == 0
+                with pytest.raises(Closed):
+                    client.call(MetadataRequest([]), 12)
+                return str(said.error_message)
+            client.lifetime_ms = said.session_lifetime_ms
             try:
                 served = client.call(MetadataRequest([]), 12).error_code == 0
             except Closed:
@@ -201,6 +230,24 @@ def one(targets: Callable[[str], Target], target: str) -> Target:
 def test_a_token(one: Target, where: str, case: str) -> None:
     make, expected = CASES[case]
     assert one.outcome(where, make()) == expected
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", OPEN)
+def test_a_token_where_nothing_is_expected(one: Target, case: str) -> None:
+    make, expected = OPEN[case]
+    assert one.outcome("open", make()) == expected
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_client_that_goes_on_after_a_refusal(one: Target) -> None:
+    """As aiokafka and kafkajs do. Kafka answers the next request by ILLEGAL_SASL_STATE (docs/differences.md)."""
+    with SaslClient(one.addresses["file"]) as client:
+        client.handshake("OAUTHBEARER")
+        assert client.authenticate(f"n,,\1auth=Bearer {ISSUER.token(claims(aud='x'))}\1\1".encode())
+        with pytest.raises(Closed):
+            assert client.call(MetadataRequest([]), 13).error_code == ILLEGAL_STATE
+            client.call(MetadataRequest([]), 13)
 
 
 @pytest.mark.parametrize("target", TARGETS)
