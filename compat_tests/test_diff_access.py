@@ -157,3 +157,16 @@ def test_scram_credentials_of_unknown_users(pair: Pair) -> None:
             session.call("DescribeUserScramCredentials", 0, {"users": rows}, str(users))
 
     pair.compare(scenario)
+
+
+@pytest.mark.parametrize("version", versions_of("SaslHandshake"))
+def test_a_log_in_where_the_listener_wants_none(pair: Pair, version: int) -> None:
+    def scenario(session: Session) -> None:
+        for mechanism in ("PLAIN", "SCRAM-SHA-256", "GSSAPI", ""):
+            session.call("SaslHandshake", version, {"mechanism": mechanism}, f"by {mechanism!r}")
+        for token_version in versions_of("SaslAuthenticate"):
+            for token in (b"\0app\0app-secret", b"n,,n=app,r=x", b""):
+                session.call("SaslAuthenticate", token_version, {"auth_bytes": token}, f"{token!r}")
+        session.call("SaslHandshake", version, {"mechanism": "PLAIN"}, "again")
+
+    pair.compare(scenario)

@@ -1,7 +1,8 @@
 """`Access`: users, ACLs, quotas and delegation tokens of a proxy's own, for log-ins that end at the proxy.
 
 The code is the broker's, over metadata of the proxy's own (`OwnMetadata`). While log-ins end at the proxy, it answers
-the requests about users, ACLs, quotas and tokens itself (`AccessRequests`); otherwise upstream does.
+the requests about users, ACLs, quotas and tokens itself (`OwnRequests`); otherwise upstream does. Log-ins it answers
+itself in any case, unless they pass through.
 """
 
 from __future__ import annotations
@@ -59,6 +60,10 @@ OWN_APIS = (
     *("describe_user_scram_credentials", "alter_user_scram_credentials"),
 )
 """The APIs that the proxy answers itself while log-ins end at it."""
+LOGIN_APIS = ("sasl_handshake", "sasl_authenticate")
+"""The APIs that it answers itself unless log-ins pass through: the log-in upstream is the proxy's. Where a listener
+asks for a log-in, that is over before a request comes to the handlers (`oncelog.broker.security.sasl.login`).
+"""
 
 log = get_logger(__name__)
 
@@ -126,6 +131,10 @@ class Access:
         )
         self.metadata.subscribe(self._on_record)
 
+    def answer_logins(self, dispatcher: ProxyDispatcher) -> None:
+        """Let no client's log-in reach upstream through ``dispatcher``."""
+        dispatcher.install_own(OwnRequests(self.services, LOGIN_APIS))
+
     def install(self, dispatcher: ProxyDispatcher, topic_name: Callable[[Uuid], str | None]) -> None:
         """Install ACLs and quotas in ``dispatcher``. ``topic_name`` gives the name for a topic id, None for an id that
         upstream has not shown yet.
@@ -140,7 +149,7 @@ class Access:
             dispatcher.throttle_with(self.quotas if self.has_quotas else None)
 
         self.on_change = apply
-        dispatcher.install_own(AccessRequests(self.services))
+        dispatcher.install_own(OwnRequests(self.services, OWN_APIS))
         if self.authorizer is not None:
             from oncelog.broker.proxy.authorizing import AuthorizingInterceptor
 
@@ -183,12 +192,12 @@ class Access:
         self._lines.write(log.info, "denied", about, host=who.host)
 
 
-class AccessRequests(Interceptor):
-    """Answers the requests of `OWN_APIS` by the broker's handlers, over the proxy's own metadata."""
+class OwnRequests(Interceptor):
+    """Answers the requests of ``apis`` by the broker's handlers, over the proxy's own metadata."""
 
-    def __init__(self, services: AccessServices) -> None:
+    def __init__(self, services: AccessServices, apis: Sequence[str]) -> None:
         self._services = services
-        self.apis = frozenset(map(api_name, OWN_APIS))
+        self.apis = frozenset(map(api_name, apis))
         self._loaded: dict[int, Api] = {}
 
     async def on_request(self, context: RequestContext) -> Any:

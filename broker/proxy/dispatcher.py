@@ -73,6 +73,7 @@ class ProxyDispatcher(Interception):
         """The interceptors that want to see an API, by its key."""
         self._own: tuple[Interceptor, ...] = ()
         """The last of the interceptors: `install_own`."""
+        self._refuses_bare_tokens = False
 
     # -- what is installed
 
@@ -88,6 +89,11 @@ class ProxyDispatcher(Interception):
         """
         self._interceptors += (interceptor,)
         self._own += (interceptor,)
+        self._on_installed()
+
+    def refuse_bare_tokens(self) -> None:
+        """Let no SaslHandshake 0 pass: the tokens that follow it have no header."""
+        self._refuses_bare_tokens = True
         self._on_installed()
 
     def remove(self, interceptor: Interceptor) -> None:
@@ -121,7 +127,7 @@ class ProxyDispatcher(Interception):
             plan.reads_request = True
         else:
             plan.is_refused = plan.key in REWRITTEN or any(not one.only_reads for one in wanting)
-        if plan.key == SASL_HANDSHAKE_KEY and plan.version == 0:  # tokens without headers follow it
+        if plan.key == SASL_HANDSHAKE_KEY and plan.version == 0 and self._refuses_bare_tokens:
             plan.is_refused = True
         plan.needs_look = plan.reads_request or plan.is_refused or plan.key == API_VERSIONS_KEY
 

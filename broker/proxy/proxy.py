@@ -182,6 +182,10 @@ class Proxy:
         for row in listeners:
             if row.security is not None:
                 row.security.attach(self.access.services)
+        if self.logins.are_passed:
+            self.dispatcher.refuse_bare_tokens()
+        else:
+            self.access.answer_logins(self.dispatcher)
         protocols = {row.protocol for row in listeners}
         if has_own_access(self.config.static, protocols, are_passed=self.logins.are_passed):
             self.access.install(self.dispatcher, self.upstream.topic_name)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -24,6 +25,8 @@ from compat_tests.security.logged_in_clients import (
 )
 from compat_tests.security.secured import AUDIENCE, LISTENERS, USERS, Secured
 from compat_tests.security.test_clients import AT_ONCE, TIMEOUT_S, certificates, runners, wanted
+from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from tests.harness.sasl_client import SaslClient
 
 __all__ = ["certificates", "runners", "wanted"]
 
@@ -213,3 +216,44 @@ def test_a_client_is_turned_away(client: str, case: str, said: Said) -> None:
     assert not said.value
     assert said.error
     assert "timed out" not in said.error.lower() or client == "kafka-python", said
+
+
+# -- what a client tries after that, or where nobody asks for a log-in
+
+ILLEGAL_SASL_STATE = 34
+
+
+def answers(address: str, listener: str, certificates: pathlib.Path) -> list[object]:
+    """What a client is told that tries the password of another user, whether it has shown who it is or not."""
+    tls = None
+    if listener.endswith("SSL"):
+        tls = ssl.create_default_context(cafile=certificates / "ca.pem")
+        tls.check_hostname = False
+        tls.load_cert_chain(certificates / "app.pem")
+    with SaslClient(address, tls) as client:
+        found: list[object] = []
+        if listener.startswith("SASL"):
+            client.log_in("PLAIN", "app", USERS["app"])
+        else:
+            found += [client.handshake("PLAIN", version) for version in (0, 1)]
+        token = f"\0guest\0{USERS['guest']}".encode()
+        return found + [client.call(SaslAuthenticateRequest(token), version) for version in (0, 1, 2)]
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_no_client_tries_passwords_in_the_session_of_the_proxy(
+    kafka: Secured, certificates: pathlib.Path, tmp_path: pathlib.Path, listener: str
+) -> None:
+    """It is told what Kafka tells on such a listener, and nothing goes to the cluster."""
+    way = Way("", "SASL_SSL", str(certificates / "ca.pem"), "", SCRAMS[1], "app", USERS["app"])
+    config = tmp_path / "client.properties"
+    config.write_text("".join(f"{key}={text}\n" for key, text in java_settings(way).items()))
+    options = ["--upstream-config", str(config), *set_by(tls_options(certificates))]
+    if listener.startswith("SASL"):
+        options += ["--user", f"app:{USERS['app']}"]
+    else:
+        options += ["-c", "ssl.client.auth=required"]
+    told = answers(kafka.address(listener), listener, certificates)
+    with RunningProxy(kafka.address("SASL_SSL"), [listener], options) as proxy:
+        assert answers(proxy.addresses[listener], listener, certificates) == told
+    assert {getattr(response, "error_code", 0) for response in told} == {ILLEGAL_SASL_STATE}

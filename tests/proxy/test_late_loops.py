@@ -37,6 +37,11 @@ from tests.proxy.test_loops import Ring, chain
 USERS = {"app": "app-secret"}
 
 
+class RingThatPassesLogins(Ring):
+    def proxy(self, upstream: str) -> SimProxy:
+        return self.new_proxy(upstream, logins=UpstreamLogins({}, are_passed=True))
+
+
 class RingWithLogins(Ring):
     """Each proxy ends log-ins, and logs in at the next one; the last, at a broker."""
 
@@ -79,7 +84,7 @@ def test_clients_that_mark_nothing(
     count: int, request_: Message, version: int, response: type[Message], told: str
 ) -> None:
     async def main() -> None:
-        ring = Ring()
+        ring = RingThatPassesLogins()
         lines = Lines()
         with logging_to(LogOutput(lines, SystemClock(), level="info")):
             async with trio.open_nursery() as nursery, AsyncExitStack() as running:
