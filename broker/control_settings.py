@@ -36,6 +36,8 @@ class ControlSettings:
     rules: tuple[Rule, ...] = ()
     from_snapshot: str | None = None
     """The path of a snapshot's file."""
+    snapshot_bytes_max: int | None = None
+    """How many bytes it may unpack to, if that is said."""
     version: str | None = None
     """The release of Kafka that the broker is like."""
     interceptors: InterceptorSettings = field(default_factory=InterceptorSettings)
@@ -66,6 +68,7 @@ def control_settings(
         in_memory=is_in_memory(config),
         rules=_rules(options, environment, read, listener_names(config)),
         from_snapshot=chosen("from_snapshot")[0],
+        snapshot_bytes_max=_snapshot_bytes_max(chosen),
         version=_version(*chosen("as_version")),
         interceptors=interceptor_settings(options, environment),
     )
@@ -141,6 +144,18 @@ def _rules(
         except RuleFileError as error:
             raise UsageError(str(error)) from None
     return tuple(found)
+
+
+def _snapshot_bytes_max(chosen: Callable[[str], tuple[str | None, str]]) -> int | None:
+    """Return the number of ``--snapshot-bytes-max``, None without it. Raises UsageError."""
+    text, origin = chosen("snapshot_bytes_max")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdecimal() or not int(text):
+        raise UsageError(f"{origin}={text}: expected a number of bytes, such as 1073741824")
+    if not chosen("from_snapshot")[0]:
+        raise UsageError(f"{origin} needs --from-snapshot")
+    return int(text)
 
 
 def _version(text: str | None, origin: str) -> str | None:

@@ -12,7 +12,7 @@ from oncelog import __version__
 from oncelog.broker.config.listeners import ListenerEndpoint
 from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.errors import BrokerFailedError
-from oncelog.broker.control.options import REQUESTS_KEPT, BrokerOptions
+from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX, BrokerOptions
 from oncelog.broker.net.listen import ListenError
 from oncelog.broker.seams.transport import SocketListener
 
@@ -63,6 +63,7 @@ async def serve_controlled(
         requests_kept=0 if settings.address is None else REQUESTS_KEPT,
         version=settings.version,
         from_snapshot=settings.from_snapshot,
+        snapshot_bytes_max=settings.snapshot_bytes_max or SNAPSHOT_BYTES_MAX,
         origins=config.origins,
         host_name=host_name,
         is_durable=durable,

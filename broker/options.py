@@ -199,6 +199,11 @@ def _parser() -> Parser:
     add_acl_option(add)
     add_interceptor_options(add)
     add("from_snapshot", "start with the data in this snapshot; the data directory is empty", metavar="FILE")
+    add(
+        "snapshot_bytes_max",
+        "how many bytes that snapshot may unpack to, in memory (default: 536870912)",
+        metavar="BYTES",
+    )
     add("as_version", "serve what a broker of that release of Kafka serves, such as 3.9", metavar="VERSION")
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.add_argument("-h", "--help", action="store_true", help="print this")

@@ -348,7 +348,13 @@ class ControlledBroker:
         """Read, check and use a snapshot: the path of its file, or its content. Raises SnapshotError."""
         from oncelog.broker.control import snapshots
 
-        snapshot = await snapshots.read(source)
+        snapshot = await snapshots.read(source, self.options.snapshot_bytes_max)
+        if snapshot.left_out:
+            with logging_to(self._log_output(self.lines, self.clock)):
+                log.warning(
+                    "keys in the snapshot's configuration that a broker has of its own have no effect",
+                    keys=", ".join(snapshot.left_out),
+                )
         try:
             config = self.options.broker_config(snapshot.manifest.config)
         except ConfigError as error:

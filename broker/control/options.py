@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 REQUESTS_KEPT = 1000
 """How many requests of each API the journal keeps by default."""
+SNAPSHOT_BYTES_MAX = 512 * 1024 * 1024
+"""How many bytes a snapshot may unpack to by default; it is unpacked in memory."""
 MEMORY_DATA_DIR = "/data"
 """The data directory of a broker that keeps its data in memory."""
 
@@ -63,6 +65,8 @@ class BrokerOptions:
     version: str | None = None
     from_snapshot: str | bytes | None = None
     """The path of a snapshot's file, or its content."""
+    snapshot_bytes_max: int = SNAPSHOT_BYTES_MAX
+    """How many bytes it may unpack to."""
     origins: Mapping[str, str] | None = None
     """Key -> the place that sets it (a file, an option, a variable). If this is set, ``config`` is the whole
     configuration, as the command line's is: without the kit's defaults, with ``log.dirs`` and ``listeners``."""
@@ -84,16 +88,16 @@ class BrokerOptions:
         return ControlledBroker(self)
 
     def broker_config(self, of_snapshot: Mapping[str, str] | None = None) -> BrokerConfig:
-        """Return the configuration of the broker. ``of_snapshot`` holds where `config` says nothing. Raises
-        ConfigError.
+        """Return the configuration of the broker. ``of_snapshot`` holds where `config` and `implied` say nothing.
+        Raises ConfigError.
         """
         if self.origins is not None:
             return BrokerConfig({**(of_snapshot or {}), **self.config}, self.origins)
         texts = {
             **KIT_CONFIG,
             "listeners": f"{PLAINTEXT}://127.0.0.1:{self.port}",
-            **self.implied,
             **(of_snapshot or {}),
+            **self.implied,
             **self.config,
             "log.dirs": self.data_dir or MEMORY_DATA_DIR,
         }
@@ -112,6 +116,7 @@ def checked_options(
     requests_kept: int = REQUESTS_KEPT,
     version: str | None = None,
     from_snapshot: str | bytes | None = None,
+    snapshot_bytes_max: int = SNAPSHOT_BYTES_MAX,
     users: Mapping[str, str] | None = None,
     acls: Iterable[Acl | Mapping[str, object]] | None = None,
     tls: Mapping[str, str] | None = None,
@@ -130,6 +135,8 @@ def checked_options(
         raise InvalidArgumentError(f"seed={seed!r}: expected a number")
     if not isinstance(requests_kept, int) or requests_kept < 0:
         raise InvalidArgumentError(f"requests_kept={requests_kept!r}: expected 0 (none) or more")
+    if not isinstance(snapshot_bytes_max, int) or snapshot_bytes_max <= 0:
+        raise InvalidArgumentError(f"snapshot_bytes_max={snapshot_bytes_max!r}: expected a number of bytes")
     if version is not None:
         if not isinstance(version, str):
             raise InvalidArgumentError(f'version={version!r}: expected a text, such as "3.9"')
@@ -152,6 +159,7 @@ def checked_options(
         requests_kept,
         version,
         from_snapshot,
+        snapshot_bytes_max,
         users=_checked_users(users or {}),
         acls=acl_bindings(acls or ()),
         implied={

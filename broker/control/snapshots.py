@@ -18,10 +18,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import oncelog
 from oncelog.broker.control.errors import SnapshotError
+from oncelog.broker.control.options import SNAPSHOT_BYTES_MAX
 from oncelog.broker.control.snapshot_times import move_times
 from oncelog.broker.log.checkpoints import RECOVERY_POINTS
 from oncelog.broker.log.data_directory import (
@@ -57,10 +58,14 @@ LEFT_OUT = (
     "log.dir",
     "ssl.",
     "sasl.",
+    "delegation.token.secret.key",
 )
 """Beginnings of the configuration keys that belong to one broker and not to its data: brokers from one snapshot have
-their own ports. The passwords of the configuration are among them.
+their own ports. The passwords of the configuration are among them. They are left out when a snapshot is taken, and
+again when it is loaded: somebody may have changed the file.
 """
+READ_METHODS = (ZIP_STORED, ZIP_DEFLATED)
+"""Methods of compression that a snapshot's file may use: other decompressors give all that they have at once."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,8 @@ class Snapshot:
 
     manifest: Manifest
     files: Mapping[str, bytes]
+    left_out: tuple[str, ...] = ()
+    """Keys of `LEFT_OUT` that the file has nevertheless."""
 
 
 # -- taking one
@@ -114,12 +121,17 @@ def take(broker: ControlledBroker) -> Snapshot:
         raise SnapshotError(f"another process uses {data_dir}: stop it first") from None
     except OSError as error:
         raise SnapshotError(f"{data_dir} cannot be read: {error.strerror}: {error.filename}") from error
-    config = {key: text for key, text in broker.config_texts.items() if not key.startswith(LEFT_OUT)}
+    config = _of_data(broker.config_texts)
     clock = broker.clock
     manifest = Manifest(
         FORMAT_VERSION, oncelog.__version__, clock.now_ms(), clock.ahead_ms, clock.is_frozen, config
     )
     return Snapshot(manifest, content)
+
+
+def _of_data(config: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration without `LEFT_OUT`."""
+    return {key: text for key, text in config.items() if not key.startswith(LEFT_OUT)}
 
 
 def _read_data(files: FileSystem, data_dir: str) -> dict[str, bytes]:
@@ -175,45 +187,75 @@ def write_file(files: FileSystem, path: str, content: bytes) -> None:
 # -- loading one
 
 
-async def read(source: str | bytes) -> Snapshot:
-    """Read and check a snapshot, in a thread: the path of its file, or its content. Raises SnapshotError."""
+async def read(source: str | bytes, bytes_max: int) -> Snapshot:
+    """Read and check a snapshot, in a thread: the path of its file, or its content. Raises SnapshotError, also where it
+    unpacks to more than ``bytes_max`` bytes.
+    """
     disk = OsFileSystem()
     if isinstance(source, str):
-        return await disk.offload(partial(read_file, disk, source))
-    return await disk.offload(partial(decode, source, "given as bytes"))
+        return await disk.offload(partial(read_file, disk, source, bytes_max))
+    return await disk.offload(partial(decode, source, "given as bytes", bytes_max))
 
 
-def read_file(files: FileSystem, path: str) -> Snapshot:
-    """Read and check the snapshot in the file ``path``. It blocks. Raises SnapshotError."""
+def read_file(files: FileSystem, path: str, bytes_max: int) -> Snapshot:
+    """Read and check the snapshot in the file ``path``. It blocks. Errors: see `read`."""
     try:
         content = files.read_bytes(path)
     except OSError as error:
         raise SnapshotError(f"the snapshot {path} cannot be read: {error.strerror}") from error
-    return decode(content, path)
+    return decode(content, path, bytes_max)
 
 
-def decode(content: bytes, name: str) -> Snapshot:
-    """Check all of a snapshot's file and return it. ``name`` is for errors. Raises SnapshotError."""
+def decode(content: bytes, name: str, bytes_max: int = SNAPSHOT_BYTES_MAX) -> Snapshot:
+    """Check all of a snapshot's file and return it. ``name`` is for errors, which are those of `read`."""
     if not content.startswith(b"PK"):
         raise SnapshotError(f"{name} is not a snapshot of oncelog")
     try:
         with ZipFile(BytesIO(content)) as archive:
-            manifest = _manifest(archive, name)
+            _check_sizes(archive, name, bytes_max)
+            manifest, left_out = _manifest(archive, name)
             files = {
-                _checked_path(entry.removeprefix(DATA), name): archive.read(entry)
-                for entry in archive.namelist()
-                if entry.startswith(DATA) and not entry.endswith("/")
+                _checked_path(entry.filename.removeprefix(DATA), name): _content(archive, entry)
+                for entry in archive.infolist()
+                if entry.filename.startswith(DATA) and not entry.is_dir()
             }
     except (BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise SnapshotError(f"the snapshot {name} is damaged, or was cut: {error}") from error
     if META_PROPERTIES not in files:
         raise SnapshotError(f"the snapshot {name} is damaged: it holds no {META_PROPERTIES}")
-    return Snapshot(manifest, files)
+    return Snapshot(manifest, files, left_out)
 
 
-def _manifest(archive: ZipFile, name: str) -> Manifest:
+def _check_sizes(archive: ZipFile, name: str, bytes_max: int) -> None:
+    """Raises SnapshotError for a file that unpacks to more than ``bytes_max`` bytes, as it says itself: `_content`
+    reads no more than that.
+    """
+    for entry in archive.infolist():
+        if entry.compress_type not in READ_METHODS:
+            raise SnapshotError(
+                f"the snapshot {name} holds {entry.filename!r} compressed in another way than by deflate: pack it anew"
+            )
+    size = sum(entry.file_size for entry in archive.infolist())
+    if size > bytes_max:
+        raise SnapshotError(
+            f"the snapshot {name} unpacks to {size} bytes; the limit is {bytes_max} (snapshot_bytes_max, "
+            "--snapshot-bytes-max)"
+        )
+
+
+def _content(archive: ZipFile, entry: ZipInfo) -> bytes:
+    """Return the content of a file in the archive. Raises BadZipFile for one that is shorter or longer than it says."""
+    with archive.open(entry) as file:
+        content = file.read(entry.file_size)  # read() would decompress all before it looks at the size
+        if len(content) != entry.file_size or file.read(1):
+            raise BadZipFile(f"the size of {entry.filename!r} is another one than it says")
+    return content
+
+
+def _manifest(archive: ZipFile, name: str) -> tuple[Manifest, tuple[str, ...]]:
+    """Return the manifest, and the keys that its configuration should not have."""
     try:
-        fields = json.loads(archive.read(MANIFEST))
+        fields = json.loads(_content(archive, archive.getinfo(MANIFEST)))
     except KeyError:
         raise SnapshotError(
             f"{name} is a zip file, but not a snapshot of oncelog: it holds no {MANIFEST}"
@@ -227,14 +269,16 @@ def _manifest(archive: ZipFile, name: str) -> Manifest:
             f"this oncelog, {oncelog.__version__}, reads formats up to {FORMAT_VERSION}: install a newer one"
         )
     try:
-        return Manifest(
+        config = {str(key): str(text) for key, text in fields["config"].items()}
+        manifest = Manifest(
             int(fields["format_version"]),
             str(fields["oncelog_version"]),
             int(fields["taken_ms"]),
             float(fields["clock_ahead_ms"]),
             bool(fields["clock_is_frozen"]),
-            {str(key): str(text) for key, text in fields["config"].items()},
+            _of_data(config),
         )
+        return manifest, tuple(sorted(config.keys() - manifest.config.keys()))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SnapshotError(f"the snapshot {name} is damaged: {MANIFEST}: {error!r}") from None
 

@@ -27,7 +27,7 @@ from oncelog.pytest_plugin.proxied_cluster_host import ProxiedClusterHost
 if TYPE_CHECKING:
     from oncelog.pytest_plugin.settings import Settings
 
-UNSEEN = {"topics", "seed", "requests_kept", "process"}
+UNSEEN = {"topics", "seed", "requests_kept", "snapshot_bytes_max", "process"}
 """Settings that do not skip a test on a cluster: ``topics``, which the fixture creates there, and those without an
 effect that a test can see.
 """

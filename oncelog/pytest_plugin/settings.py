@@ -34,6 +34,7 @@ class KafkaSettings(TypedDict, total=False):
     oauth: bool
     process: bool
     from_snapshot: str | os.PathLike[str] | bytes
+    snapshot_bytes_max: int
     faults: Mapping[str, object] | Iterable[Mapping[str, object]] | str | os.PathLike[str]
 
 

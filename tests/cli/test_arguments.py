@@ -140,6 +140,11 @@ def test_a_malformed_value(refused: Callable[..., str]) -> None:
             "--control-token-file=/dev/null: expected a token: one line of ASCII characters without spaces",
         ),
         (("--control-token-file", "x"), "--control-token-file needs --control"),
+        (("--snapshot-bytes-max", "1"), "--snapshot-bytes-max needs --from-snapshot"),
+        (
+            ("--from-snapshot", "x", "--snapshot-bytes-max", "1GB"),
+            "--snapshot-bytes-max=1GB: expected a number of bytes, such as 1073741824",
+        ),
         (("--faults", ""), "--faults needs a value"),
         (("--faults", "/nowhere"), "cannot read the rules /nowhere: No such file or directory"),
         (("--faults", "/dev/null"), "/dev/null: a file of rules ends in .json, .toml, .yaml or .yml"),

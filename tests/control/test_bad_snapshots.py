@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import struct
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from zipfile import ZipFile
+from typing import Any
+from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZipFile
 
 import pytest
 
@@ -84,6 +87,72 @@ def test_what_is_no_snapshot_is_refused(
     kafka.start()
     assert kafka.topics == ["orders"]
     kafka.close()
+
+
+LARGE = 64 * 1024 * 1024
+
+
+def seed_with(data: bytes, method: int = ZIP_DEFLATED) -> bytes:
+    """A snapshot with a file more."""
+    with oncelog.Broker() as kafka:
+        content = BytesIO(kafka.snapshot_bytes())
+    with ZipFile(content, "a") as archive:
+        archive.writestr("data/t-0/more", data, method)
+    return content.getvalue()
+
+
+def test_a_small_file_that_unpacks_to_much_is_refused_by_its_sizes() -> None:
+    seed = seed_with(bytes(LARGE))
+    assert len(seed) < LARGE // 500
+    tracemalloc.start()
+    try:
+        told = (
+            r"^the snapshot given as bytes unpacks to 67\d+ bytes; the limit is 10000000 "
+            r"\(snapshot_bytes_max, --snapshot-bytes-max\)$"
+        )
+        with pytest.raises(oncelog.SnapshotError, match=told):
+            oncelog.Broker(from_snapshot=seed, snapshot_bytes_max=10_000_000).start()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < LARGE // 4
+    with oncelog.Broker(from_snapshot=seed, snapshot_bytes_max=2 * LARGE) as kafka:
+        assert kafka.topics == []
+
+
+def test_a_gigabyte_in_a_megabyte_is_too_much_by_default() -> None:
+    seed = seed_with(b"x")
+    declared = seed[: seed.rindex(b"PK\1\2") + 24] + struct.pack("<I", 1 << 30)
+    with pytest.raises(oncelog.SnapshotError, match=r"unpacks to 10737\d+ bytes; the limit is 536870912"):
+        snapshots.decode(declared + seed[len(declared) :], "it")
+
+
+def test_no_more_is_unpacked_than_the_sizes_say() -> None:
+    seed = seed_with(bytes(LARGE))
+    for size in (0, 10, 5000):
+        at = seed.rindex(b"PK\1\2") + 24
+        changed = seed[:at] + struct.pack("<I", size) + seed[at + 4 :]
+        tracemalloc.start()
+        try:
+            with pytest.raises(oncelog.SnapshotError, match="is damaged, or was cut"):
+                snapshots.decode(changed, "it")
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < LARGE // 4
+
+
+def test_files_that_are_compressed_in_another_way_are_refused() -> None:
+    with pytest.raises(oncelog.SnapshotError, match="'data/t-0/more' compressed in another way than by def"):
+        snapshots.decode(seed_with(bytes(1000), ZIP_BZIP2), "it")
+
+
+@pytest.mark.parametrize("bad", [0, -1, "1GB"])
+def test_the_limit_is_a_number_of_bytes(bad: Any) -> None:
+    with pytest.raises(
+        oncelog.InvalidArgumentError, match=r"snapshot_bytes_max=.*: expected a number of byt"
+    ):
+        oncelog.Broker(snapshot_bytes_max=bad)
 
 
 def test_every_byte_that_is_cut_is_noticed() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 import oncelog
@@ -179,6 +179,39 @@ def test_neither_the_address_nor_a_password_comes_along() -> None:
     assert snapshots.decode(seed, "it").manifest.config == {"num.partitions": "3"}
     with oncelog.Broker(from_snapshot=seed) as kafka:
         assert kafka.topics == ["orders"]
+
+
+OF_ITS_OWN = {
+    "listeners": "CLIENTS://127.0.0.1:0",
+    "listener.security.protocol.map": "CLIENTS:PLAINTEXT",
+    "inter.broker.listener.name": "CLIENTS",
+    "log.dirs": "/nowhere",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "delegation.token.secret.key": "mine",
+}
+"""What somebody may write into a snapshot's file."""
+
+
+def test_what_a_snapshot_leaves_out_is_left_out_when_it_is_loaded() -> None:
+    """Somebody has changed the file."""
+    with oncelog.Broker(["orders"], {"num.partitions": "3"}) as kafka:
+        seed = rewritten(kafka.snapshot_bytes(), config={**OF_ITS_OWN, "num.partitions": "3"})
+    with oncelog.Broker(from_snapshot=seed, users={"app": "x"}) as kafka:
+        with pytest.raises(KafkaException):
+            AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=1)
+        for mechanism in ("PLAIN", "SCRAM-SHA-512"):
+            settings = kafka.client_config("confluent-kafka", user="app", mechanism=mechanism)
+            assert set(AdminClient(settings).list_topics(timeout=60).topics) == {"orders"}
+        again = snapshots.decode(kafka.snapshot_bytes(), "it").manifest.config
+        assert again == {"num.partitions": "3"}
+
+
+def test_what_the_program_says_wins_over_a_snapshot() -> None:
+    with oncelog.Broker(["orders"]) as kafka:
+        seed = rewritten(kafka.snapshot_bytes(), config={"authorizer.class.name": "", "num.partitions": "3"})
+    with oncelog.Broker(from_snapshot=seed, users={"app": "x"}, acls=[]) as kafka:
+        settings = kafka.client_config("confluent-kafka", user="app")
+        assert set(AdminClient(settings).list_topics(timeout=60).topics) == set()
 
 
 def test_reset_goes_back_to_the_snapshot() -> None:

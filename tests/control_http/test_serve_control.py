@@ -3,6 +3,7 @@
 import http.client
 import json
 import pathlib
+import re
 import signal
 import socket
 import sys
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+import oncelog
 from compat_tests.frames import Connection
 from oncelog.broker import cli
+from tests.control.snapshot_files import rewritten
 from tests.harness.process import Process, Serve, serve
 
 __all__ = ["serve"]  # a fixture
@@ -254,6 +257,28 @@ def test_a_snapshot_starts_another_broker(serve: Serve, tmp_path: pathlib.Path, 
         again = serve(*LOCAL, *data, "--from-snapshot", str(path))
         assert again.end() == cli.EXIT_FAILED
         assert again.stderr.splitlines()[-1].startswith("oncelog: a snapshot cannot be loaded into ")
+
+
+def test_a_snapshot_that_somebody_has_changed(serve: Serve, tmp_path: pathlib.Path) -> None:
+    with oncelog.Broker(topics=["orders"]) as kafka:
+        seed = kafka.snapshot_bytes()
+    path = tmp_path / "seed.oncelog"
+    own = {"listener.security.protocol.map": "CLIENTS:PLAINTEXT", "sasl.enabled.mechanisms": "PLAIN"}
+    path.write_bytes(rewritten(seed, config={**own, "num.partitions": "3"}))
+    started = serve("--port", "0", "--memory", "--from-snapshot", str(path))
+    assert responds(started.wait_ready()["address"])
+    assert (
+        "keys in the snapshot's configuration that a broker has of its own have no effect "
+        "keys='listener.security.protocol.map, sasl.enabled.mechanisms'"
+    ) in started.stderr
+    limit = ("--snapshot-bytes-max", "1000")
+    refused = serve("--port", "0", "--memory", "--from-snapshot", str(path), *limit)
+    assert refused.end() == cli.EXIT_FAILED
+    assert re.fullmatch(
+        rf"oncelog: the snapshot {path} unpacks to \d+ bytes; the limit is 1000 \(snapshot_bytes_max, "
+        r"--snapshot-bytes-max\)\n",
+        refused.stderr,
+    )
 
 
 def test_as_another_version(serve: Serve) -> None:

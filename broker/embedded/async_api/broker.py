@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
+from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX, checked_options
 from oncelog.broker.embedded.async_api.client_metrics import AsyncClientMetrics
 from oncelog.broker.embedded.async_api.facade import AsyncFacade
 from oncelog.broker.embedded.certificates import Certificates
@@ -39,6 +39,7 @@ class AsyncBroker(AsyncFacade, AsyncClientMetrics):
     port: 0 takes a free one, which stays the broker's until `close`.
     from_snapshot: the path of a file that `snapshot` wrote, or what `snapshot_bytes` returned: the broker starts with
         its data, configuration and clock. ``config`` and ``topics`` add to them.
+    snapshot_bytes_max: how many bytes the snapshot may unpack to (512 MB), which it does in memory.
     seed: for random ids and delays; without it, `seed` tells the one that was drawn.
     requests_kept: how many requests of each API `requests` can show. With 0 it keeps none, and a small Produce takes
         the broker a third of the time.
@@ -64,6 +65,7 @@ class AsyncBroker(AsyncFacade, AsyncClientMetrics):
         *,
         data_dir: str | os.PathLike[str] | None = None,
         from_snapshot: str | os.PathLike[str] | bytes | None = None,
+        snapshot_bytes_max: int = SNAPSHOT_BYTES_MAX,
         port: int = 0,
         seed: int | None = None,
         requests_kept: int = REQUESTS_KEPT,
@@ -89,6 +91,7 @@ class AsyncBroker(AsyncFacade, AsyncClientMetrics):
             tls=None if certificates is None else certificates.broker_config(),
             oauth=None if tokens is None else tokens.broker_config(),
             from_snapshot=_source(from_snapshot),
+            snapshot_bytes_max=snapshot_bytes_max,
         )
         super().__init__(options, certificates, tokens)
         self._in_process = process

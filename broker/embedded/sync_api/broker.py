@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.control.options import REQUESTS_KEPT, checked_options
+from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX, checked_options
 from oncelog.broker.embedded.sync_api.client_metrics import ClientMetrics
 from oncelog.broker.embedded.sync_api.facade import Facade
 from oncelog.broker.embedded.certificates import Certificates
@@ -40,6 +40,7 @@ class Broker(Facade, ClientMetrics):
     port: 0 takes a free one, which stays the broker's until `close`.
     from_snapshot: the path of a file that `snapshot` wrote, or what `snapshot_bytes` returned: the broker starts with
         its data, configuration and clock. ``config`` and ``topics`` add to them.
+    snapshot_bytes_max: how many bytes the snapshot may unpack to (512 MB), which it does in memory.
     seed: for random ids and delays; without it, `seed` tells the one that was drawn.
     requests_kept: how many requests of each API `requests` can show. With 0 it keeps none, and a small Produce takes
         the broker a third of the time.
@@ -65,6 +66,7 @@ class Broker(Facade, ClientMetrics):
         *,
         data_dir: str | os.PathLike[str] | None = None,
         from_snapshot: str | os.PathLike[str] | bytes | None = None,
+        snapshot_bytes_max: int = SNAPSHOT_BYTES_MAX,
         port: int = 0,
         seed: int | None = None,
         requests_kept: int = REQUESTS_KEPT,
@@ -90,6 +92,7 @@ class Broker(Facade, ClientMetrics):
             tls=None if certificates is None else certificates.broker_config(),
             oauth=None if tokens is None else tokens.broker_config(),
             from_snapshot=_source(from_snapshot),
+            snapshot_bytes_max=snapshot_bytes_max,
         )
         super().__init__(options, certificates, tokens)
         self._in_process = process
