@@ -56,6 +56,7 @@ KEPT = {
     "before_io_wait": "",
     "redirect_slashes": "an option of Starlette's router",
     "log_errors": "an option of re2",
+    "max_mem": "an option of re2",
     "never_capture": "an option of re2",
     "key_len": "a field of a C structure",
     "java_missing": "the Makefile calls it",

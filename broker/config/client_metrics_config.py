@@ -5,13 +5,15 @@ Keys, defaults and error messages are those of Kafka's ``ClientMetricsConfigs``;
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.config.definitions import INT, LIST, ConfigError, KeyCollector, key, no_empty_items
+from oncelog.coordinator.regular_expressions import ExpressionError, RegularExpression, compile_work
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from oncelog.broker.config.definitions import ConfigKey
 
@@ -49,12 +51,15 @@ class Subscription(NamedTuple):
 
     metrics: tuple[str, ...]
     interval_ms: int
-    matches: dict[str, Callable[[str], object]]
+    matches: dict[str, RegularExpression]
     """By fact: what has to match its whole text."""
 
     def concerns(self, facts: Mapping[str, str]) -> bool:
-        """Whether it concerns a client with these facts."""
-        return all(name in facts and match(facts[name]) for name, match in self.matches.items())
+        """Whether it concerns a client with these facts. Where an expression is too large for one, it does not."""
+        try:
+            return all(name in facts and match.matches(facts[name]) for name, match in self.matches.items())
+        except ExpressionError:
+            return False
 
 
 def parse_subscription(name: str, texts: Mapping[str, str]) -> Subscription:
@@ -77,21 +82,23 @@ def parse_subscription(name: str, texts: Mapping[str, str]) -> Subscription:
             f"Invalid value {interval_ms} for interval.ms, interval must be between {INTERVAL_MS_MIN} and "
             f"{INTERVAL_MS_MAX} (1 hour)",
         )
-    return Subscription(values["metrics"], interval_ms, dict(_match(text) for text in values["match"]))
+    return Subscription(values["metrics"], interval_ms, _matches(values["match"]))
 
 
-def _match(text: str) -> tuple[str, Callable[[str], object]]:
-    """Return the fact and the match function of ``FACT=EXPRESSION``. Raises KafkaError (INVALID_CONFIG)."""
+def _matches(texts: tuple[str, ...]) -> dict[str, RegularExpression]:
+    """Return what has to match, by fact. Raises KafkaError (INVALID_CONFIG)."""
+    try:
+        compile_work("".join(texts))  # all together may take as long as one
+    except ExpressionError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching patterns: {error}") from None
+    return dict(map(_match, texts))
+
+
+def _match(text: str) -> tuple[str, RegularExpression]:
+    """Return the fact and the expression of ``FACT=EXPRESSION``. Raises KafkaError (INVALID_CONFIG)."""
     parts = text.rstrip("=").split("=")
     name = parts[0].strip()
     if len(parts) == 2 and name in CLIENT_FACTS:
-        import re2  # type: ignore[import-untyped]
-
-        options = re2.Options()
-        options.log_errors = False
-        try:
-            match: Callable[[str], object] = re2.compile(parts[1].strip(), options).fullmatch
-            return name, match
-        except (re2.error, UnicodeError):
-            pass
+        with suppress(ExpressionError):
+            return name, RegularExpression(parts[1].strip())
     raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {text}")

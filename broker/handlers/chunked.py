@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+import trio
+
 from oncelog.broker.request import Pending, finished
 from oncelog.broker.slices import Slices, in_slices
 
@@ -45,17 +47,20 @@ LONG_RESPONSES = frozenset(
 """API keys whose response may be much longer than the request. If it was pending, it is encoded in steps."""
 
 
-def chunked(steps: Iterable[object], rows: int, response: M) -> M | Pending[M]:
+def chunked(steps: Iterable[object], rows: int, response: M, *, are_costly: bool = False) -> M | Pending[M]:
     """Return the ``response`` after the ``steps`` have filled it: at once, or a `Pending` one.
 
-    ``rows`` is the number of rows in the request: beyond `ROWS_AT_ONCE` the steps are taken in slices.
+    ``rows`` is the number of rows in the request: beyond `ROWS_AT_ONCE`, and where they ``are_costly`` (a regular
+    expression is compiled), the steps are taken in slices.
     """
-    return chunked_then(steps, rows, lambda: response)
+    return chunked_then(steps, rows, lambda: response, are_costly=are_costly)
 
 
-def chunked_then(steps: Iterable[object], rows: int, respond: Callable[[], M | Pending[M]]) -> M | Pending[M]:
+def chunked_then(
+    steps: Iterable[object], rows: int, respond: Callable[[], M | Pending[M]], *, are_costly: bool = False
+) -> M | Pending[M]:
     """Take the ``steps`` as `chunked` does; return what ``respond`` returns after the last."""
-    if rows > ROWS_AT_ONCE:
+    if rows > ROWS_AT_ONCE or are_costly:
         return Pending(_step_slowly(steps, respond))
     for _ in steps:
         pass
@@ -77,6 +82,16 @@ def chunked_by_row(
     if len(rows) <= LARGE_ROWS_AT_ONCE:
         return respond(rows)
     return Pending(_respond_by_row(rows, respond, results, same))
+
+
+def after_a_turn(response: M | Pending[M]) -> Pending[M]:
+    """Return the ``response`` to a request whose step may have taken long: others have their turn before it leaves."""
+    return response if isinstance(response, Pending) else Pending(_after_a_turn(response))
+
+
+async def _after_a_turn(response: M) -> M:
+    await trio.lowlevel.checkpoint()
+    return response
 
 
 async def _step_slowly(steps: Iterable[object], respond: Callable[[], M | Pending[M]]) -> M:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.handlers.chunked import after_a_turn
 from oncelog.broker.handlers.client import client_of
 from oncelog.broker.metadata.features import is_consumer_protocol_enabled
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -44,12 +45,14 @@ def handle(
         check(services.groups.context, request, client.api_version)
     except KafkaError as error:
         return _error_response(error)
-    return services.groups.serve(
+    response = services.groups.serve(
         request.group_id,
         lambda shard: heartbeat(shard, request, client),
         _error_response,
         sender=(request.member_id, context.connection),
     )
+    # A new expression was compiled: others have their turn before the connection's next request.
+    return after_a_turn(response) if request.subscribed_topic_regex else response
 
 
 def _error_response(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

@@ -12,6 +12,7 @@ from oncelog.broker.authorization import ALTER_CONFIGS
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.handlers.config_rights import config_refusal
 from oncelog.broker.metadata.config_changes import AlteredResource, ConfigChange, alter
+from oncelog.broker.metadata.image import CLIENT_METRICS
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -44,4 +45,9 @@ def handle(
         validate_only=request.validate_only,
         refusal=config_refusal(services, context, ALTER_CONFIGS),
     )
-    return chunked(steps, len(request.resources), IncrementalAlterConfigsResponse(responses=responses))
+    return chunked(
+        steps,
+        len(request.resources),
+        IncrementalAlterConfigsResponse(responses=responses),
+        are_costly=any(resource.resource_type == CLIENT_METRICS for resource in request.resources),
+    )

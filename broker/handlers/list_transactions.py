@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import DESCRIBE, TRANSACTIONAL_ID_RESOURCE
+from oncelog.broker.handlers.chunked import chunked_then
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
@@ -26,13 +27,13 @@ def handle(
 
     try:
         shards = services.transactions.runtime.shards()
-        response = list_transactions(shards, request)
-        if services.authorization.authorizer is not None:
-            may_describe = services.authorization.filter(
-                context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE, quiet=True
-            )
-            states = response.transaction_states
-            response.transaction_states = [state for state in states if may_describe(state.transactional_id)]
-        return services.transactions.runtime.respond(shards, response, error_response)
     except KafkaError as error:
         return error_response(error)
+    response = ListTransactionsResponse()
+    may_describe = services.authorization.filter(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE, quiet=True)
+    return chunked_then(
+        list_transactions(shards, request, response, may_describe),
+        sum(len(shard.transactions) for shard in shards),
+        lambda: services.transactions.runtime.respond(shards, response, error_response),
+        are_costly=bool(request.transactional_id_pattern),
+    )

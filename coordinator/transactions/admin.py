@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.coordinator.regular_expressions import ExpressionError, RegularExpression, steps_of
 from oncelog.coordinator.transactions.state import STATES_BY_LABEL
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_transactions import TopicData
@@ -18,51 +19,51 @@ from oncelog.wire.messages.list_transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 
 def list_transactions(
-    shards: Iterable[TransactionShard], request: ListTransactionsRequest
-) -> ListTransactionsResponse:
-    """The transactions that pass every filter. Raises KafkaError: INVALID_REGULAR_EXPRESSION."""
+    shards: Iterable[TransactionShard],
+    request: ListTransactionsRequest,
+    response: ListTransactionsResponse,
+    may_describe: Callable[[str], bool],
+) -> Iterator[None]:
+    """Fill the response with the transactions that pass every filter and that the client may describe; yield after each
+    one that was looked at, more often where that took long. Raises KafkaError: INVALID_REGULAR_EXPRESSION.
+    """
     states = {STATES_BY_LABEL[name] for name in request.state_filters if name in STATES_BY_LABEL}
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in STATES_BY_LABEL]
+    response.unknown_state_filters = unknown
     producer_ids = set(request.producer_id_filters)
-    matches = _pattern(request.transactional_id_pattern)
-    rows = []
-    for shard in shards:
-        now = shard.context.now_ms()
-        for name, transaction in shard.transactions.items():
-            metadata = transaction.metadata
-            if (
-                (not producer_ids or metadata.producer_id in producer_ids)
-                and (not request.state_filters or metadata.state in states)
-                and (request.duration_filter < 0 or now - metadata.start_ms > request.duration_filter)
-                and (matches is None or matches(name))
-            ):
-                rows.append(TransactionState(name, metadata.producer_id, metadata.state.label))
-    return ListTransactionsResponse(0, 0, unknown, rows)
-
-
-def _pattern(text: str | None) -> Callable[[str], object] | None:
-    """The match function for transactional ids; None without an expression. RE2 always takes linear time."""
-    if not text:
-        return None
-    import re2  # type: ignore[import-untyped]
-
-    options = re2.Options()
-    options.log_errors = False
+    text = request.transactional_id_pattern
     try:
-        compiled = re2.compile(text, options)
-    except (re2.error, UnicodeError) as error:
+        pattern = RegularExpression(text) if text else None
+        if pattern is not None:
+            yield from steps_of(pattern.compile_work)
+        for shard in shards:
+            now = shard.context.now_ms()
+            for name, transaction in list(shard.transactions.items()):
+                metadata = transaction.metadata
+                if (
+                    (not producer_ids or metadata.producer_id in producer_ids)
+                    and (not request.state_filters or metadata.state in states)
+                    and (request.duration_filter < 0 or now - metadata.start_ms > request.duration_filter)
+                    and (pattern is None or pattern.matches(name))
+                    and may_describe(name)
+                ):
+                    response.transaction_states.append(
+                        TransactionState(name, metadata.producer_id, metadata.state.label)
+                    )
+                yield
+                if pattern is not None:
+                    yield from steps_of(pattern.work(name))
+    except ExpressionError as error:
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"Transaction ID pattern `{text}` is not a valid regular expression: {error}.",
         ) from error
-    match: Callable[[str], object] = compiled.fullmatch
-    return match
 
 
 def describe_transaction(shard: TransactionShard, transactional_id: str) -> DescribedTransaction:

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -29,6 +30,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -229,3 +231,38 @@ async def test_a_disk_that_becomes_full() -> None:
         broker.files.faults.clear()
         assert await described(client) == before
         assert (await two.join()).error_code == ErrorCode.NONE
+
+
+@simulated
+async def test_others_have_their_turn_between_heartbeats_with_expressions() -> None:
+    """To compile an expression takes up to 0.05 s, and a connection may send hundreds of heartbeats at once."""
+    async with SimBroker() as broker:
+        client, other = await coordinated(broker), broker.connect()
+        beats = [
+            ConsumerGroupHeartbeatRequest(
+                "g",
+                f"m{number}",
+                rebalance_timeout_ms=1000,
+                subscribed_topic_regex=f"t{number}",
+                topic_partitions=[],
+            )
+            for number in range(50)
+        ]
+        answered: list[str] = []
+
+        async def beat() -> None:
+            await client.send_bytes(b"".join(encode_request(one, 1, 0, "app") for one in beats))
+            for _ in beats:
+                response = await client.receive(ConsumerGroupHeartbeatResponse, 1)
+                assert response.error_code == 0, response
+                answered.append("beat")
+
+        async def ask() -> None:
+            for _ in range(5):
+                await other.call(MetadataRequest([]), 12, MetadataResponse)
+                answered.append("metadata")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(beat)
+            nursery.start_soon(ask)
+        assert answered[-1] == "beat", "others do not wait until all were handled"

@@ -7,12 +7,14 @@ Source: Kafka's ``GroupMetadataManager.maybeUpdateRegularExpressions``, ``handle
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.coordinator.groups.consumer import expressions, records, timers
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
 from oncelog.coordinator.groups.modern import group_epoch
 from oncelog.coordinator.groups.modern.subscriptions import ResolvedRegex
+from oncelog.coordinator.regular_expressions import ExpressionError, RegularExpression
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +29,8 @@ REFRESH_MIN_INTERVAL_MS = 10_000
 
 NAMES_PER_STEP_MAX = 2_000
 """Names that one step matches with an expression: about three milliseconds."""
+WORK_PER_STEP_MAX = 200_000
+"""The work after which a step ends in any case (`RegularExpression.work`): up to four milliseconds."""
 
 
 class RegexChange(NamedTuple):
@@ -94,15 +98,28 @@ def resolve_soon(shard: GroupShard, group_id: str, client: Client) -> None:
 
 
 class _Resolution:
-    """Matches all expressions of a group with all topics that exist at its begin, some in each step."""
+    """Matches all expressions of a group with all topics that exist at its begin, some in each step. To compile an
+    expression is a step, too; it is kept no longer than until all names are matched.
+    """
 
-    __slots__ = ("_at", "_client", "_group_id", "_left", "_matched", "_names", "_shard", "_version")
+    __slots__ = (
+        "_at",
+        "_client",
+        "_compiled",
+        "_group_id",
+        "_left",
+        "_matched",
+        "_names",
+        "_shard",
+        "_version",
+    )
 
     def __init__(self, shard: GroupShard, group_id: str, client: Client) -> None:
         self._shard = shard
         self._client = client
         self._group_id = group_id
         self._left: list[str] | None = None
+        self._compiled: RegularExpression | None = None
         self._matched: dict[str, set[str]] = {}
         self._names: Sequence[str] = ()
         self._at = 0
@@ -118,20 +135,36 @@ class _Resolution:
             self._version = self._shard.context.topics.version
             # Topics created from now on make the expressions outdated again.
             group.volatile.regexes_outdated = False
-        compared = 0
-        while self._left:
-            if compared >= NAMES_PER_STEP_MAX:
-                timers.resolve_soon(self._shard, self._group_id, self.step)
-                return
-            names = self._names[self._at : self._at + NAMES_PER_STEP_MAX - compared]
-            matched = self._matched.setdefault(self._left[-1], set())
-            matched.update(filter(self._client.may_describe, expressions.matching(self._left[-1], names)))
-            self._at += len(names)
-            compared += len(names) + 1
+        if self._left:
+            if self._compiled is None:
+                self._compile(self._left[-1])
+            else:
+                self._match(self._compiled, self._matched[self._left[-1]])
             if self._at >= len(self._names):
                 self._left.pop()
-                self._at = 0
-        _store(self._shard, group, self._matched, self._version)
+                self._compiled, self._at = None, 0
+        if self._left:
+            timers.resolve_soon(self._shard, self._group_id, self.step)
+        else:
+            _store(self._shard, group, self._matched, self._version)
+
+    def _compile(self, expression: str) -> None:
+        self._matched[expression] = set()
+        try:
+            self._compiled = RegularExpression(expression)
+        except ExpressionError:  # another broker, or an older oncelog, has stored it: it matches nothing
+            self._at = len(self._names)
+
+    def _match(self, expression: RegularExpression, matched: set[str]) -> None:
+        """Match the next names."""
+        work = 0
+        for name in islice(self._names, self._at, self._at + NAMES_PER_STEP_MAX):
+            if expression.matches(name) and self._client.may_describe(name):
+                matched.add(name)
+            self._at += 1
+            work += expression.work(name)
+            if work >= WORK_PER_STEP_MAX:
+                break
 
 
 def _store(shard: GroupShard, group: ConsumerGroup, matched: dict[str, set[str]], version: int) -> None:

@@ -10,7 +10,7 @@ from oncelog.coordinator.transactions.init_producer_id import init_producer_id
 from oncelog.coordinator.transactions.partitions import add_partitions
 from oncelog.coordinator.transactions.state import TransactionState
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.messages.list_transactions import ListTransactionsRequest
+from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tests.harness.transaction_shard import NOW_MS, TransactionShardHarness
 
 P = ("topic", 0)
@@ -110,11 +110,15 @@ def test_an_open_transaction_does_not_expire() -> None:
 
 
 def names(harness: TransactionShardHarness, **filters: object) -> list[tuple[str, int, str]]:
-    request = ListTransactionsRequest(**filters)  # type: ignore[arg-type]
-    response = list_transactions([harness.shard], request)
-    return [
-        (row.transactional_id, row.producer_id, row.transaction_state) for row in response.transaction_states
-    ]
+    rows = listed(harness, ListTransactionsRequest(**filters)).transaction_states  # type: ignore[arg-type]
+    return [(row.transactional_id, row.producer_id, row.transaction_state) for row in rows]
+
+
+def listed(harness: TransactionShardHarness, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    response = ListTransactionsResponse()
+    for _ in list_transactions([harness.shard], request, response, lambda name: name != "hidden"):
+        pass
+    return response
 
 
 def test_list_and_describe() -> None:
@@ -122,6 +126,7 @@ def test_list_and_describe() -> None:
     open_transaction(harness, "a-open", timeout_ms=60_000)
     harness.pass_time(500)
     init_producer_id(harness.shard, "b-empty", 60_000, None)
+    init_producer_id(harness.shard, "hidden", 60_000, None)
     opened, empty = ("a-open", 1001, "Ongoing"), ("b-empty", 1002, "Empty")
     assert names(harness) == [opened, empty]
     assert names(harness, state_filters=["Ongoing", "Nonsense"]) == [opened]
@@ -132,7 +137,7 @@ def test_list_and_describe() -> None:
     assert names(harness, duration_filter=500) == [empty]
     assert names(harness, transactional_id_pattern="a-.*") == [opened]
     assert names(harness, transactional_id_pattern="a-") == []
-    response = list_transactions([harness.shard], ListTransactionsRequest(["Nonsense"]))
+    response = listed(harness, ListTransactionsRequest(["Nonsense"]))
     assert response.unknown_state_filters == ["Nonsense"]
     with pytest.raises(KafkaError) as caught:
         names(harness, transactional_id_pattern="(")

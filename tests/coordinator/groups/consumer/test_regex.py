@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.coordinator.groups.consumer import regex
-from oncelog.coordinator.groups.consumer.expressions import check, matching
+from oncelog.coordinator.groups.consumer import records, regex
+from oncelog.coordinator.groups.consumer.expressions import check
+from oncelog.coordinator.regular_expressions import RegularExpression
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.harness.consumer_clients import Consumer, durable, group_of, settle
 from tests.harness.group_shard import GroupShardHarness
@@ -153,19 +154,11 @@ def test_many_expressions_are_resolved_in_several_steps(
         if len(seen) == 2:
             made(harness, "t-new")
             members[0].leave()
-    assert seen == [0] * 14 + [4], "a name at a time: three names for each of five expressions"
+    assert seen == [0] * 19 + [4], "each of five expressions is compiled, then matched with three names"
     settle(harness, members[1:], rounds=4)
     found = {name for number in range(1, 5) for name in names(harness, f"m{number}")}
     assert found == {"t-a", "t-b", "t-new"}
     assert durable(harness.reloaded()) == durable(harness.shard)
-
-
-def test_whole_names_match() -> None:
-    names = ["t", "ta", "at", "\u00e9"]
-    for expression, found in (("t", {"t"}), ("t.*", {"t", "ta"}), ("", set()), ("(?i)T", {"t"})):
-        assert matching(expression, names) == found
-    for expression in (".", "\\pL", "\u00e9", "[\u00e8-\u00ea]"):
-        assert "\u00e9" in matching(expression, names)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +181,85 @@ def test_invalid_expressions(expression: str, reason: str) -> None:
     )
 
 
-def test_a_slow_expression_is_not_slow() -> None:
-    """An expression for which a backtracking matcher takes exponential time."""
-    check("(a*)*(a*)*b")
-    assert matching("(a*)*(a*)*b", ["a" * 200]) == set()
+def test_an_expression_that_was_stored_elsewhere_and_is_none_here_matches_nothing() -> None:
+    harness = GroupShardHarness(NO_INTERVAL)
+    harness.topics.create("t-a", 2)
+    one, two = Consumer(harness, "one", None, regex="t-.*"), Consumer(harness, "two", None, regex="t-a")
+    one.join()
+    two.join()
+    group = group_of(harness.shard)
+    member = group.members["one"]
+    stored = records.member_metadata("g", member._replace(topic_regex="(?<=a)b"))
+    harness.shard.commit([stored])
+    harness.restart()
+    settle(harness, [two], rounds=4)
+    found = group_of(harness.shard).subscriptions.resolved
+    topics = {expression: set(row.topics) for expression, row in found.items()}
+    assert topics == {"(?<=a)b": set(), "t-a": {"t-a"}}
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("\\pL" * 10_000, "it has 30000 bytes, the limit is 8192"),
+        ("\\pL" * 51, "it has 51 Unicode classes and counted repetitions, the limit is 50"),
+        ("(a{0,30})" * 51, "it has 51 Unicode classes and counted repetitions, the limit is 50"),
+        ("(a{1000}){1}" * 25, "pattern too large - compile failed"),
+    ],
+)
+def test_an_expression_that_would_hold_everybody_up_is_refused(
+    harness: GroupShardHarness, expression: str, reason: str
+) -> None:
+    with pytest.raises(KafkaError) as caught:
+        Consumer(harness, "one", None, regex=expression).join()
+    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert str(caught.value.message).endswith(f"is not a valid regular expression: {reason}.")
+
+
+def test_a_long_list_of_topics_is_none(harness: GroupShardHarness) -> None:
+    names_ = [f"{number:03}-a-topic-of-a-team" for number in range(300)]
+    harness.topics.create(names_[-1], 2)
+    one = Consumer(harness, "one", None, regex="|".join(names_))
+    one.join()
+    harness.advance(0)
+    one.beat()
+    assert names(harness) == {names_[-1]}
+
+
+def test_many_large_expressions_are_compiled_and_matched_a_step_at_a_time(
+    harness: GroupShardHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 150 members, more than RE2's cache holds: no step compiles two, or does more work than a step may."""
+    compiled: list[RegularExpression] = []
+    work = 0
+
+    class Counted(RegularExpression):
+        def __init__(self, text: str) -> None:
+            super().__init__(text)
+            compiled.append(self)
+
+        def matches(self, text: str) -> bool:
+            nonlocal work
+            work += self.work(text)
+            return super().matches(text)
+
+    monkeypatch.setattr(regex, "RegularExpression", Counted)
+    for number in range(1_000):
+        harness.topics.create(f"{number:04}-{'x' * 200}", 1)
+    members = [
+        Consumer(harness, f"m{number}", None, regex=f"{number}" + "[^\\pL]" * 10) for number in range(150)
+    ]
+    for member in members:
+        member.join()
+    assert not compiled
+    steps = []
+    while (due := harness.deadlines.take_due()) is not None:
+        work, before = 0, len(compiled)
+        due[1]()
+        steps.append((len(compiled) - before, work))
+    assert {count for count, _ in steps} == {0, 1}
+    largest = max(one.work("x" * 205) for one in compiled)
+    assert max(work for _, work in steps) < regex.WORK_PER_STEP_MAX + largest
+    assert all(work == 0 for count, work in steps if count)
+    assert len(compiled) == 150
+    assert len(group_of(harness.shard).subscriptions.resolved) == 150
