@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 EXPRESSION_BYTES_MAX = 8192
 """Bytes of an expression in UTF-8."""
 COSTLY_PARTS_MAX = 50
-"""Unicode classes and counted repetitions of an expression: each takes up to 0.2 ms to compile, and all together up to 0.05 s."""
+"""Unicode classes and counted repetitions of an expression: to compile all takes up to 0.05 s."""
 PROGRAM_BYTES_MAX = 256 * 1024
 """Bytes of memory of a compiled expression, and of the states that RE2 remembers while it matches."""
 MATCH_WORK_MAX = 3_000_000

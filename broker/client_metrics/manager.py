@@ -8,7 +8,9 @@ Source: Kafka's ``ClientMetricsManager``, ``ClientMetricsInstance``; KIP-714.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from oncelog.broker.config.client_metrics_config import (
     ALL_METRICS,
@@ -18,12 +20,13 @@ from oncelog.broker.config.client_metrics_config import (
 from oncelog.broker.metadata.image import CLIENT_METRICS
 from oncelog.broker.request import host_of
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.slices import Slices, in_slices
 from oncelog.wire.crc import crc32c
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from oncelog.broker.config.client_metrics_config import Subscription
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
@@ -86,19 +89,27 @@ class _Instance:
         self.subscription_id = 0
         self.heard_s = 0.0
         self.asked_s = self.pushed_s = float("-inf")
+        self.followed_s = float("-inf")
+        """When its connection has pushed under another id."""
         self.is_terminating = False
         self.last_error = ErrorCode.NONE
 
-    def subscribe(self, subscriptions: list[Subscription], version: int) -> None:
-        """Take over what the subscriptions say, as a client that has just come."""
-        concerned = [one for one in subscriptions if one.concerns(self.facts)]
+    def follow(self, before: _Instance) -> None:
+        """Take over when its connection has pushed under another id, and whether that was the end."""
+        self.followed_s = max(before.followed_s, before.pushed_s)
+        self.is_terminating = before.is_terminating
+
+    def subscribe(self, concerned: list[Subscription], version: int) -> None:
+        """Take over what the subscriptions say that concern it, as a client that has just come."""
         names = {metric for one in concerned for metric in one.metrics}
-        self.version = version
         self.metrics = [ALL_METRICS] if ALL_METRICS in names else sorted(names)
         self.interval_ms = min([INTERVAL_MS_DEFAULT, *(one.interval_ms for one in concerned)])
-        self.subscription_id = _subscription_id(self.metrics, self.interval_ms, self.instance_id)
+        self.subscription_id = subscription_id(self.metrics, self.interval_ms, self.instance_id)
         self.asked_s = self.pushed_s = float("-inf")
-        self.is_terminating, self.last_error = False, ErrorCode.NONE
+        if self.version >= 0:  # else it has just come, perhaps after another id of its connection
+            self.is_terminating = False
+        self.version = version
+        self.last_error = ErrorCode.NONE
 
     def may_ask(self, now_s: float) -> bool:
         """Take note that it asks; return whether it may."""
@@ -109,6 +120,8 @@ class _Instance:
 
     def may_push(self, now_s: float) -> bool:
         """Take note that it pushes, if it may; return whether it may. The first push after it asked comes early."""
+        if now_s - self.followed_s < self.interval_ms / 1000:
+            return False
         if self.asked_s > self.pushed_s or now_s - self.pushed_s >= self.interval_ms / 1000:
             self.pushed_s = now_s
             return True
@@ -130,6 +143,8 @@ class ClientMetricsManager:
         self._subscriptions: list[Subscription] | None = None
         self._version = 0
         self._instances: dict[Uuid, _Instance] = {}
+        self._by_connection: WeakKeyDictionary[Any, _Instance] = WeakKeyDictionary()
+        """The latest client of each connection."""
         self._number = 0
         self._bytes = 0
         self.pushes: deque[Push] = deque()
@@ -152,31 +167,32 @@ class ClientMetricsManager:
         self._subscriptions = None
         self._version += 1
 
-    def ask(self, context: RequestContext, instance_id: Uuid) -> _Instance:
+    async def ask(self, context: RequestContext, instance_id: Uuid) -> _Instance:
         """Return a client with its subscription; a zero id: it is new. Raises KafkaError
         (THROTTLING_QUOTA_EXCEEDED).
         """
         if instance_id == ZERO_UUID:
             instance_id = self._metadata.new_uuid()
-        instance = self._find(context, instance_id)
+        instance = await self._find(context, instance_id)
         if not instance.may_ask(real_time.monotonic()):
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         instance.last_error = ErrorCode.NONE
         return instance
 
-    def push(self, context: RequestContext, request: PushTelemetryRequest) -> None:
+    async def push(self, context: RequestContext, request: PushTelemetryRequest) -> None:
         """Keep what a client sends. Raises KafkaError for why it is refused."""
         if request.client_instance_id in _RESERVED:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        instance = self._find(context, request.client_instance_id)
+        instance = await self._find(context, request.client_instance_id)
         try:
-            self._check(instance, request)
-            self._keep(context, instance, request)
+            try:
+                self._check(instance, request)
+            finally:
+                instance.is_terminating = request.terminating
+            await self._keep(context, instance, request)
         except KafkaError as error:
             instance.last_error = error.code
             raise
-        finally:
-            instance.is_terminating = request.terminating
         instance.last_error = ErrorCode.NONE
 
     def _check(self, instance: _Instance, request: PushTelemetryRequest) -> None:
@@ -191,15 +207,19 @@ class ClientMetricsManager:
         if len(request.metrics) > self.bytes_max:
             raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
 
-    def _keep(self, context: RequestContext, instance: _Instance, request: PushTelemetryRequest) -> None:
+    async def _keep(
+        self, context: RequestContext, instance: _Instance, request: PushTelemetryRequest
+    ) -> None:
         if not request.metrics:
             return
-        from oncelog.broker.client_metrics.otlp import check_metrics
+        from oncelog.broker.client_metrics.otlp import TooManyError, read_metrics
         from oncelog.wire.compression import decompress
 
         try:
             metrics = decompress(request.compression_type, request.metrics, self.bytes_max)
-            check_metrics(metrics)
+            await in_slices(read_metrics(metrics))
+        except TooManyError:
+            raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE) from None
         except DecodeError:
             raise KafkaError(ErrorCode.INVALID_RECORD) from None
         self._number += 1
@@ -221,8 +241,11 @@ class ClientMetricsManager:
         for observe in self.observers:
             observe()
 
-    def _find(self, context: RequestContext, instance_id: Uuid) -> _Instance:
-        """Return the client with that id, as new if it is not known any more."""
+    async def _find(self, context: RequestContext, instance_id: Uuid) -> _Instance:
+        """Return the client with that id, as new if it is not known any more.
+
+        A connection is one client's: what it has pushed under another id counts for the new one, too.
+        """
         now_s = real_time.monotonic()
         instance = self._instances.pop(instance_id, None)
         if instance is None or not instance.connection.is_open or self._is_silent(instance, now_s):
@@ -230,10 +253,17 @@ class ClientMetricsManager:
                 del self._instances[next(iter(self._instances))]
             instance = _Instance(context, instance_id)
             self._forget_closed()
-        if instance.version != self._version:
-            instance.subscribe(self._current(), self._version)
         instance.heard_s = now_s
         self._instances[instance_id] = instance  # the last one
+        before = self._by_connection.get(context.connection)
+        self._by_connection[context.connection] = instance
+        if before is not None and before is not instance:
+            instance.follow(before)
+        while instance.version != self._version:
+            version = self._version
+            concerned = await self._concerning(instance.facts)
+            if version == self._version:
+                instance.subscribe(concerned, version)
         return instance
 
     @staticmethod
@@ -248,19 +278,32 @@ class ClientMetricsManager:
                 return
             del self._instances[oldest]
 
-    def _current(self) -> list[Subscription]:
-        if self._subscriptions is None:
-            self._subscriptions = []
-            for (kind, name), texts in self._metadata.image.configs.items():
+    async def _concerning(self, facts: Mapping[str, str]) -> list[Subscription]:
+        """Return the subscriptions that concern a client with these facts. After a change they are compiled first."""
+        slices = Slices()
+        compiled, version = self._subscriptions, self._version
+        if compiled is None:
+            compiled = []
+            for (kind, name), texts in list(self._metadata.image.configs.items()):
                 if kind == CLIENT_METRICS and texts:
-                    try:
-                        self._subscriptions.append(parse_subscription(name, texts))
-                    except KafkaError:  # of a Kafka whose expressions are not ours: it concerns nobody
-                        continue
-        return self._subscriptions
+                    with suppress(
+                        KafkaError
+                    ):  # of a Kafka whose expressions are not ours: it concerns nobody
+                        compiled.append(parse_subscription(name, texts))
+                if slices.is_over():
+                    await slices.pause()
+            if version == self._version:
+                self._subscriptions = compiled
+        found = []
+        for one in compiled:
+            if one.concerns(facts):
+                found.append(one)
+            if slices.is_over():
+                await slices.pause()
+        return found
 
 
-def _subscription_id(metrics: list[str], interval_ms: int, instance_id: Uuid) -> int:
+def subscription_id(metrics: list[str], interval_ms: int, instance_id: Uuid) -> int:
     """Return a number that changes with the subscription (``ClientMetricsManager.computeSubscriptionId``)."""
     crc = crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode())
     halves = int.from_bytes(instance_id[:8], "big") ^ int.from_bytes(instance_id[8:], "big")

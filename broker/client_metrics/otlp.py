@@ -12,16 +12,34 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.wire.errors import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types of Protocol Buffers."""
 VARINT_BYTES_MAX = 10
 NANOS_PER_MS = 1_000_000
 
+POINTS_MAX = 10_000
+"""Values in one push: as many as fit into a push of the default size, with a name and a time each."""
+FIELDS_MAX = 400_000
+"""Fields in one push, in all its messages: forty for each value."""
+FIELDS_PER_STEP = 100
+"""Fields that are read without a break: about 0.1 ms."""
+
 Value = int | float | str | bool
-Field = tuple[int, int, "int | bytes"]
-"""Number, wire type, and value: a number of 64 bits, or bytes."""
+
+
+class Field(NamedTuple):
+    """A field of a message."""
+
+    number: int
+    wire_type: int
+    value: int | bytes
+    """A number of 64 bits, or bytes."""
+
+
+class TooManyError(DecodeError):
+    """The metrics have more values or fields than one push may have; they may be well formed."""
 
 
 class Point(NamedTuple):
@@ -45,33 +63,43 @@ class Point(NamedTuple):
     time_ms: int
 
 
-def check_metrics(data: bytes) -> None:
-    """Raise DecodeError unless ``data`` can be read."""
-    for _ in read_metrics(data):
-        pass
-
-
-def read_metrics(data: bytes) -> Iterator[Point]:
-    """Yield the values of all metrics. Raises DecodeError."""
+def read_metrics(data: bytes) -> Iterator[Point | None]:
+    """Yield the values of all metrics, and None after each `FIELDS_PER_STEP` fields: others may have their turn.
+    Raises DecodeError, TooManyError.
+    """
     try:
-        for number, resource_metrics in _messages(data):
-            if number == 1:
-                yield from _resource_metrics(resource_metrics)
+        fields = _Fields()
+        for field in fields.of(data):
+            if field is None:
+                yield None
+            elif field.number == 1 and isinstance(field.value, bytes):
+                yield from _resource_metrics(fields, field.value)
     except UnicodeDecodeError as error:
         raise DecodeError(f"metrics: {error}") from None
 
 
-def _resource_metrics(data: bytes) -> Iterator[Point]:
-    parts = list(_messages(data))
+def _resource_metrics(fields: _Fields, data: bytes) -> Iterator[Point | None]:
+    resources: list[bytes] = []
+    scopes: list[bytes] = []
+    for field in fields.of(data):
+        if field is None:
+            yield None
+        elif isinstance(field.value, bytes) and field.number in (1, 2):
+            (resources if field.number == 1 else scopes).append(field.value)
     resource: dict[str, Value] = {}
-    for number, part in parts:
-        if number == 1:
-            resource.update(_attribute(one) for field, one in _messages(part) if field == 1)
-    for number, scope in parts:
-        if number == 2:
-            for field, metric in _messages(scope):
-                if field == 2:
-                    yield from _metric(metric, resource)
+    for part in resources:
+        for field in fields.of(part):
+            if field is None:
+                yield None
+            elif field.number == 1 and isinstance(field.value, bytes):
+                name, value = yield from _attribute(fields, field.value)
+                resource[name] = value
+    for scope in scopes:
+        for field in fields.of(scope):
+            if field is None:
+                yield None
+            elif field.number == 2 and isinstance(field.value, bytes):
+                yield from _metric(fields, field.value, resource)
 
 
 _KINDS = {5: "gauge", 7: "sum", 9: "histogram"}
@@ -79,35 +107,48 @@ DELTA = 1
 """``AGGREGATION_TEMPORALITY_DELTA``."""
 
 
-def _metric(data: bytes, resource: dict[str, Value]) -> Iterator[Point]:
+def _metric(fields: _Fields, data: bytes, resource: dict[str, Value]) -> Iterator[Point | None]:
     texts = {1: "", 2: "", 3: ""}
     bodies: list[tuple[str, bytes]] = []
-    for number, wire_type, value in _fields(data):
-        if wire_type == BYTES and isinstance(value, bytes):
-            if number in texts:
-                texts[number] = value.decode()
-            elif number in _KINDS:
-                bodies.append((_KINDS[number], value))
+    for field in fields.of(data):
+        if field is None:
+            yield None
+        elif isinstance(field.value, bytes):
+            if field.number in texts:
+                texts[field.number] = field.value.decode()
+            elif field.number in _KINDS:
+                bodies.append((_KINDS[field.number], field.value))
     for kind, body in bodies:
-        fields = list(_fields(body))
-        is_delta = any(number == 2 and value == DELTA for number, _, value in fields)
-        for number, _, point in fields:
-            if number == 1 and isinstance(point, bytes):
-                yield _point(point, texts, kind, is_delta, resource)
+        points: list[bytes] = []
+        is_delta = False
+        for field in fields.of(body):
+            if field is None:
+                yield None
+            elif field.number == 1 and isinstance(field.value, bytes):
+                fields.count_point()
+                points.append(field.value)
+            elif field.number == 2 and field.value == DELTA:
+                is_delta = True
+        for point in points:
+            yield (yield from _point(fields, point, texts, kind, is_delta, resource))
 
 
 def _point(
-    data: bytes, texts: dict[int, str], kind: str, is_delta: bool, resource: dict[str, Value]
-) -> Point:
+    fields: _Fields, data: bytes, texts: dict[int, str], kind: str, is_delta: bool, resource: dict[str, Value]
+) -> Generator[None, None, Point]:
     times = {2: 0, 3: 0}
     value: float | int = 0
     values = None
     attributes: dict[str, Value] = {}
     is_histogram = kind == "histogram"
-    for number, wire_type, found in _fields(data):
+    for field in fields.of(data):
+        if field is None:
+            yield None
+            continue
+        number, wire_type, found = field
         if isinstance(found, bytes):
             if number == (9 if is_histogram else 7):
-                name, attribute = _attribute(found)
+                name, attribute = yield from _attribute(fields, found)
                 attributes[name] = attribute
         elif wire_type == FIXED64:
             if number in times:
@@ -133,57 +174,89 @@ def _point(
     )
 
 
-def _attribute(data: bytes) -> tuple[str, Value]:
+def _attribute(fields: _Fields, data: bytes) -> Generator[None, None, tuple[str, Value]]:
     """Return key and value of a ``KeyValue``; lists and tables are shown as their bytes in hexadecimal."""
     key, value = "", b""
-    for number, part in _messages(data):
-        if number == 1:
-            key = part.decode()
-        elif number == 2:
-            value = part
-    for number, _, found in _fields(value):
-        if number == 1 and isinstance(found, bytes):
-            return key, found.decode()
-        if isinstance(found, bytes):
-            return key, found.hex()
-        if number == 2:
-            return key, bool(found)
-        if number == 3:
-            return key, _signed(found)
-        if number == 4:
-            return key, _double(found)
-    return key, ""
+    for field in fields.of(data):
+        if field is None:
+            yield None
+        elif field.number == 1 and isinstance(field.value, bytes):
+            key = field.value.decode()
+        elif field.number == 2 and isinstance(field.value, bytes):
+            value = field.value
+    shown: Value = ""
+    is_found = False
+    for field in fields.of(value):
+        if field is None:
+            yield None
+        elif not is_found:
+            is_found, shown = _shown(field)
+    return key, shown
 
 
-def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the fields that are bytes: texts, and messages in messages."""
-    for number, _, value in _fields(data):
-        if isinstance(value, bytes):
-            yield number, value
+def _shown(field: Field) -> tuple[bool, Value]:
+    """Return whether the field is an ``AnyValue``'s value, and the value."""
+    number, _, found = field
+    if isinstance(found, bytes):
+        return True, found.decode() if number == 1 else found.hex()
+    if number == 2:
+        return True, bool(found)
+    if number == 3:
+        return True, _signed(found)
+    if number == 4:
+        return True, _double(found)
+    return False, ""
 
 
-def _fields(data: bytes) -> Iterator[Field]:
-    """Yield the fields of a message. Raises DecodeError."""
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = _varint(data, at)
-        number, wire_type = tag >> 3, tag & 7
-        value: int | bytes
-        if wire_type == VARINT:
-            value, at = _varint(data, at)
-        elif wire_type == BYTES:
-            size, at = _varint(data, at)
-            value = data[at : at + size]
-            at += size
-        elif wire_type in (FIXED64, FIXED32):
-            size = 8 if wire_type == FIXED64 else 4
-            value = int.from_bytes(data[at : at + size], "little")
-            at += size
-        else:
-            raise DecodeError(f"metrics: wire type {wire_type}")
-        if at > end or not number:
-            raise DecodeError("metrics end in the middle of a field" if number else "metrics: field 0")
-        yield number, wire_type, value
+class _Fields:
+    """Reads the fields of messages, and counts them."""
+
+    __slots__ = ("_fields", "_points")
+
+    def __init__(self) -> None:
+        self._fields = self._points = 0
+
+    def count_point(self) -> None:
+        """Raises TooManyError for one more than `POINTS_MAX`."""
+        self._points += 1
+        if self._points > POINTS_MAX:
+            raise TooManyError(f"metrics: more than {POINTS_MAX} values")
+
+    def of(self, data: bytes) -> Iterator[Field | None]:
+        """Yield the fields of a message, and None after each `FIELDS_PER_STEP` fields of any message. Raises
+        DecodeError, TooManyError.
+        """
+        at, end = 0, len(data)
+        if not data and self._is_step():  # many messages without a field take long, too
+            yield None
+        while at < end:
+            tag, at = _varint(data, at)
+            number, wire_type = tag >> 3, tag & 7
+            value: int | bytes
+            if wire_type == VARINT:
+                value, at = _varint(data, at)
+            elif wire_type == BYTES:
+                size, at = _varint(data, at)
+                value = data[at : at + size]
+                at += size
+            elif wire_type in (FIXED64, FIXED32):
+                size = 8 if wire_type == FIXED64 else 4
+                value = int.from_bytes(data[at : at + size], "little")
+                at += size
+            else:
+                raise DecodeError(f"metrics: wire type {wire_type}")
+            if at > end or not number:
+                raise DecodeError("metrics end in the middle of a field" if number else "metrics: field 0")
+            yield Field(number, wire_type, value)
+            if self._is_step():
+                yield None
+
+    def _is_step(self) -> bool:
+        """Count one more; return whether a step is over. Raises TooManyError."""
+        self._fields += 1
+        if self._fields > FIELDS_MAX:
+            raise TooManyError(f"metrics: more than {FIELDS_MAX} fields")
+        return self._fields % FIELDS_PER_STEP == 0
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

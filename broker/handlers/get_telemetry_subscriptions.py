@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.client_metrics.manager import CODECS
+from oncelog.broker.request import Pending
 from oncelog.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
 
 def handle(
     services: Services, request: GetTelemetrySubscriptionsRequest, context: RequestContext
+) -> Pending[GetTelemetrySubscriptionsResponse]:
+    return Pending(_respond(services, request, context))
+
+
+async def _respond(
+    services: Services, request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
-    instance = services.client_metrics.ask(context, request.client_instance_id)
+    instance = await services.client_metrics.ask(context, request.client_instance_id)
     return GetTelemetrySubscriptionsResponse(
         0,
         0,

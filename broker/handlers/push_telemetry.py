@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.request import Pending
 from oncelog.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 if TYPE_CHECKING:
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
 
 def handle(
     services: Services, request: PushTelemetryRequest, context: RequestContext
+) -> Pending[PushTelemetryResponse]:
+    return Pending(_respond(services, request, context))
+
+
+async def _respond(
+    services: Services, request: PushTelemetryRequest, context: RequestContext
 ) -> PushTelemetryResponse:
-    services.client_metrics.push(context, request)
+    await services.client_metrics.push(context, request)
     return PushTelemetryResponse()

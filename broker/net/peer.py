@@ -42,6 +42,7 @@ class Peer:
     """The state of one peer; `serve` runs until either side closes."""
 
     __slots__ = (
+        "__weakref__",
         "_is_waiting",
         "_principal",
         "_security",

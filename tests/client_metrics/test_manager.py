@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from oncelog.broker.client_metrics.manager import PUSHES_MAX
+from oncelog.broker.client_metrics.manager import PUSHES_MAX, subscription_id
 from oncelog.wire.compression import compress
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -23,7 +24,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from oncelog.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from tests.client_metrics.test_otlp import GAUGE
+from tests.client_metrics.test_otlp import GAUGE, field, metrics, number
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import CLIENT_ID, ConnectionEndedError, SimClient
 from tests.harness.simulation import simulated
@@ -181,3 +182,66 @@ async def test_what_is_kept_is_bounded() -> None:
             await trio.sleep(0.2)
         pushes = broker.node.client_metrics.pushes
         assert (len(pushes), pushes[0].number, pushes[-1].number) == (PUSHES_MAX, 6, PUSHES_MAX + 5)
+
+
+@simulated
+async def test_another_instance_id_does_not_evade_the_interval() -> None:
+    """One connection is one client."""
+    async with SimBroker(config=ENABLED) as broker:
+        client = broker.connect()
+        await subscribe(client, "s", metrics="*", interval_ms="10000")
+        asked = await ask(client)
+        assert await push(client, asked) == 0
+        fresh = await ask(client)
+        assert fresh.error_code == 0, "Kafka lets a connection ask as often as it likes for a new id"
+        assert await push(client, fresh) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        known = broker.node.client_metrics
+        for number in range(1, 5):
+            other = copy(asked)
+            other.client_instance_id = bytes([number]) * 16
+            other.subscription_id = subscription_id(["*"], 10_000, other.client_instance_id)
+            assert await push(client, other) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert await push(client, other, terminating=True) == 0
+        other.client_instance_id = bytes(15) + b"\x09"
+        other.subscription_id = subscription_id(["*"], 10_000, other.client_instance_id)
+        assert await push(client, other, terminating=True) == ErrorCode.INVALID_REQUEST, "it said so already"
+        assert len(known.pushes) == 2
+        another = broker.connect()
+        assert await push(another, await ask(another)) == 0
+
+
+@simulated
+async def test_a_push_that_expands_to_very_many_values_is_refused_while_others_have_their_turn() -> None:
+    async with SimBroker(config=ENABLED) as broker:
+        client, other = broker.connect(), broker.connect()
+        await subscribe(client, "s", metrics="*")
+        asked = await ask(client)
+        done: list[str] = []
+
+        async def send() -> None:
+            data = metrics(field(5, number(9, 0) * 500_000))
+            assert len(compress(ZSTD, data)) < 500
+            assert await push(client, asked, data, ZSTD) == ErrorCode.TELEMETRY_TOO_LARGE
+            done.append("push")
+
+        async def look() -> None:
+            await other.call(ApiVersionsRequest("a", "1"), 3, ApiVersionsResponse)
+            done.append("other")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            nursery.start_soon(look)
+        assert done == ["other", "push"]
+        assert not broker.node.client_metrics.pushes
+
+
+@simulated
+async def test_the_expressions_of_a_subscription_are_bounded_together() -> None:
+    async with SimBroker(config=ENABLED) as broker:
+        client = broker.connect()
+        for match in ("client_id=" + "\\pL" * 60, ",".join(["client_id=" + "\\pL" * 6] * 10)):
+            change = AlterableConfig("match", 0, match)
+            request = IncrementalAlterConfigsRequest([AlterConfigsResource(16, "s", [change])], False)
+            [row] = (await client.call(request, 1, IncrementalAlterConfigsResponse)).responses
+            assert row.error_code == ErrorCode.INVALID_CONFIG
+            assert "60 Unicode classes and counted repetitions, the limit is 50" in row.error_message

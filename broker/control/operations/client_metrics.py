@@ -9,11 +9,11 @@ from oncelog.broker.control.changes import check_timeout, wait_until
 from oncelog.broker.control.client_metric_types import ClientMetric, ClientMetricsPush
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.metadata.image import CLIENT_METRICS
+from oncelog.broker.slices import Slices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from oncelog.broker.client_metrics.manager import Push
+    from oncelog.broker.client_metrics.otlp import Point
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.node import Node
 
@@ -27,7 +27,9 @@ async def client_metrics(
     """Return the pushes of clients to the running broker, the newest last. ``name``: only pushes that have a metric
     whose name begins so. Raises InvalidArgumentError where clients may send nothing.
     """
-    return list(_pushes(node_with_client_metrics(broker), client_id, name, 0))
+    node = node_with_client_metrics(broker)
+    shown = [await _shown(push, client_id, name) for push in tuple(node.client_metrics.pushes)]
+    return [push for push in shown if push is not None]
 
 
 async def wait_for_client_metrics(
@@ -48,7 +50,14 @@ async def wait_for_client_metrics(
     node.client_metrics.observers.append(note)
 
     async def check() -> ClientMetricsPush | None:
-        return next(_pushes(node, client_id, name, after), None)
+        nonlocal after
+        for push in tuple(node.client_metrics.pushes):
+            if push.number > after:
+                shown = await _shown(push, client_id, name)
+                if shown is not None:
+                    return shown
+                after = push.number  # it need not be read again
+        return None
 
     async def explain() -> str:
         pushes = node.client_metrics.pushes
@@ -74,16 +83,21 @@ def node_with_client_metrics(broker: ControlledBroker) -> Node:
     return node
 
 
-def _pushes(node: Node, client_id: str | None, name: str | None, after: int) -> Iterator[ClientMetricsPush]:
-    for push in tuple(node.client_metrics.pushes):
-        if push.number > after and client_id in (None, push.facts["client_id"]):
-            shown = _shown(push)
-            if name is None or any(one.name.startswith(name) for one in shown.metrics):
-                yield shown
-
-
-def _shown(push: Push) -> ClientMetricsPush:
-    points = list(read_metrics(push.metrics))
+async def _shown(push: Push, client_id: str | None, name: str | None) -> ClientMetricsPush | None:
+    """Return a push as it is shown, None for another client's, or one without such a metric. It is read again, in
+    slices: values take many times the memory of its bytes.
+    """
+    if client_id not in (None, push.facts["client_id"]):
+        return None
+    points: list[Point] = []
+    slices = Slices()
+    for point in read_metrics(push.metrics):
+        if point is not None:
+            points.append(point)
+        if slices.is_over():
+            await slices.pause()
+    if name is not None and not any(point.name.startswith(name) for point in points):
+        return None
     return ClientMetricsPush(
         number=push.number,
         client_id=push.facts["client_id"],
