@@ -166,7 +166,8 @@ class ClusterHost:
         try:
             await client.connection()
         except KafkaError as error:
-            raise BrokerFailedError(str(error).replace(PERHAPS_TLS, WANTS_TLS)) from error
+            text = error.message if error.code is ErrorCode.NETWORK_EXCEPTION else None
+            raise BrokerFailedError((text or str(error)).replace(PERHAPS_TLS, WANTS_TLS)) from error
         try:
             return await operations.info(client)
         except BrokerFailedError as error:
