@@ -56,9 +56,7 @@ PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
     # A killed broker may register again only after its old session has expired (by default 9 s).
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",

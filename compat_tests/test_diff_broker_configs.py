@@ -112,7 +112,6 @@ DIFFERENT: dict[str, tuple[str, ...]] = {
     "node.id": ("synonyms",),
     "offsets.topic.replication.factor": ("synonyms",),
     "process.roles": ("synonyms",),
-    "transaction.state.log.min.isr": ("synonyms",),
     "transaction.state.log.replication.factor": ("synonyms",),
     "socket.receive.buffer.bytes": ("synonyms", "value"),
     "socket.send.buffer.bytes": ("synonyms", "value"),

@@ -65,7 +65,6 @@ OUR_DEFAULTS: dict[str, tuple[Value, str]] = {
     "process.roles": (("broker", "controller"), "required by Kafka; one process does both"),
     "socket.receive.buffer.bytes": (-1, "the kernel sizes the buffer by need: several times the throughput"),
     "socket.send.buffer.bytes": (-1, "the kernel sizes the buffer by need: several times the throughput"),
-    "transaction.state.log.min.isr": (1, "there is one node"),
     "transaction.state.log.replication.factor": (1, "there is one node"),
 }
 

@@ -174,8 +174,7 @@ class FastProduce:
         if records[ATTRIBUTES_AT] & TRANSACTIONAL and not self._verify_or_add(known, records):
             return False
         log = leader.log
-        config = log.config
-        if config.flush_messages != FLUSH_NEVER or (known.acks < 0 and config.min_insync_replicas > 1):
+        if log.config.flush_messages != FLUSH_NEVER:
             return False
         try:
             result = log.append(records, leader_epoch=leader.leader_epoch, produce_version=version)

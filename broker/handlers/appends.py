@@ -227,7 +227,7 @@ class Appends:
                 )
             leader = self._cluster.leader_partition(topic, partition.index)
             log = leader.log
-            _check(topic, log, self._acks, context)
+            _check(topic, self._acks, context)
             records = partition.records
             if records is None:
                 raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must not have null records")
@@ -275,18 +275,12 @@ def name_of(cluster: Cluster, topic: TopicProduceData, context: RequestContext) 
     return found.name if found is not None else ""
 
 
-def _check(topic: str, log: PartitionLog, acks: int, context: RequestContext) -> None:
+def _check(topic: str, acks: int, context: RequestContext) -> None:
     if not -1 <= acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     internal = topic in INTERNAL_TOPICS or topic == CLUSTER_METADATA_TOPIC
     if internal and context.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
-    if acks == -1 and log.config.min_insync_replicas > 1:
-        raise KafkaError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"The size of the current ISR : 1 is insufficient to satisfy the min.isr requirement of "
-            f"{log.config.min_insync_replicas} for partition {log.topic}-{log.partition}",
-        )
 
 
 def error_row(index: int, error: KafkaError, log: PartitionLog | None) -> PartitionProduceResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import CLUSTER, CREATE, DESCRIBE, NOT_ASKED, TOPIC_RESOURCE
+from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.internal_topics import auto_create
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.topic_names import INTERNAL_TOPICS
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
+
+_log = get_logger(__name__)
 
 TOPIC_ID_LOOKUP_VERSION = 12
 ALLOW_AUTO_CREATION_VERSION = 4
@@ -136,34 +139,36 @@ def _by_name(
 ) -> list[MetadataResponseTopic]:
     existing = [topic for name in names if (topic := services.cluster.topic(name)) is not None]
     existing_names = {topic.name for topic in existing}
-    missing = [name for name in names if name not in existing_names]
+    missing = {name: _unknown(name) for name in names if name not in existing_names}
+    if missing and may_create:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        _create(services, [name for name, row in missing.items() if row.error_code is unknown], context)
     results = [_existing(topic) for topic in existing]
-    if not missing:
-        return results
-    if may_create:
-        quota = None if context.usage is None else context.usage.auto_creation_quota()
-        charge = None if quota is None else quota.record
-        for name, error in auto_create(services.metadata, services.config, missing, charge).items():
-            created = services.cluster.topic(name) if error is None else None
-            if created is not None:
-                # Kafka returns LEADER_NOT_AVAILABLE first, and the client retries; here the topic exists already.
-                results.append(_existing(created))
-            else:
-                code = error.code if error is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                results.append(_unknown(name, code))
-        return results
-    for name in missing:
-        try:
-            check_name(name)
-            results.append(_unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        except KafkaError as error:
-            results.append(_unknown(name, error.code))
+    for name, row in missing.items():
+        # Kafka has not created a topic yet when it responds, and the client asks again; here it exists.
+        created = services.cluster.topic(name)
+        results.append(row if created is None else _existing(created))
     return results
 
 
-def _unknown(name: str, code: ErrorCode) -> MetadataResponseTopic:
+def _create(services: Services, names: list[str], context: RequestContext) -> None:
+    """Create topics. Only the log has the reason where that fails: clients learn that the topic is unknown."""
+    quota = None if context.usage is None else context.usage.auto_creation_quota()
+    charge = None if quota is None else quota.record
+    for name, error in auto_create(services.metadata, services.config, names, charge).items():
+        if error is not None:
+            about = {"error": error.code.name}
+            services.metadata.lines.write(
+                _log.warning, "topic not created on first use", about, topic=name, reason=error.message
+            )
+
+
+def _unknown(name: str) -> MetadataResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name(name)
+    except KafkaError as error:
+        code = error.code
     return MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 

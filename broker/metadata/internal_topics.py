@@ -42,8 +42,8 @@ class InternalTopic(NamedTuple):
 def topic_parameters(name: str, config: BrokerConfig, nodes: int) -> InternalTopic:
     """Return the parameters of an internal topic, as the broker's keys set them for a cluster of ``nodes`` nodes.
 
-    Kafka's defaults demand three replicas, two of them in sync. With fewer nodes Kafka creates no topic, and no group
-    works until the keys are changed; oncelog takes as many replicas as there are nodes (docs/differences.md).
+    Kafka's defaults demand three replicas. With fewer nodes Kafka creates no topic, and no group works until the keys
+    are changed; oncelog takes as many replicas as there are nodes (docs/differences.md).
     """
     if name == OFFSETS_TOPIC:
         configs = {
@@ -57,7 +57,7 @@ def topic_parameters(name: str, config: BrokerConfig, nodes: int) -> InternalTop
         configs = {
             "cleanup.policy": "delete",
             "compression.type": "producer",
-            "min.insync.replicas": str(min(config.share_coordinator_state_topic_min_isr, nodes)),
+            "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
             "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
             "retention.ms": "-1",
         }
@@ -68,7 +68,7 @@ def topic_parameters(name: str, config: BrokerConfig, nodes: int) -> InternalTop
         "unclean.leader.election.enable": "false",
         "compression.type": "uncompressed",
         "cleanup.policy": "compact",
-        "min.insync.replicas": str(min(config.transaction_state_log_min_isr, nodes)),
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
         "segment.bytes": str(config.transaction_state_log_segment_bytes),
     }
     factor = config.transaction_state_log_replication_factor

@@ -49,7 +49,7 @@ async def test_the_topic_has_kafkas_configs() -> None:
         assert len(broker.node.metadata.image.topics[STATE_TOPIC].partitions) == 1
         config = broker.node.topic_config(STATE_TOPIC)
         assert (config.cleanup_policy, config.retention_ms) == (("delete",), -1)
-        assert (config.segment_bytes, config.min_insync_replicas) == (100 << 20, 1)
+        assert (config.segment_bytes, config.min_insync_replicas) == (100 << 20, 2)
 
 
 @simulated

@@ -8,10 +8,13 @@ import pytest
 
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient
 from tests.harness.simulation import simulated
+
+__all__ = ["lines"]  # a fixture
 
 
 async def call(client: SimClient, names: list[str] | None, version: int = 12, *, create: bool = False) -> Any:
@@ -68,6 +71,22 @@ def test_a_missing_topic_is_created_if_both_sides_allow_it(enabled: bool, allowe
             assert rows["bad name"].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
     run()
+
+
+@simulated
+async def test_a_topic_that_cannot_be_created_is_unknown_and_the_log_says_why(lines: list[str]) -> None:
+    async with SimBroker(config={"default.replication.factor": "3"}) as broker:
+        client = broker.connect()
+        await create_topic(client, "a.b")
+        for _ in range(2):
+            response = await call(client, ["a_b", "c", "bad name"], create=True)
+            rows = {topic.name: topic.error_code for topic in response.topics}
+            unknown, invalid = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert rows == {"a_b": unknown, "c": unknown, "bad name": invalid}
+    refused = [line for line in lines if "topic not created on first use" in line]
+    assert ["topic=a_b" in line for line in refused] == [True, False], refused
+    assert "collides with existing topic" in refused[0]
+    assert "only 1 broker(s) are registered" in refused[1]
 
 
 @simulated
