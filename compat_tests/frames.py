@@ -85,7 +85,12 @@ class Connection:
         found, size = read_response_header(frame, tagged)
         assert found == correlation_id
         assert size == 4 + tagged, "a response header with tagged fields"
-        return decode(f"{api}Response", version, frame[size:])
+        fields = decode(f"{api}Response", version, frame[size:])
+        # No other bytes have these fields: who compares fields compares bytes.
+        assert encode(f"{api}Response", version, fields) == frame[size:], (
+            f"{api} v{version}: {frame[size:]!r}"
+        )
+        return fields
 
     def call(self, api: str, version: int, values: Fields | None = None) -> Any:
         """Send a request and receive its response; CLOSED if the broker closed the connection instead."""

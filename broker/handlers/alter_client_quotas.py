@@ -56,5 +56,5 @@ def _alter(services: Services, request: AlterClientQuotasRequest) -> AlterClient
 def _row(entity: Entity, error: KafkaError | None) -> AlteredEntity:
     names = [EntityData(entity_type, name) for entity_type, name in entity]
     if error is None:
-        return AlteredEntity(entity=names)
+        return AlteredEntity(error_message=None, entity=names)
     return AlteredEntity(error.code, error.message, names)

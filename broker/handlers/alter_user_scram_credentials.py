@@ -57,7 +57,7 @@ def handle(
         services.metadata.commit(list(records.values()))
     return AlterUserScramCredentialsResponse(
         results=[
-            *(AlterUserScramCredentialsResult(user) for user in records),
+            *(AlterUserScramCredentialsResult(user, error_message=None) for user in records),
             *(
                 AlterUserScramCredentialsResult(user, error.code, error.message)
                 for user, error in errors.items()

@@ -53,7 +53,7 @@ def handle(
                 DeleteAclsFilterResult(result.code, result.message)
                 if isinstance(result, KafkaError)
                 else DeleteAclsFilterResult(
-                    matching_acls=[DeleteAclsMatchingAcl(0, None, *acl) for acl in result]
+                    error_message=None, matching_acls=[DeleteAclsMatchingAcl(0, None, *acl) for acl in result]
                 )
                 for result in deletion.results
             ]

@@ -95,6 +95,8 @@ async def _group(
             denied.append(_without_offsets(name, numbers, code, TOPIC_DENIED))
         elif topic is None:
             unknown.append(_without_offsets(name, numbers))
+        elif not row.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
         else:
             group.topics.append(await _topic(services, row.group_id, topic, numbers, slices))
     group.topics += unknown + denied
