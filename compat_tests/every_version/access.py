@@ -54,7 +54,10 @@ def delete_acls(turn: Turn) -> None:
 
 
 def sasl_handshake(turn: Turn) -> None:
-    """Version 0 is followed by bare tokens, so nothing more is asked on its connection."""
+    """A session without an end is not renewed. Version 0 is followed by bare tokens, so nothing more is asked on its
+    connection.
+    """
+    turn.ask({"mechanism": "PLAIN"}, by=turn.owner, note="in a session")
     for mechanism in ("PLAIN", "NONSENSE"):
         _new_connection(turn)
         turn.ask({"mechanism": mechanism}, by=turn.owner)

@@ -213,6 +213,18 @@ def test_a_token_after_the_login(sasl: SaslTarget) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_session_without_an_end_is_not_renewed(sasl: SaslTarget, mechanism: str) -> None:
+    with SaslClient(sasl.bootstrap) as client:
+        client.log_in(mechanism, USER, PASSWORD)
+        assert client.lifetime_ms == 0
+        for version in (1, 0):
+            response = client.handshake(mechanism, version)
+            assert (response.error_code, response.mechanisms) == (ILLEGAL_STATE, [])
+        assert client.call(SaslAuthenticateRequest(b"x"), 2).error_code == ILLEGAL_STATE
+        assert client.call(MetadataRequest([]), 12).error_code == 0
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_session_ends(sasl: SaslTarget, mechanism: str) -> None:
     with SaslClient(sasl.short_sessions) as client:
         client.log_in(mechanism, USER, PASSWORD)

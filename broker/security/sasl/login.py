@@ -93,21 +93,24 @@ class SaslLogin:
 
     def _lets_pass(self, api_key: int) -> bool:
         """Whether a request is one of a session that goes on."""
-        return api_key != SASL_HANDSHAKE_KEY and (
-            self._ends_at is None or self._clock.monotonic() <= self._ends_at
+        return self._ends_at is None or (
+            api_key != SASL_HANDSHAKE_KEY and self._clock.monotonic() <= self._ends_at
         )
 
     def _watch(self, frame: memoryview) -> Pending[Any] | None:
-        """Pass requests of a session on. One after its end closes the connection; a SaslHandshake renews it."""
-        api_key = _key_at(frame, 0)[0]
+        """Pass requests of a session on. One after its end closes the connection. A SaslHandshake renews the session if
+        it has an end; otherwise it is passed on to be refused.
+        """
         connection = self._connection
+        if self._ends_at is None:
+            return connection.dispatch_now(frame)
         now = self._clock.monotonic()
-        if api_key == SASL_HANDSHAKE_KEY and now - self._renewed_at >= REAUTH_INTERVAL_MIN_S:
+        if _key_at(frame, 0)[0] == SASL_HANDSHAKE_KEY and now - self._renewed_at >= REAUTH_INTERVAL_MIN_S:
             self._renewed_at = now
             self._authenticator.reauthenticate()
             self.begin()
             return self._handle(frame)
-        if self._ends_at is not None and now > self._ends_at:
+        if now > self._ends_at:
             raise CloseConnection("the session has expired (connections.max.reauth.ms, or the token's end)")
         return connection.dispatch_now(frame)
 
