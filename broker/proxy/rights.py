@@ -116,6 +116,7 @@ WITHOUT_TABLE = frozenset(
     (
         *("api_versions", "sasl_handshake", "sasl_authenticate", "list_groups", "list_transactions"),
         *("describe_cluster", "init_producer_id", "write_txn_markers"),
+        *("get_telemetry_subscriptions", "push_telemetry"),
     )
 )
 """APIs that need no right, or whose rights `_REQUEST_CHECKS` or `rights_in_responses` checks."""

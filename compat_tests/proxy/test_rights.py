@@ -14,6 +14,7 @@ from compat_tests.real_kafka import RealKafka, RealPartMissing, free_ports, requ
 from compat_tests.security.authorizing import (
     ADMIN,
     ANONYMOUS,
+    CLIENT,
     PROPERTIES,
     Acls,
     login_properties,
@@ -95,3 +96,16 @@ def test_rights(
     if case.api == "AlterShareGroupOffsets":  # the proxy need not know the ids of topics that are denied
         different = [line for line in different if ".topic_id: " not in line]
     assert not different, "kafka != proxy\n" + "\n".join(different[:40])
+
+
+def test_metrics_of_clients_need_no_right(proxy: RunningProxy, judge: tuple[Broker, str]) -> None:
+    """Kafka does not announce these APIs without a plug-in that takes the metrics, but serves them."""
+    codes = {}
+    for name, bootstrap in (("kafka", judge[0].bootstrap), ("proxy", proxy.node)):
+        client = Session(bootstrap, CLIENT)
+        asked = client.call_unobserved("GetTelemetrySubscriptions", 0, {"client_instance_id": bytes(16)})
+        push = {key: asked[key] for key in ("client_instance_id", "subscription_id")}
+        pushed = client.call_unobserved("PushTelemetry", 0, {**push, "metrics": b""})
+        codes[name] = asked["error_code"], pushed["error_code"]
+        client.end()
+    assert codes["kafka"] == codes["proxy"] == (0, 0)

@@ -15,7 +15,9 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from oncelog.wire.messages.push_telemetry import PushTelemetryRequest
 from tests.client.security.test_login import password
 from tests.harness.requests import create_topic, fetch_request, produce_request
 from tests.harness.sim_broker import SimBroker
@@ -166,3 +168,14 @@ async def test_rights_are_asked_for_what_is_forwarded() -> None:
         await admin.call(MetadataRequest([MetadataRequestTopic(name="mine")]))
         response = await client.call(produce_request("other", batch()), BY_NAME)
         assert response.responses[0].partition_responses[0].error_code == 0
+
+
+@simulated
+async def test_metrics_of_clients_need_no_right() -> None:
+    metrics = {"oncelog.client.metrics.enable": "true"}
+    async with SimBroker(config=metrics) as broker, guarded(broker) as proxy:
+        client = await logged_in(proxy)
+        asked = await client.call(GetTelemetrySubscriptionsRequest())
+        assert asked.error_code == 0
+        push = PushTelemetryRequest(asked.client_instance_id, asked.subscription_id)
+        assert (await client.call(push)).error_code == 0
