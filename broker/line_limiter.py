@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.reasons import kind_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -31,9 +33,9 @@ class LineLimiter:
     ) -> None:
         """Call ``line`` (a method of a `Logger`) with the text and all fields, unless the line is to be left out.
 
-        The cause is the text and the fields in ``about``, which must be hashable.
+        The cause is the text and the fields in ``about``, which must be hashable; of a `Reason` it is the kind.
         """
-        key = (text, *about.values())
+        key = (text, *map(kind_of, about.values()))
         now_ms = self._clock.now_ms()
         last = self._written.get(key)
         # Wall time may jump back. Then the line is written.

@@ -143,10 +143,14 @@ async def finished(response: R | Pending[R]) -> R:
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error
-    """The connection must be closed, for the reason given.
+    """The connection must be closed, for the reason given: a `Reason` if it has words of the peer's.
 
     The peer broke the protocol, or asked for no response and has to learn of an error.
     """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class AuthenticationFailed(CloseConnection):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oncelog.broker.line_limiter import REPEATED_LINE_INTERVAL_MS, REPEATED_LINES_MAX, LineLimiter
+from oncelog.broker.reasons import Reason
 from oncelog.broker.seams.clock import MovableClock
 
 
@@ -41,6 +42,18 @@ def test_one_a_minute_with_a_count() -> None:
 def test_another_cause_is_written_at_once() -> None:
     said = Said()
     assert (said.say(), said.say(partition=1), said.say("no room to compact"), said.say()) == (1, 2, 3, 3)
+
+
+def test_a_reason_is_the_same_cause_whatever_a_peer_has_sent() -> None:
+    said = Said()
+    for name in ("a", "{}", "{0}"):
+        said.limiter.write(
+            said._take, "closed", {"reason": Reason("no {}: {}", "topic", name).after("sorry, ")}
+        )
+    said.limiter.write(said._take, "closed", {"reason": Reason("no {}", "topic: {}")})
+    said.limiter.write(said._take, "closed", {"reason": "no {}: {}"})
+    found = [fields["reason"] for _, fields in said.written]
+    assert found == ["sorry, no topic: a", "no topic: {}", "no {}: {}"]
 
 
 def test_a_clock_that_is_set_back_does_not_silence() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.handlers.chunked import LONG_RESPONSES
 from oncelog.broker.handlers.table import api_name
+from oncelog.broker.reasons import Reason
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.slices import Slices
 from oncelog.wire.compiler import compile_step_encoder
@@ -141,7 +142,7 @@ class Api:
 
         name = self.handler.name
         if name == "produce" and request.acks == 0:
-            raise CloseConnection(f"{name} without acks cannot be answered: {error}")
+            raise CloseConnection(Reason("{} without acks cannot be answered: {}", name, error))
         return error_response(places_of(name, self.request, self.response, version), request, error)  # type: ignore[no-any-return]
 
 

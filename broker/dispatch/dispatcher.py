@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.authorization import CLUSTER_OPERATION
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interception import Interception
+from oncelog.broker.reasons import Reason
 from oncelog.broker.request import NO_RESPONSE, CloseConnection, Pending, RequestContext, finished
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
@@ -157,7 +158,7 @@ class Dispatcher(Interception):
         if not api.min_version <= version <= api.max_version:
             if api_key != API_VERSIONS_KEY:
                 raise CloseConnection(
-                    f"version {version} of {api.handler.name} (API key {api_key}) is not served"
+                    Reason("version {} of {} (API key {}) is not served", version, api.handler.name, api_key)
                 )
             return RequestContext(api, 0, correlation_id, None, connection, None)
         header = read_request_header(frame, api.flexible[version])
@@ -189,7 +190,7 @@ class Dispatcher(Interception):
     def _load(self, api_key: int) -> Api:
         handler = self._services.handlers.get(api_key)
         if handler is None:
-            raise CloseConnection(f"API key {api_key} is not served")
+            raise CloseConnection(Reason("API key {} is not served", api_key))
         api = self._apis[api_key] = Api(handler)
         return api
 

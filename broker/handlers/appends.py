@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from oncelog.broker.reasons import Reason
 from oncelog.broker.request import CloseConnection, Pending, finished
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.slices import Slices
@@ -335,7 +336,8 @@ def response_for_acks(response: ProduceResponse, acks: int) -> ProduceResponse |
     for topic in response.responses:
         for row in topic.partition_responses:
             if row.error_code:
+                error = ErrorCode(row.error_code).name
                 raise CloseConnection(
-                    f"a Produce with acks=0 failed on {topic.name}-{row.index}: {ErrorCode(row.error_code).name}"
+                    Reason("a Produce with acks=0 failed on {}-{}: {}", topic.name, row.index, error)
                 )
     return None

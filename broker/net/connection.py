@@ -24,6 +24,7 @@ from oncelog.broker.net.peer import Peer
 from oncelog.broker.net.server import SHARED_BUFFER_BYTES
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.broker.net.writer import SEND_SOON_BYTES
+from oncelog.broker.reasons import Reason
 from oncelog.broker.request import CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
@@ -191,7 +192,7 @@ class Connection(Peer):
         if size > OTHER_FRAME_BYTES_MAX and api_key != PRODUCE_KEY:  # its records are not copied
             raise CloseConnection(
                 unexpected_bytes(head)
-                or f"a frame of {size} bytes for API key {api_key}; only a Produce may be so large"
+                or Reason("a frame of {} bytes for API key {}; only a Produce may be so large", size, api_key)
             )
         budget = self._server.frame_budget
         await budget.reserve(size)

@@ -16,6 +16,7 @@ from oncelog.broker.authorization import ANONYMOUS
 from oncelog.broker.logs import get_logger
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.broker.net.writer import ResponseWriter
+from oncelog.broker.reasons import Reason
 from oncelog.broker.request import AuthenticationFailed, CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
@@ -131,7 +132,9 @@ class Peer:
                 if self.close_reason is not None:
                     self._log_close(self.close_reason)
             except (CloseConnection, DecodeError) as why:
-                self._log_close(f"malformed request: {why}" if isinstance(why, DecodeError) else str(why))
+                self._log_close(
+                    why.reason if isinstance(why, CloseConnection) else Reason("malformed request: {}", why)
+                )
                 # Responses to earlier requests leave first: Kafka reads no request before it has sent them.
                 await self.wait_drained()
                 if isinstance(why, AuthenticationFailed):
@@ -139,7 +142,7 @@ class Peer:
                 if self.writer.out:
                     await self.writer.flush()
         except CloseConnection as why:
-            self._log_close(str(why))
+            self._log_close(why.reason)
         except (OSError, trio.ClosedResourceError, ConnectionLost) as error:
             if self.close_reason is not None:
                 self._log_close(self.close_reason)
@@ -212,7 +215,7 @@ class Peer:
         if not least <= size <= limit:
             raise CloseConnection(
                 unexpected_bytes(view[position : position + 4])
-                or f"a frame of {size} bytes; the limit is {limit} ({key})"
+                or Reason("a frame of {} bytes; the limit is {} ({})", size, limit, key)
             )
 
     async def _receive(self, view: memoryview) -> int:

@@ -26,6 +26,7 @@ from oncelog.broker.proxy.owed import Awaited, Owed
 from oncelog.broker.proxy.request_handler import RequestHandler
 from oncelog.broker.proxy.splicing import HEAD_READ_BYTES, SPLICE_BYTES_MIN
 from oncelog.broker.proxy.turns import RequestTurns
+from oncelog.broker.reasons import Reason
 from oncelog.broker.request import CloseConnection, ConnectionLost, Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
@@ -341,7 +342,7 @@ class ProxyConnection(Peer):
                 frame = bytearray(view[4:])
                 view = memoryview(b"")
                 if size > OTHER_FRAME_BYTES_MAX and (len(frame) < 2 or _int16_at(frame)[0] != PRODUCE_KEY):
-                    raise CloseConnection(f"a frame of {size} bytes; only a Produce may be so large")
+                    raise CloseConnection(Reason("a frame of {} bytes; only a Produce may be so large", size))
                 await self._server.frame_budget.reserve(size)
                 reserved = size
                 await self._finish(frame, size)

@@ -17,6 +17,7 @@ from oncelog.broker.logs import get_logger
 from oncelog.broker.proxy.apis import READ, REWRITTEN, KnownApis, Plan
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR, PassedProxies
 from oncelog.broker.proxy.versions import passable, unsupported
+from oncelog.broker.reasons import Reason
 from oncelog.broker.request import CloseConnection, RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode
@@ -352,7 +353,7 @@ class ProxyDispatcher(Interception):
         other API.
         """
         if plan.key != API_VERSIONS_KEY:
-            raise CloseConnection(f"version {plan.version} of API key {plan.key} is not served")
+            raise CloseConnection(Reason("version {} of API key {} is not served", plan.version, plan.key))
         body = unsupported().encode(0)
         return struct.pack(">ii", len(body) + 4, correlation_id) + body
 

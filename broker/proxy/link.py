@@ -153,7 +153,7 @@ class UpstreamLink:
                         f"upstream {self.transport.peer} closed the connection before it had responded{why}"
                     )
         except CloseConnection as why:
-            reason = str(why)
+            reason = why.reason
         except DecodeError as why:
             reason = f"malformed response from upstream {self.transport.peer}: {why}"
         except (OSError, trio.ClosedResourceError, ConnectionLost) as error:

@@ -153,14 +153,14 @@ class ListenerSecurity:
         try:
             name = tls.principal(certificate)
         except NoMatchingRule as error:
-            raise self._failure(connection, str(error)) from None
+            raise self._failure(connection, error.reason) from None
         if name is not None:
             connection.principal = f"User:{name}"
 
     def _tell(self, connection: Peer, reason: str) -> None:
         """Report the failed handshake to the observers."""
         for observe in self._services.login_observers:
-            observe(connection, FailedAuthentication("TLS", reason))
+            observe(connection, FailedAuthentication("TLS", str(reason)))
 
     def _failure(self, connection: Peer, reason: str) -> AuthenticationFailed:
         self._tell(connection, reason)

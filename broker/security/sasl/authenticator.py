@@ -9,6 +9,7 @@ import struct
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.reasons import Reason
 from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
 from oncelog.wire.errors import DecodeError, ErrorCode
 from oncelog.wire.header import (
@@ -68,8 +69,8 @@ class Step(NamedTuple):
 
     send: bytes = b""
     dispatch: bool = False
-    failed: str | None = None
-    refused: str | None = None
+    failed: Reason | None = None
+    refused: Reason | None = None
     """Why the client's token is refused, if the log-in goes on: the client may show another one, or end it."""
     exchange: LoginExchange | None = None
     """The frame, decoded, if it was a request of a log-in."""
@@ -100,7 +101,7 @@ class SaslServerAuthenticator:
         """Of the SaslHandshake."""
         self._previous: tuple[str, str] | None = None
         """Mechanism and user of the log-in that is being renewed."""
-        self._bad_mechanism = ""
+        self._bad_mechanism: Reason | None = None
         self.state = State.INITIAL_REQUEST
         self.principal_name = ""
         self.lifetime_ms: int | None = None
@@ -127,7 +128,7 @@ class SaslServerAuthenticator:
                 if self.state is State.INITIAL_REQUEST
                 else ""
             )
-            step = Step(failed=f"malformed request during {self._what}: {error}{hint}")
+            step = Step(failed=Reason("malformed request during {}: {}{}", self._what, error, hint))
         if step.failed is not None:
             self.state = State.FAILED
         return step
@@ -142,19 +143,22 @@ class SaslServerAuthenticator:
         api_key, version, correlation_id = _prefix_at(frame, 0)
         if api_key not in (API_VERSIONS_KEY, SASL_HANDSHAKE_KEY):
             return Step(
-                failed=f"API key {api_key} before the log-in (this listener wants one by SASL; perhaps the client's "
-                "security.protocol is PLAINTEXT or SSL)"
+                failed=Reason(
+                    "API key {} before the log-in (this listener wants one by SASL; perhaps the client's "
+                    "security.protocol is PLAINTEXT or SSL)",
+                    api_key,
+                )
             )
         if api_key == API_VERSIONS_KEY:
             if self.state is State.INITIAL_REQUEST:
                 self.state = State.HANDSHAKE_OR_VERSIONS_REQUEST
             if self.state is not State.HANDSHAKE_OR_VERSIONS_REQUEST:
-                return Step(failed=f"ApiVersions in the state {self.state.name}")
+                return Step(failed=Reason("ApiVersions in the state {}", self.state.name))
             if ApiVersionsRequest.MIN_VERSION <= version <= ApiVersionsRequest.MAX_VERSION:
                 self.state = State.HANDSHAKE_REQUEST
             return Step(dispatch=True)
         if not SaslHandshakeRequest.MIN_VERSION <= version <= SaslHandshakeRequest.MAX_VERSION:
-            return Step(failed=f"SaslHandshake v{version} is not served")
+            return Step(failed=Reason("SaslHandshake v{} is not served", version))
         header = read_request_header(frame, False)
         request = SaslHandshakeRequest.decode(bytes(frame[header.header_size :]), version)
         self._has_headers = version >= 1
@@ -175,12 +179,13 @@ class SaslServerAuthenticator:
             is_refused,
         )
         if is_refused:
-            reason = f"Unsupported SASL mechanism {request.mechanism[:40]}"
+            reason = Reason("Unsupported SASL mechanism {}", request.mechanism[:40])
             return Step(send, failed=reason, exchange=exchange)
         if self._previous is not None and self._previous[0] != request.mechanism:
-            self._bad_mechanism = (
-                f"SASL mechanism '{request.mechanism}' requested by client is not supported for re-authentication of "
-                f"mechanism '{self._previous[0]}'"
+            self._bad_mechanism = Reason(
+                "SASL mechanism '{}' requested by client is not supported for re-authentication of mechanism '{}'",
+                request.mechanism,
+                self._previous[0],
             )
             self.state = State.REAUTH_BAD_MECHANISM
         else:
@@ -200,16 +205,17 @@ class SaslServerAuthenticator:
                 answer = self._evaluate(server, bytes(frame))
                 send = _SIZE.pack(len(answer)) + answer
             except SaslError as error:
-                failed = f"{self._mechanism}: {error}"
+                failed = error.reason.after(f"{self._mechanism}: ")
             bare = SaslAuthenticateRequest(bytes(frame))
             exchange = self._token(server, 0, 0, self._client_id, bare, None, is_refused=failed is not None)
             return Step(send, failed=failed, refused=self._refusal(server), exchange=exchange)
         api_key, version, correlation_id = _prefix_at(frame, 0)
         if api_key != SASL_AUTHENTICATE_KEY:
             # Some clients do not notice that a token was refused, and go on.
-            return Step(failed=self._refusal(server) or f"API key {api_key} during SASL authentication")
+            during = Reason("API key {} during SASL authentication", api_key)
+            return Step(failed=self._refusal(server) or during)
         if not SaslAuthenticateRequest.MIN_VERSION <= version <= SaslAuthenticateRequest.MAX_VERSION:
-            return Step(failed=f"SaslAuthenticate v{version} is not served")
+            return Step(failed=Reason("SaslAuthenticate v{} is not served", version))
         is_flexible = SaslAuthenticateRequest.is_flexible(version)
         header = read_request_header(frame, is_flexible)
         request = SaslAuthenticateRequest.decode(bytes(frame[header.header_size :]), version)
@@ -226,7 +232,7 @@ class SaslServerAuthenticator:
                 else f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism "
                 f"{self._mechanism}"
             )
-            failed = f"{self._mechanism}: {error}"
+            failed = error.reason.after(f"{self._mechanism}: ")
         send = _frame(correlation_id, response, version, tagged=is_flexible)
         exchange = self._token(
             server,
@@ -239,8 +245,8 @@ class SaslServerAuthenticator:
         )
         return Step(send, failed=failed, refused=self._refusal(server), exchange=exchange)
 
-    def _refusal(self, server: SaslServer) -> str | None:
-        return None if server.refusal is None else f"{self._mechanism}: {server.refusal}"
+    def _refusal(self, server: SaslServer) -> Reason | None:
+        return None if server.refusal is None else server.refusal.after(f"{self._mechanism}: ")
 
     def _token(
         self,
@@ -271,8 +277,9 @@ class SaslServerAuthenticator:
         if server.is_complete:
             if self._previous is not None and self._previous[1] != server.authorization_id:
                 raise SaslAuthenticationError(
-                    f"Cannot change principals during re-authentication from User.{self._previous[1]}: "
-                    f"User.{server.authorization_id}"
+                    "Cannot change principals during re-authentication from User.{}: User.{}",
+                    self._previous[1],
+                    server.authorization_id,
                 )
             self.principal_name = server.authorization_id
             self.is_token_authenticated = server.is_token_authenticated

@@ -18,6 +18,7 @@ from oncelog.wire.header import SASL_HANDSHAKE_KEY
 
 if TYPE_CHECKING:
     from oncelog.broker.net.peer import Peer
+    from oncelog.broker.reasons import Reason
     from oncelog.broker.request import Pending
     from oncelog.broker.security.sasl.authenticator import Step
     from oncelog.broker.security.sasl.listener import SaslListener
@@ -73,10 +74,10 @@ class SaslLogin:
             self._finish()
         return None
 
-    def _report(self, why: str, step: Step) -> None:
+    def _report(self, why: Reason, step: Step) -> None:
         """Report a client that is turned away to the observers."""
         said = ("", "") if step.exchange is None else (step.exchange.mechanism, step.exchange.user)
-        failed = FailedAuthentication("SASL", why, *said)
+        failed = FailedAuthentication("SASL", str(why), *said)
         for observe in self._listener.services.login_observers:
             observe(self._connection, failed)
 
@@ -115,6 +116,6 @@ class SaslLogin:
         return connection.dispatch_now(frame)
 
 
-def _closing(why: str) -> str:
+def _closing(why: Reason) -> Reason:
     """Return the reason of a connection's end by a failed log-in."""
-    return f"authentication failed: {why}"
+    return why.after("authentication failed: ")

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from oncelog.broker.reasons import Reason
+
 
 class SaslError(Exception):
-    """The log-in fails. The client learns no more than that: the message may say whether a user exists."""
+    """The log-in fails. The client learns no more than that: the message may say whether a user exists.
+
+    The arguments are those of a `Reason`, ``reason``.
+    """
+
+    def __init__(self, kind: str, *sent: object) -> None:
+        self.reason = Reason(kind, *sent)
+        super().__init__(self.reason)
 
 
 class SaslAuthenticationError(SaslError):
     """The log-in fails, and the client is told this message, or ``told`` if that says less."""
 
-    def __init__(self, reason: str, *, told: str | None = None) -> None:
-        super().__init__(reason)
-        self.told = reason if told is None else told
+    def __init__(self, kind: str, *sent: object, told: str | None = None) -> None:
+        super().__init__(kind, *sent)
+        self.told = str(self.reason) if told is None else told
 
 
 class SaslServer(Protocol):
@@ -32,7 +41,7 @@ class SaslServer(Protocol):
     """Whether a delegation token was shown."""
 
     @property
-    def refusal(self) -> str | None:
+    def refusal(self) -> Reason | None:
         """Why the client's latest token is refused; None if it is not. The client may show another one."""
         ...
 

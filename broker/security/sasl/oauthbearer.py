@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.credentials.jaas import OAUTH_PACKAGE
+from oncelog.broker.reasons import Reason
 from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ class OAuthBearerServer:
         self.expires_at_ms: int | None = None
 
     @property
-    def refusal(self) -> str | None:
+    def refusal(self) -> Reason | None:
         """See `SaslServer`."""
-        return None if self._refused is None else str(self._refused)
+        return None if self._refused is None else Reason("{}", self._refused)
 
     def evaluate(self, token: bytes) -> bytes:
         """See `SaslServer`. A refused token fails the log-in only with the client's next message, which must confirm
@@ -74,7 +75,7 @@ class OAuthBearerServer:
         """
         refused = self._refused
         if refused is not None and token == _AFTER_ERROR:
-            raise SaslAuthenticationError(str(refused), told=refused.json)
+            raise SaslAuthenticationError("{}", refused, told=refused.json)
         self._refused = None
         authorization_id, shown = parse_initial_response(token)
         try:
@@ -86,8 +87,10 @@ class OAuthBearerServer:
         self.claimed_name = said.principal
         if authorization_id not in ("", said.principal):
             raise SaslAuthenticationError(
-                f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
-                f"from the token's principal name ({said.principal})"
+                "Authentication failed: Client requested an authorization id ({}) that is different from the token's "
+                "principal name ({})",
+                authorization_id,
+                said.principal,
             )
         self.authorization_id, self.expires_at_ms = said
         self.is_complete = True

@@ -28,7 +28,9 @@ class PlainServer:
         """See `SaslServer`."""
         parts = token.decode("utf-8", "replace").split("\0", 3)
         if len(parts) != 3:
-            raise SaslAuthenticationError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            raise SaslAuthenticationError(
+                "Invalid SASL/PLAIN response: expected 3 tokens, got {}", len(parts)
+            )
         authorization_id, name, password = parts
         self.claimed_name = name
         if not name:

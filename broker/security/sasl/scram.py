@@ -95,8 +95,10 @@ class ScramServer:
         assert self._credential is not None
         if self._credential.iterations < self._mechanism.iterations_min:
             raise SaslError(
-                f"Iterations {self._credential.iterations} is less than the minimum "
-                f"{self._mechanism.iterations_min} for {self._mechanism.name}"
+                "Iterations {} is less than the minimum {} for {}",
+                self._credential.iterations,
+                self._mechanism.iterations_min,
+                self._mechanism.name,
             )
         self._nonce = client_nonce + self._new_nonce()
         salt = base64.b64encode(self._credential.salt).decode()
@@ -108,7 +110,7 @@ class ScramServer:
         if extensions.get(TOKEN_AUTH, "").lower() == "true":
             token = self._token_of(name)
             if token is None:
-                raise SaslError(f"Token Authentication failed: Invalid tokenId : {name}")
+                raise SaslError("Token Authentication failed: Invalid tokenId : {}", name)
             self._credential, self._name, self.expires_at_ms = token
             self.is_token_authenticated = True
         else:

@@ -9,6 +9,8 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.reasons import Reason
+
 if TYPE_CHECKING:
     from cryptography.x509 import Name, NameAttribute
 
@@ -80,6 +82,10 @@ class Rule(NamedTuple):
 class NoMatchingRule(Exception):  # noqa: N818 - Kafka's name for it
     """No rule applies to the name of a peer, which is refused."""
 
+    def __init__(self, name: str) -> None:
+        self.reason = Reason("no rule of ssl.principal.mapping.rules applies to {}", name)
+        super().__init__(self.reason)
+
 
 class PrincipalMapper:
     """``ssl.principal.mapping.rules``. Raises ValueError for rules that cannot be read."""
@@ -96,7 +102,7 @@ class PrincipalMapper:
                 # Every match is replaced, as Java's replaceAll does: `.*` matches once more at the end.
                 mapped = pattern.sub(partial(_replaced, replacement), distinguished_name)
                 return mapped.lower() if case == "L" else mapped.upper() if case == "U" else mapped
-        raise NoMatchingRule(f"no rule of ssl.principal.mapping.rules applies to {distinguished_name}")
+        raise NoMatchingRule(distinguished_name)
 
 
 def _parse(text: str) -> list[Rule]:
