@@ -312,6 +312,7 @@ def load(snapshot: Snapshot, files: FileSystem, data_dir: str, now_ms: int) -> N
     # A directory is a data directory from its meta.properties on: an interrupted load is none.
     paths = sorted(content, key=lambda path: (path == META_PROPERTIES, path))
     try:
+        files.makedirs(data_dir, private=True)
         for parent in dict.fromkeys(path.rpartition("/")[0] for path in paths):
             files.makedirs(f"{data_dir}/{parent}")
         for path in paths:

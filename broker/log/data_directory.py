@@ -87,7 +87,7 @@ class DataDirectory:
         the disk refuses.
         """
         try:
-            self._files.makedirs(self.path)
+            self._files.makedirs(self.path, private=True)
             self._refuse_foreign()
             self._take_lock()
             self._identify(node_id, cluster_id, random)

@@ -95,8 +95,8 @@ class FileSystem(Protocol):
     of ``os`` do."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. With ``create`` a missing file is created; without it, that is
-        FileNotFoundError."""
+        """Open for reading and writing. With ``create`` a missing file is created, for those who may read its
+        directory; without it, that is FileNotFoundError."""
         ...
 
     def absolute_path(self, path: str) -> str:
@@ -111,8 +111,9 @@ class FileSystem(Protocol):
         """The names in a directory, sorted."""
         ...
 
-    def makedirs(self, path: str) -> None:
-        """Create the directory and its missing parents. One that exists is fine."""
+    def makedirs(self, path: str, *, private: bool = False) -> None:
+        """Create the directory and its missing parents. One that exists is fine, and stays as it is. Nobody but this
+        process's user may enter a ``private`` one; any other may be entered by those who may enter its parent."""
         ...
 
     def remove(self, path: str) -> None: ...

@@ -289,7 +289,7 @@ class MemoryFileSystem:
     def listdir(self, path: str) -> list[str]:
         return sorted(self._directory(path).entries)
 
-    def makedirs(self, path: str) -> None:
+    def makedirs(self, path: str, *, private: bool = False) -> None:
         above = ""
         for name in path.strip("/").split("/"):
             directory = self._directory(above)

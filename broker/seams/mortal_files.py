@@ -270,8 +270,8 @@ class MortalFileSystem:
     def listdir(self, path: str) -> list[str]:
         return self._alive(path).listdir(path)
 
-    def makedirs(self, path: str) -> None:
-        self._alive(path).makedirs(path)
+    def makedirs(self, path: str, *, private: bool = False) -> None:
+        self._alive(path).makedirs(path, private=private)
 
     def remove(self, path: str) -> None:
         self._alive(path).remove(path)

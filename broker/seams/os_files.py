@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import resource
+import stat
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
@@ -181,7 +182,8 @@ class OsFileSystem:
         return len(self._open)
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        flags = os.O_RDWR | os.O_CLOEXEC
+        fd = os.open(path, flags | os.O_CREAT, _mode(path, 0o644)) if create else os.open(path, flags)
         file = OsFile(self, path, fd, os.fstat(fd).st_size)
         self._by_directory.setdefault(_parent(path), set()).add(file)
         self._make_room()
@@ -235,8 +237,8 @@ class OsFileSystem:
     def listdir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
-    def makedirs(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+    def makedirs(self, path: str, *, private: bool = False) -> None:
+        os.makedirs(path, 0o700 if private else _mode(path, 0o777), exist_ok=True)
 
     def remove(self, path: str) -> None:
         os.remove(path)
@@ -283,7 +285,7 @@ class OsFileSystem:
 
     def replace(self, path: str, data: Buffer, *, sync_name: bool = True) -> None:
         beside = path + ".tmp"
-        with open(beside, "wb", buffering=0) as file:
+        with open(beside, "wb", buffering=0, opener=_create) as file:
             if file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), beside)
             if self.durable:
@@ -303,7 +305,7 @@ class OsFileSystem:
 
     def lock(self, path: str) -> OsLock:
         with forks.changing:
-            lock = OsLock(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o644))
+            lock = OsLock(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, _mode(path, 0o644)))
             forks.note(lock, OsLock.release)
         try:
             lock_file(lock.fileno(), self.platform)
@@ -348,6 +350,21 @@ class OsLock:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
+def _mode(path: str, most: int) -> int:
+    """Return the mode of a new file or directory: ``most``, but nobody gets a right that the parent directory does not
+    give. So a data directory that only its user may enter has files that only its user may read, wherever they are
+    taken, and one that was shared stays so.
+    """
+    try:
+        return most & (os.stat(_parent(path)).st_mode | stat.S_IRWXU)
+    except FileNotFoundError:
+        return most
+
+
+def _create(path: str, flags: int) -> int:
+    return os.open(path, flags, _mode(path, 0o666))
 
 
 def _is_cached(fd: int, offset: int, size: int) -> bool:
