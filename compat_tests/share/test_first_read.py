@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 
 PARTITIONS = 4
 RECORDS = 5
+TRIES = 4
 
 
 def _read(reader: Reader) -> list[int]:
@@ -30,27 +31,49 @@ def _read(reader: Reader) -> list[int]:
 @pytest.mark.also_on("proxy")
 @pytest.mark.parametrize("filled", [(0, 1, 2, 3), (1, 3)], ids=["all have records", "the first is empty"])
 def test_the_first_loaded_answers_first(pair: Pair, name: str, filled: tuple[int, ...]) -> None:
+    """Kafka reads the first state alone, then those that came meanwhile. On a busy machine it may have several before its
+    fetch looks, so there are some tries.
+    """
+
     def scenario(session: Session) -> None:
-        topic_id = share_topic(session, name, partitions=PARTITIONS)
-        for partition in filled:
-            assert session.produce(name, batch(RECORDS), partition=partition)["error_code"] == 0
-        reader = Reader(session, topic_id, "one", name, PARTITIONS)
-        first = _read(reader)
-        # Kafka reads the first state alone, then several with one request: it may have two before it looks.
-        session.observe("the first response", first if 0 in filled else first[:1])
-        rest: list[int] = []
-        deadline = now_ms() + DEADLINE_MS
-        while len(first) + len(rest) < len(filled):
-            assert now_ms() < deadline, (first, rest)
-            rest += _read(reader)
-        session.observe("all", sorted(first + rest))
-        reader.leave()
+        first: list[int] = []
+        for one in range(TRIES):
+            first = begin(session, f"{name}-{one}", filled)
+            if len(first) == 1:
+                break
+        session.observe("the first response", first)
 
     pair.compare(scenario)
 
 
+def begin(session: Session, name: str, filled: tuple[int, ...]) -> list[int]:
+    """Read a topic with records in some partitions until all have come. Returns the first response's partitions."""
+    topic_id = share_topic(session, name, partitions=PARTITIONS)
+    for partition in filled:
+        assert session.produce(name, batch(RECORDS), partition=partition)["error_code"] == 0
+    reader = Reader(session, topic_id, "one", name, PARTITIONS)
+    first = _read(reader)
+    rest: list[int] = []
+    deadline = now_ms() + DEADLINE_MS
+    while len(first) + len(rest) < len(filled):
+        assert now_ms() < deadline, (first, rest)
+        rest += _read(reader)
+    assert sorted(first + rest) == list(filled)
+    return first
+
+
 def test_a_stock_consumer_gets_one_partition_first(bootstrap: str, name: str) -> None:
     """librdkafka's: a program that ends after its first poll leaves the records of the other partition to the group."""
+    seen = []
+    for one in range(TRIES):
+        seen.append(poll_all(bootstrap, f"{name}-{one}"))
+        if seen[-1] == [(50, 1), (50, 1)]:
+            return
+    raise AssertionError(seen)
+
+
+def poll_all(bootstrap: str, name: str) -> list[tuple[int, int]]:
+    """Read 50 records of each of two partitions. Returns the numbers of records and of partitions of each poll."""
     session = Session(bootstrap)
     share_topic(session, name, partitions=2)
     for partition in range(2):
@@ -58,14 +81,14 @@ def test_a_stock_consumer_gets_one_partition_first(bootstrap: str, name: str) ->
     gone = {"group_id": name, "member_id": "initializing-member", "member_epoch": -1}
     assert session.call_unobserved("ShareGroupHeartbeat", 1, gone)["error_code"] == 0
     session.close()
+    polls: list[list[int]] = []
     with reading(bootstrap, name) as consumer:
-        polls: list[list[int]] = []
         deadline = now_ms() + DEADLINE_MS
-        while len(polls) < 2:
+        while sum(map(len, polls)) < 100:
             assert now_ms() < deadline, polls
             if messages := [one for one in consumer.poll(1) if one.error() is None]:
                 polls.append([one.partition() for one in messages])
                 for one in messages:
                     consumer.acknowledge(one)
                 consumer.commit_sync(30.0)
-    assert [(len(one), len(set(one))) for one in polls] == [(50, 1), (50, 1)]
+    return [(len(one), len(set(one))) for one in polls]
