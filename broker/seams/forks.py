@@ -60,12 +60,13 @@ def close_in_children() -> None:
 
 def _close_all() -> None:
     """Close everything, in the child."""
-    inherited = list(_noted.items())
-    _noted.clear()
-    for owner, close in inherited:
-        with suppress(OSError):
-            close(owner)
-    changing.release()
+    try:
+        for owner, close in list(_noted.items()):
+            with suppress(OSError):
+                close(owner)
+        _noted.clear()
+    finally:
+        changing.release()
 
 
 def _close_socket(owner: socket.socket) -> None:
