@@ -245,8 +245,9 @@ def test_a_client_that_goes_on_after_a_refusal(one: Target) -> None:
     with SaslClient(one.addresses["file"]) as client:
         client.handshake("OAUTHBEARER")
         assert client.authenticate(f"n,,\1auth=Bearer {ISSUER.token(claims(aud='x'))}\1\1".encode())
-        with pytest.raises(Closed):
+        with contextlib.suppress(Closed):
             assert client.call(MetadataRequest([]), 13).error_code == ILLEGAL_STATE
+        with pytest.raises(Closed):
             client.call(MetadataRequest([]), 13)
 
 
