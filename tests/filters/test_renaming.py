@@ -21,6 +21,11 @@ from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest, Cr
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from oncelog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from oncelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -252,6 +257,17 @@ async def test_acls() -> None:
 
 
 @simulated
+async def test_the_empty_name_stands_for_none() -> None:
+    """It stays, so that the answer is the cluster's."""
+    request = DescribeConfigsRequest([DescribeConfigsResource(2, "", ["cleanup.policy"])])
+    async with SimBroker() as broker:
+        install_filters([oncelog.rename_topics(prefix=TENANT)], broker.node)
+        response = await broker.connect().call(request, 4, DescribeConfigsResponse)
+        [row] = response.results
+        assert (row.resource_name, row.error_code) == ("", ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+@simulated
 async def test_pages_of_topics() -> None:
     """A tenant's begin and end with its own; with functions, a page cannot end before the topic of another."""
 
@@ -259,14 +275,14 @@ async def test_pages_of_topics() -> None:
         return name[2:] if name[:2] == TENANT else None
 
     async with SimBroker() as broker:
-        for name in ("Z.t", "a.t", "a.u", "b.t"):
+        for name in ("Y.t", "Z.t", "a.t", "a.u", "b.t"):
             await create_topic(broker.connect(), name)
         rename = oncelog.rename_topics(prefix=lambda context: TENANT if context.client_id == "a" else "")
         functions = oncelog.rename_topics(to_cluster=lambda name, context: TENANT + name, to_client=to_client)
         install_filters([rename], broker.node)
         client, everything = broker.connect(client_id="a"), broker.connect()
         assert await pages(client) == ["t", "u"]
-        assert await pages(everything) == ["Z.t", "a.t", "a.u", "b.t"]
+        assert await pages(everything) == ["Y.t", "Z.t", "a.t", "a.u", "b.t"]
     async with SimBroker() as broker:
         for name in ("a.t", "b.t"):
             await create_topic(broker.connect(), name)
