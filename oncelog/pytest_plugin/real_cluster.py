@@ -51,12 +51,13 @@ class _ClusterAccess:
         user: str | None = None,
         mechanism: str | None = None,
         certificate: object = None,
+        token: object = None,
+        token_file: object = None,
     ) -> dict[str, Any]:
         """Return the settings of a client for the cluster, with the log-in of --kafka-command-config."""
-        if user is not None or certificate is not None:
-            _skip(
-                f"client_config({'user' if user is not None else 'certificate'}=) needs a broker of oncelog"
-            )
+        for name, given in (("user", user), ("certificate", certificate), ("token", token)):
+            if given is not None:
+                _skip(f"client_config({name}=) needs a broker of oncelog")
         try:
             return client_settings(client, endpoint_of(self.bootstrap_servers, self.command_config))
         except NotCarriedError as error:
