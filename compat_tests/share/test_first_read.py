@@ -31,8 +31,8 @@ def _read(reader: Reader) -> list[int]:
 @pytest.mark.also_on("proxy")
 @pytest.mark.parametrize("filled", [(0, 1, 2, 3), (1, 3)], ids=["all have records", "the first is empty"])
 def test_the_first_loaded_answers_first(pair: Pair, name: str, filled: tuple[int, ...]) -> None:
-    """Kafka reads the first state alone, then those that came meanwhile. On a busy machine it may have several before its
-    fetch looks, so there are some tries.
+    """Kafka reads the first state alone, then those that came meanwhile. On a busy machine it may have several before
+    its fetch looks, so there are some tries.
     """
 
     def scenario(session: Session) -> None:
