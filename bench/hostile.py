@@ -2,8 +2,9 @@
 
 For every supported API and every array in its request (according to Kafka's own definitions) it sends a request of up
 to `FRAME_BYTES`, nearly all of whose elements are in that array: once with the shortest values, and once with existing
-names. Another connection sends ApiVersions all the time. The output has its longest wait, the worst first, with the
-outcome of the request.
+names, and once with a name of its own for each element. Another connection sends ApiVersions all the time. The output
+has its longest wait, the worst first, with the outcome of the request. With ``--denied`` the broker has an authorizer
+and no ACLs: nobody has any right.
 """
 
 import argparse
@@ -35,6 +36,9 @@ TOPIC = "here"
 GROUP = "group"
 PARTITIONS = 10
 RESPONSE_TIMEOUT_S = 120
+NUMBERED = "#0000"
+"""Stands in an element for a name that is another one in each of its copies."""
+DENIED = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 
 Path = tuple[str, ...]
 
@@ -60,7 +64,13 @@ class Writer(_Writer):
             self.out += struct.pack(">i", value.count)
         start = len(self.out)
         super().value({**field, "nullableVersions": "none"}, kind[2:], value.element)
-        self.out += self.out[start:] * (value.count - 1)
+        one = bytes(self.out[start:])
+        if NUMBERED.encode() in one:
+            del self.out[start:]
+            for number in range(value.count):
+                self.out += one.replace(NUMBERED.encode(), b"%05x" % number)
+        else:
+            self.out += one * (value.count - 1)
 
 
 def arrays(name: str, version: int) -> Iterator[Path]:
@@ -143,16 +153,16 @@ def elements_of(values: Any) -> int:
 
 
 def largest(
-    name: str, version: int, path: Path, known: dict[str, Any], elements_max: int
+    name: str, version: int, path: Path, known: dict[str, Any], elements_max: int, bytes_max: int
 ) -> tuple[bytes, int]:
-    """A request with at most `FRAME_BYTES` and `elements_max`, and the number of elements in the array at `path`."""
+    """A request with at most ``bytes_max`` and `elements_max`, and the number of elements in the array at `path`."""
     each = len(body(name, version, path, 101, known)) - len(body(name, version, path, 1, known))
     message = definition(name)
     one, hundred = (
         elements_of(request_values(Writer(message, version), message["fields"], path, count, known))
         for count in (1, 101)
     )
-    count = min((elements_max - one) * 100 // (hundred - one) + 1, FRAME_BYTES * 100 // max(each, 100))
+    count = min((elements_max - one) * 100 // (hundred - one) + 1, bytes_max * 100 // max(each, 100))
     return body(name, version, path, count, known), count
 
 
@@ -197,7 +207,11 @@ def measure(broker: Oncelog, options: argparse.Namespace) -> list[tuple[float, s
         response = connection.call("CreateTopics", 7, {"topics": [topic], "timeout_ms": 9000})
         for key_type in (0, 1):  # creates the internal topics
             connection.call("FindCoordinator", 4, {"key_type": key_type, "coordinator_keys": [GROUP]})
-        known = known_values(response["topics"][0]["topic_id"])
+        known = known_values(response["topics"][0].get("topic_id") or bytes(16))
+        numbered = {
+            name: NUMBERED if isinstance(value, str) and value not in ("consumer",) else value
+            for name, value in known.items()
+        }
     bystander = Bystander(broker.bootstrap)
     bystander.start()
     results = []
@@ -208,12 +222,10 @@ def measure(broker: Oncelog, options: argparse.Namespace) -> list[tuple[float, s
         versions = (
             {handler.max_version, handler.min_version} if options.all_versions else {handler.max_version}
         )
-        for version, kind in itertools.product(
-            sorted(versions & set(versions_of(api))), ("shortest", "existing")
-        ):
+        for version, kind in itertools.product(sorted(versions & set(versions_of(api))), options.kinds):
             for path in arrays(f"{api}Request", version):
-                values = known if kind == "existing" else {}
-                data, count = largest(f"{api}Request", version, path, values, options.elements)
+                values = {"shortest": {}, "existing": known, "numbered": numbered}[kind]
+                data, count = largest(f"{api}Request", version, path, values, options.elements, options.bytes)
                 time.sleep(0.05)
                 bystander.longest = 0.0
                 began = time.perf_counter()
@@ -240,9 +252,18 @@ def main() -> None:
     )
     parser.add_argument("--not-api", default="-", help="no APIs with this text in their name")
     parser.add_argument("--all-versions", action="store_true", help="also the lowest version of each API")
+    parser.add_argument("--bytes", type=int, default=FRAME_BYTES, help="the largest size of a request")
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=("shortest", "existing", "numbered"),
+        default=("shortest", "existing", "numbered"),
+        help="what the elements of a request name",
+    )
+    parser.add_argument("--denied", action="store_true", help="with an authorizer, and without any ACL")
     parser.add_argument("--rows", type=int, default=20, help="the number of rows in the output")
     options = parser.parse_args()
-    with Oncelog() as broker:
+    with Oncelog(DENIED if options.denied else None) as broker:
         results = measure(broker, options)
     for _, row in sorted(results, reverse=True)[: options.rows]:
         print(row)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.authorization import OPERATION_NAMES, RESOURCE_NAMES, Authorization
+from oncelog.broker.authorization import Authorization
 from oncelog.broker.client_metrics.manager import ClientMetricsManager
 from oncelog.broker.cluster import Cluster, NodeAddress
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
@@ -43,6 +43,7 @@ from oncelog.broker.net.server import BoundListener, Server
 from oncelog.broker.security.connection_limits import ConnectionLimits
 from oncelog.broker.security.connection_rates import ConnectionRates
 from oncelog.broker.security.delegation_tokens import DelegationTokens
+from oncelog.broker.security.denied_lines import DeniedLines
 from oncelog.broker.security.host_names import HostNames
 from oncelog.broker.security.quotas import ClientQuotas
 from oncelog.broker.security.sasl.users import Users, store_credentials
@@ -56,7 +57,6 @@ from oncelog.wire.stored.metadata import BrokerEndpoint, RemoveTopicRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oncelog.broker.authorization import Asking
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics
     from oncelog.broker.emulation.release import Release
@@ -71,9 +71,6 @@ if TYPE_CHECKING:
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.broker.share.sessions import ShareSessions
     from oncelog.wire.schema import Message
-
-NAME_CHARS_SHOWN = 250
-"""The most characters of a name in a log line."""
 
 log = get_logger(__name__)
 
@@ -235,7 +232,7 @@ class Node:
         self.services = Services(
             handlers=handlers,
             config=self.config,
-            authorization=Authorization(self.authorizer, self._note_denied),
+            authorization=Authorization(self.authorizer, DeniedLines(self.clock).note),
             metadata=self.metadata,
             cluster=self.cluster,
             logs=logs,
@@ -327,15 +324,6 @@ class Node:
         self.bugs += 1
         if self.fail_on_bugs:
             raise AssertionError("a request failed by our own fault: see the log")
-
-    def _note_denied(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
-        """Say what a client wanted and may not do, as Kafka's authorizer does."""
-        about = {
-            "principal": who.principal,
-            "operation": OPERATION_NAMES[operation],
-            "resource": f"{RESOURCE_NAMES[resource_type]} {name[:NAME_CHARS_SHOWN]}",
-        }
-        self.lines.write(log.info, "denied", about, host=who.host)
 
     # -- metadata
 

@@ -64,6 +64,9 @@ class RequestContext:
         self.usage: Usage | None = None
         """What it uses of its client's quotas; None if none concerned it when the request was read."""
 
+    is_large = False
+    """Whether the request has so many elements that it was decoded in steps."""
+
     @property
     def api_name(self) -> str:
         """Kafka's name of the API, such as ``Produce``."""
@@ -78,6 +81,14 @@ class RequestContext:
     def host(self) -> str:
         """The client's address, as ACLs name it."""
         return host_of(self.connection.transport.peer)
+
+
+class LargeRequestContext(RequestContext):
+    """A request with very many elements. Until it is decoded, ``request`` is `NOT_DECODED`."""
+
+    __slots__ = ()
+
+    is_large = True
 
 
 def host_of(peer: str) -> str:
@@ -135,6 +146,10 @@ class NoResponse(Enum):
 NO_RESPONSE: Final = NoResponse.NO_RESPONSE
 """In place of a response: the request is done, and its client gets none, as of a Produce with acks=0. None says
 something else to who asks interceptors: that the request is still to be handled."""
+
+
+NOT_DECODED: Final = object()
+"""In place of a large request that is not decoded yet."""
 
 
 async def finished(response: R | Pending[R]) -> R:

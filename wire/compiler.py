@@ -10,7 +10,8 @@ Layouts: KIP-482 (flexible versions), ``org.apache.kafka.message.MessageDataGene
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from oncelog.wire.errors import DecodeError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound="Message")
 
 Decoder: TypeAlias = "Callable[[Buffer, int], tuple[M, int]]"
+StepDecoder: TypeAlias = "Callable[[Buffer, int], Generator[None, None, tuple[M, int]]]"
 Encoder: TypeAlias = "Callable[[M, bytearray, list[tuple[int, SizedRange]]], None]"
 StepEncoder: TypeAlias = "Callable[[M, bytearray, list[tuple[int, SizedRange]]], Iterator[None]]"
 
@@ -52,6 +54,12 @@ REQUEST_ELEMENTS_MAX = 100_000
 """Elements of all arrays of one request, plus its tagged fields. Each costs the handler some microseconds, during which
 all connections wait. A request for 10,000 partitions of as many topics has 20,000."""
 
+AT_ONCE_ELEMENTS_MAX = 2_000
+"""Elements, with tagged fields, of a request that a server decodes in one go: some milliseconds."""
+
+TAGS_MAX = 10_000
+"""Tagged fields of one struct, or of a header (Kafka 4.4 has the same limit)."""
+
 LIMITED_KINDS = ("request", "data")
 """Kinds of message that come from clients (``data`` inside requests), to which `REQUEST_ELEMENTS_MAX` applies."""
 
@@ -66,6 +74,10 @@ class _New:
 
 
 NEW = _New()
+
+
+class ManyElements(Exception):  # noqa: N818 - an instruction, not an error
+    """A request has more than `AT_ONCE_ELEMENTS_MAX` elements: decode it in steps."""
 
 
 def in_range(version: int, versions: tuple[int, int]) -> bool:
@@ -144,6 +156,26 @@ def compile_decoder(cls: type[M], version: int) -> Decoder[M]:
     return compile_function("decode", f"{cls.__module__}.{cls.__name__} v{version}", lines, names)
 
 
+@cache
+def compile_at_once_decoder(cls: type[M], version: int) -> Decoder[M]:
+    """A decoder for requests that raises `ManyElements` for a large one, which is to be decoded in steps."""
+    from oncelog.wire.decode_source import decode_lines
+
+    lines, names = decode_lines(cls, version, at_once=True)
+    return compile_function("decode", f"{cls.__module__}.{cls.__name__} v{version} at once", lines, names)
+
+
+@cache
+def compile_step_decoder(cls: type[M], version: int) -> StepDecoder[M]:
+    """A decoder for large messages: a generator, which reads `decode_source.STEP_ELEMENTS` elements at each step, and
+    returns the message and the end offset. Raises DecodeError.
+    """
+    from oncelog.wire.decode_source import decode_lines
+
+    lines, names = decode_lines(cls, version, in_steps=True)
+    return compile_function("decode", f"{cls.__module__}.{cls.__name__} v{version} in steps", lines, names)
+
+
 def compile_encoder(cls: type[M], version: int) -> Encoder[M]:
     from oncelog.wire.encode_source import encode_lines
 
@@ -151,6 +183,7 @@ def compile_encoder(cls: type[M], version: int) -> Encoder[M]:
     return compile_function("encode", f"{cls.__module__}.{cls.__name__} v{version}", lines, names)
 
 
+@cache
 def compile_step_encoder(cls: type[M], version: int) -> StepEncoder[M]:
     """An encoder for long messages: a generator, each step of which writes some kilobytes (`STEP_BYTES`)."""
     from oncelog.wire.encode_source import encode_lines
@@ -223,6 +256,32 @@ def bad_length(length: int, bytes_left: int, what: str) -> DecodeError:
     return DecodeError(f"{what}: {length} bytes where {bytes_left} are left")
 
 
+def many_elements(what: str) -> ManyElements:
+    """In place of `too_many` where a request is to be decoded in one go."""
+    return ManyElements(what)
+
+
+def check_count_at_once(count: int, bytes_left: int, size_min: int, what: str, budget: int = 0) -> int:
+    """`check_count` where a request is to be decoded in one go."""
+    check_count(count, bytes_left, size_min, what)
+    if budget < 0:
+        raise many_elements(what)
+    return count
+
+
+def skip_tags_at_once(buffer: Buffer, pos: int, end: int, budget: int) -> tuple[int, int]:
+    """`skip_tags` where a request is to be decoded in one go."""
+    if uvarint(buffer, pos)[0] > budget:
+        raise many_elements("tags")
+    return skip_tags(buffer, pos, end, budget)
+
+
+def check_tags(count: int) -> None:
+    """Raises DecodeError for too many tags in one section."""
+    if count > TAGS_MAX:
+        raise DecodeError(f"{count} tags, more than {TAGS_MAX}")
+
+
 def skip_tags(buffer: Buffer, pos: int, end: int, budget: int) -> tuple[int, int]:
     """Skips a tag section with unknown tags; ``pos`` is its start.
 
@@ -232,6 +291,7 @@ def skip_tags(buffer: Buffer, pos: int, end: int, budget: int) -> tuple[int, int
     budget -= count
     if budget < 0:
         raise too_many("tags")
+    check_tags(count)
     previous = -1
     for _ in range(count):
         tag, size, pos = tag_header(buffer, pos, end, previous)

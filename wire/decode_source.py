@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from oncelog.wire import compiler
 from oncelog.wire.compiler import (
+    AT_ONCE_ELEMENTS_MAX,
     FIXED,
     LIMITED_KINDS,
     NEW,
@@ -33,13 +34,26 @@ _HELPERS: dict[str, Any] = {
     "skip_tags": compiler.skip_tags,
     "tag_header": compiler.tag_header,
     "too_many": compiler.too_many,
+    "check_tags": compiler.check_tags,
+}
+_AT_ONCE_HELPERS: dict[str, Any] = {
+    "check_count": compiler.check_count_at_once,
+    "skip_tags": compiler.skip_tags_at_once,
+    "too_many": compiler.many_elements,
 }
 
+STEP_ELEMENTS = 100
+"""Elements that a step of a step decoder reads: a fraction of a millisecond. Numbers in an array are read together."""
 
-def decode_lines(cls: type[Message], version: int) -> tuple[list[str], dict[str, Any]]:
-    """The lines of ``decode(buf, pos)`` and their global names."""
-    source = _DecodeSource(cls, version)
+
+def decode_lines(
+    cls: type[Message], version: int, *, at_once: bool = False, in_steps: bool = False
+) -> tuple[list[str], dict[str, Any]]:
+    """The lines of ``decode(buf, pos)`` and their global names. See `compile_decoder`, `compile_step_decoder`."""
+    source = _DecodeSource(cls, version, in_steps=in_steps)
     source.names.update(_HELPERS)
+    if at_once:
+        source.names.update(_AT_ONCE_HELPERS)
     source.indent = 2
     source.struct("m", cls, "")
     source.flush()
@@ -56,7 +70,11 @@ def decode_lines(cls: type[Message], version: int) -> tuple[list[str], dict[str,
         f"        raise DecodeError(f'{source.label}: {{error}}') from error",
     ]
     budget = REQUEST_ELEMENTS_MAX if source.limited else compiler.VARINT_MAX
+    if at_once:
+        budget = AT_ONCE_ELEMENTS_MAX
     head += ["        end = len(buf)", f"        budget = {budget}"]
+    if in_steps:
+        head += [f"        left = {STEP_ELEMENTS}", "        yield"]
     return [*head, *source.lines, *tail], source.names
 
 
@@ -89,8 +107,9 @@ def _field_size_min(field: Field, version: int, flexible: bool) -> int:
 
 
 class _DecodeSource(FunctionSource):
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
         super().__init__(cls, version)
+        self.in_steps = in_steps
         self.limited = cls.KIND in LIMITED_KINDS
         self._layout = ""
         self._size = 0
@@ -153,6 +172,7 @@ class _DecodeSource(FunctionSource):
         self.indent += 1
         self.emit(f"budget -= {count}; {tag} = -1")
         self.emit("if budget < 0: raise too_many('tags')")
+        self.emit(f"check_tags({count})")
         self.emit(f"for _ in range({count}):")
         self.indent += 1
         self.emit(f"{tag}, {size}, pos = tag_header(buf, pos, end, {tag}); {stop} = pos + {size}")
@@ -264,4 +284,7 @@ class _DecodeSource(FunctionSource):
             self.value(element, item, path)
         self.flush()
         self.emit(f"{items}.append({item})")
+        if self.in_steps:
+            self.emit("left -= 1")
+            self.emit(f"if not left: left = {STEP_ELEMENTS}; yield")
         self.indent -= 1

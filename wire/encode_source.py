@@ -19,7 +19,7 @@ _HELPERS: dict[str, Any] = {
 }
 
 
-STEP_BYTES = 16 * 1024
+STEP_BYTES = 4 * 1024
 """Approximate bytes that a step of a step encoder writes: a fraction of a millisecond."""
 
 
@@ -241,5 +241,6 @@ class _EncodeSource(FunctionSource):
             self.value(element, item, path)
         self.flush()
         if self.in_steps and self.out == "out":
-            self.emit(f"if len(out) > step_end: step_end = len(out) + {STEP_BYTES}; yield")
+            # Its caller may have taken out what was written so far.
+            self.emit(f"if len(out) > step_end: yield; step_end = len(out) + {STEP_BYTES}")
         self.indent -= 1

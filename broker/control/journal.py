@@ -96,7 +96,7 @@ class Entry:
         if self.frame is None:
             return self.login
         header = read_request_header(self.frame, self.api.flexible[self.version])
-        return self.api.decoder(self.version)(self.frame, header.header_size)[0]
+        return self.api.request.decode(self.frame, self.version, header.header_size)
 
 
 class Journaled(Protocol):

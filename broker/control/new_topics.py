@@ -10,6 +10,7 @@ from oncelog.broker.control.names import meant
 from oncelog.broker.metadata.topics import create
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,7 @@ def create_topics(node: Node, topics: Mapping[str, TopicOptions], *, validate_on
         )
         for name, topic in topics.items()
     ]
-    for result in create(node.metadata, node.config, wanted, validate_only=validate_only):
+    for result in finish(create(node.metadata, node.config, wanted, validate_only=validate_only)):
         if result.error_code:
             reason = result.error_message or ErrorCode(result.error_code).name
             reason += similar_keys(topics[result.name].config)

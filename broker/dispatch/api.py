@@ -6,19 +6,22 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.handlers.chunked import LONG_RESPONSES
+from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.reasons import Reason
 from oncelog.broker.request import CloseConnection
-from oncelog.broker.slices import Slices
-from oncelog.wire.compiler import compile_step_encoder
-from oncelog.wire.header import has_tagged_response_header
+from oncelog.broker.slices import Slices, in_slices
+from oncelog.wire.compiler import compile_at_once_decoder, compile_step_decoder, compile_step_encoder
+from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY, has_tagged_response_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import trio
+
     from oncelog.broker.handlers.table import Handle, Handler
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.net.writer import ResponseWriter
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.wire.compiler import StepEncoder
     from oncelog.wire.errors import KafkaError
@@ -27,6 +30,13 @@ if TYPE_CHECKING:
 RESPONSE_BYTES_MAX = 1024 * 1024 * 1024
 """Bytes of the largest response that is encoded in steps. The protocol allows twice as many; a short request that names
 one large group many times may ask for more."""
+WHOLE_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of the largest response that is encoded before it is sent. A larger one is encoded twice: first to know its
+size, then as the client reads it."""
+LARGE_RESPONSE_BYTES = 1024 * 1024
+"""Bytes of a response beyond which it is one of `LARGE_RESPONSES_AT_ONCE`."""
+LARGE_RESPONSES_AT_ONCE = 4
+"""Large responses of a node that are encoded at the same time, before they are sent."""
 
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")
@@ -45,15 +55,14 @@ class Api:
         "flexible",
         "handle",
         "handler",
-        "has_long_responses",
         "has_throttle_time",
         "kafka_name",
         "max_version",
+        "may_have_long_responses",
         "min_version",
         "request",
         "response",
         "response_head",
-        "step_encoders",
     )
 
     def __init__(self, handler: Handler, *, is_handled: bool = True) -> None:
@@ -66,12 +75,11 @@ class Api:
         self.request: type[Message] = getattr(messages, stem + "Request")
         self.response: type[Message] = getattr(messages, stem + "Response")
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in self.response.FIELDS)
-        self.has_long_responses = handler.api_key in LONG_RESPONSES
+        self.may_have_long_responses = handler.api_key not in (PRODUCE_KEY, FETCH_KEY, SHARE_FETCH_KEY)
         self.handle: Handle = module.handle if module is not None else _not_handled
         self.documentation: str | None = module.__doc__ if module is not None else None
         self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
         self.encoders: list[Callable[..., None] | None] = [None] * (handler.max_version + 1)
-        self.step_encoders: dict[int, StepEncoder[Any]] = {}
         self.flexible = [
             version >= self.request.MIN_VERSION and self.request.is_flexible(version)
             for version in range(handler.max_version + 1)
@@ -83,10 +91,25 @@ class Api:
         ]
 
     def decoder(self, version: int) -> Callable[..., Any]:
+        """Return the compiled decoder of requests, which raises `ManyElements` for a large one."""
         found = self.decoders[version]
         if found is None:
-            found = self.decoders[version] = self.request.decoder(version)
+            found = self.decoders[version] = compile_at_once_decoder(self.request, version)
         return found
+
+    async def decode_in_steps(self, version: int, frame: memoryview, start: int) -> Any:
+        """Decode the request that begins at ``start``, while other tasks run. Raises DecodeError."""
+        request, _ = await in_slices(compile_step_decoder(self.request, version)(frame, start))
+        return request
+
+    async def response_in_steps(self, version: int, payload: Any, start: int) -> Any:
+        """Decode the response that begins at ``start``, while other tasks run. Raises DecodeError."""
+        response, _ = await in_slices(compile_step_decoder(self.response, version)(payload, start))
+        return response
+
+    def request_step_encoder(self, version: int) -> StepEncoder[Any]:
+        """Return the compiled encoder of large requests."""
+        return compile_step_encoder(self.request, version)
 
     def encoder(self, version: int) -> Callable[..., None]:
         found = self.encoders[version]
@@ -114,36 +137,88 @@ class Api:
         _SIZE.pack_into(out, start, size)
 
     async def encode_in_steps(
-        self, version: int, correlation_id: int, response: Message, out: bytearray
-    ) -> None:
-        """As `encode_response`, for a long response without ranges of files. Other tasks run meanwhile; they must not
-        append to ``out``. Raises CloseConnection if it is longer than `RESPONSE_BYTES_MAX`.
-        """
-        start = len(out)
-        out += self.response_head[version](0, correlation_id)
-        encode = self.step_encoders.get(version)
-        if encode is None:
-            encode = self.step_encoders[version] = compile_step_encoder(self.response, version)
-        slices = Slices()
-        for _ in encode(response, out, []):
-            if len(out) - start > RESPONSE_BYTES_MAX:
-                del out[start:]
-                raise CloseConnection(f"{self.handler.name} asks for more than {RESPONSE_BYTES_MAX} bytes")
-            if slices.is_over():
-                await slices.pause()
-        _SIZE.pack_into(out, start, len(out) - start - _SIZE.size)
+        self,
+        version: int,
+        correlation_id: int,
+        response: Message,
+        writer: ResponseWriter,
+        turns: trio.Semaphore,
+    ) -> int:
+        """As `encode_response`, while other tasks run; they must not use the ``writer``. A large response takes one of
+        the ``turns`` until it is encoded. One of more than `WHOLE_RESPONSE_BYTES_MAX` is sent as the client reads it.
+        Returns its size, with the size field.
 
-    def refuse(self, request: Any, version: int, error: KafkaError) -> Message:
-        """Return a response with nothing but ``error``, as Kafka's ``AbstractRequest.getErrorResponse``.
+        Raises CloseConnection if it is longer than `RESPONSE_BYTES_MAX`, and as `ResponseWriter.flush`.
+        """
+        out: bytearray = writer.out
+        ranges: list[Any] = writer.ranges
+        start, ranges_before = len(out), len(ranges)
+        head = self.response_head[version]
+        out += head(0, correlation_id)
+        encode = compile_step_encoder(self.response, version)
+        slices = Slices()
+        counted = 0  # bytes that are encoded again
+        size = 0
+        is_large = False
+        try:
+            for _ in encode(response, out, ranges):
+                size = len(out) - start
+                if size > LARGE_RESPONSE_BYTES and not is_large:
+                    await turns.acquire()
+                    is_large = True
+                if counted or (size > WHOLE_RESPONSE_BYTES_MAX and self.may_have_long_responses):
+                    counted += size
+                    del out[start:]
+                if max(counted, size) > RESPONSE_BYTES_MAX:
+                    del out[start:]
+                    raise CloseConnection(
+                        f"{self.handler.name} asks for more than {RESPONSE_BYTES_MAX} bytes"
+                    )
+                if slices.is_over():
+                    await slices.pause()
+        finally:
+            if is_large:
+                turns.release()
+        size = counted + len(out) - start
+        if not counted:
+            size += sum([int(file_range.size) for _, file_range in ranges[ranges_before:]])
+            _SIZE.pack_into(out, start, size - _SIZE.size)
+            return size
+        del out[start:]
+        out += head(size - _SIZE.size, correlation_id)
+        await self._send_in_steps(encode, response, writer)
+        return size
+
+    @staticmethod
+    async def _send_in_steps(encode: StepEncoder[Any], response: Message, writer: ResponseWriter) -> None:
+        """Encode a response again, and send it as the client reads."""
+        slices = Slices()
+        part = bytearray()
+        writer.hold(WHOLE_RESPONSE_BYTES_MAX)  # what the objects take is not known better
+        try:
+            for _ in encode(response, part, []):
+                writer.out += part
+                part.clear()
+                await writer.flush_if_full()
+                if slices.is_over():
+                    await slices.pause()
+        finally:
+            writer.release()
+        writer.out += part
+
+    def refuse(self, request: Any, version: int, error: KafkaError) -> Message | Pending[Message]:
+        """Return a response with nothing but ``error``, as Kafka's ``AbstractRequest.getErrorResponse``. It is pending
+        for a request of many rows.
 
         Raises CloseConnection for a Produce that wants no response: so its client notices, as in Kafka.
         """
-        from oncelog.broker.refusal.error_response import error_response, places_of
+        from oncelog.broker.refusal.error_response import error_response_in_steps, places_of
 
         name = self.handler.name
         if name == "produce" and request.acks == 0:
             raise CloseConnection(Reason("{} without acks cannot be answered: {}", name, error))
-        return error_response(places_of(name, self.request, self.response, version), request, error)  # type: ignore[no-any-return]
+        places = places_of(name, self.request, self.response, version)
+        return begun(error_response_in_steps(places, request, error))
 
 
 def _not_handled(services: Services, request: Any, context: RequestContext) -> Message:

@@ -16,10 +16,25 @@ from oncelog.broker.authorization import CLUSTER_OPERATION
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interception import Interception
 from oncelog.broker.reasons import Reason
-from oncelog.broker.request import NO_RESPONSE, CloseConnection, Pending, RequestContext, finished
+from oncelog.broker.request import (
+    NO_RESPONSE,
+    NOT_DECODED,
+    CloseConnection,
+    LargeRequestContext,
+    Pending,
+    RequestContext,
+    finished,
+)
 from oncelog.broker.seams.clock import real_time
-from oncelog.wire.errors import KafkaError
-from oncelog.wire.header import API_VERSIONS_KEY, PRODUCE_KEY, read_request_header
+from oncelog.wire.compiler import ManyElements
+from oncelog.wire.errors import DecodeError, KafkaError
+from oncelog.wire.header import (
+    API_VERSIONS_KEY,
+    FETCH_KEY,
+    PRODUCE_KEY,
+    SHARE_FETCH_KEY,
+    read_request_header,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +43,10 @@ if TYPE_CHECKING:
     from oncelog.broker.net.connection import Connection
     from oncelog.broker.services import Services
     from oncelog.wire.schema import Message
+
+JOIN_GROUP_KEY, SYNC_GROUP_KEY = 11, 14
+MAY_WAIT = frozenset((FETCH_KEY, JOIN_GROUP_KEY, SYNC_GROUP_KEY, SHARE_FETCH_KEY))
+"""APIs whose handlers wait for others as long as their clients ask for."""
 
 _prefix_at = struct.Struct(">hhi").unpack_from
 
@@ -103,7 +122,10 @@ class Dispatcher(Interception):
 
     def _dispatch(self, connection: Connection, frame: memoryview) -> Pending[Any] | None:
         decode = self._decode_watched if self._is_watched else self._decode
-        context = decode(connection, frame)
+        try:
+            context = decode(connection, frame)
+        except ManyElements:
+            return self._dispatch_large(connection, frame)
         if connection.pending and context.api.handler.api_key != PRODUCE_KEY:
             # While responses are pending, only a Produce is handled at once. In Kafka every request waits.
             return self._as_pending(
@@ -125,6 +147,48 @@ class Dispatcher(Interception):
             )
             return None
         return None if response is None else self._as_pending(connection, context, response)
+
+    def _dispatch_large(self, connection: Connection, frame: memoryview) -> Pending[Any]:
+        """Return the response to a request that is decoded in steps. The frame is copied: others use the buffer."""
+        began = real_time.monotonic()
+        frame = memoryview(bytearray(frame))
+        api_key, version, correlation_id = _prefix_at(frame, 0)
+        api = self._apis[api_key]
+        header = read_request_header(frame, api.flexible[version])
+        connection.client_id = header.client_id
+        context = LargeRequestContext(api, version, correlation_id, header.client_id, connection, NOT_DECODED)
+        if self._is_watched and (self._interceptors or self._concerns_quotas(connection, frame)):
+            context.frame = frame
+            if self._quotas is not None:
+                context.usage = self._quotas.begin(context, began)
+        pending = Pending(self._handle_large(connection, context, frame, header.header_size))
+        pending.context = context
+        return pending
+
+    async def _handle_large(
+        self, connection: Connection, context: RequestContext, frame: memoryview, start: int
+    ) -> Any:
+        turns, has_turn = self._large_requests, True
+        await turns.acquire()
+        try:
+            try:
+                context.request = await context.api.decode_in_steps(context.api_version, frame, start)
+            except DecodeError as error:
+                raise CloseConnection(f"malformed request: {error}") from None
+            if context.frame is not None or context.api.handler.api_key in MAY_WAIT:
+                turns.release()
+                has_turn = False
+            if context.api.handler.api_key != PRODUCE_KEY:
+                await connection.wait_drained()
+            if context.frame is not None:
+                response = await self._handle_watched(context)
+            else:
+                response = await finished(self._handle(context))
+            await connection.wait_drained()
+            return response
+        finally:
+            if has_turn:
+                turns.release()
 
     async def complete(self, pending: Pending[Any]) -> None:
         """Wait for a response, show it to the interceptors, throttle, and put it behind the others in the writer."""
@@ -204,7 +268,8 @@ class Dispatcher(Interception):
             self._fast_produce = FastProduce(self._services, context.api)
         self._fast_produce.remember(connection, context, frame, response)
 
-    def _handle(self, context: RequestContext) -> Message | Pending[Any] | None:
+    def _handle(self, context: RequestContext) -> Any:
+        """Return the response, a `Pending` one, or None."""
         try:
             if self._authorization.authorizer is not None:
                 self._authorize(context)

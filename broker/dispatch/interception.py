@@ -6,8 +6,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import trio
+
+from oncelog.broker.dispatch.api import LARGE_RESPONSES_AT_ONCE
 from oncelog.broker.logs import get_logger
-from oncelog.broker.request import NO_RESPONSE, CloseConnection, ConnectionLost
+from oncelog.broker.request import NO_RESPONSE, NOT_DECODED, CloseConnection, ConnectionLost, finished
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY
 
@@ -19,8 +22,13 @@ if TYPE_CHECKING:
     from oncelog.broker.dispatch.policies import Interceptor, Quotas
     from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.log.results import FileRange
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.net.writer import ResponseWriter
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.wire.schema import Message
+
+LARGE_REQUESTS_AT_ONCE = 4
+"""Requests with more than `oncelog.wire.compiler.AT_ONCE_ELEMENTS_MAX` elements that a node decodes and handles at the
+same time. A Fetch, and what else may wait for long, is one of them until it is decoded."""
 
 log = get_logger(__name__)
 
@@ -34,6 +42,10 @@ class Interception:
         self._interceptors: tuple[Interceptor, ...] = ()
         self._authorization = authorization
         self._quotas: Quotas | None = None
+        self._large_requests = trio.Semaphore(LARGE_REQUESTS_AT_ONCE)
+        """Taken while a request with very many elements is decoded and handled: its objects take much memory."""
+        self._large_responses = trio.Semaphore(LARGE_RESPONSES_AT_ONCE)
+        """Taken while a large response is encoded."""
         self._lines = lines
         self._note_bug = note_bug
         self.accepts: Callable[[str], bool] | None = None
@@ -119,23 +131,36 @@ class Interception:
             if self._quotas is not None:
                 self._throttle(self._quotas, context, response)
             start = len(writer.out)
-            if api.has_long_responses:
-                await api.encode_in_steps(context.api_version, context.correlation_id, response, writer.out)
+            if api.may_have_long_responses or context.is_large:
+                size = await self.encode_in_steps(
+                    api, context.api_version, context.correlation_id, response, writer
+                )
             else:
                 api.encode_response(
                     context.api_version, context.correlation_id, response, writer.out, writer.ranges
                 )
+                size = 4 + int.from_bytes(writer.out[start : start + 4], "big")
             if self._interceptors or self._quotas is not None:
-                context.response_bytes = 4 + int.from_bytes(writer.out[start : start + 4], "big")
+                context.response_bytes = size
             return response
         finally:
-            for file_range in files:
-                if all(file_range is not written for _, written in writer.ranges):
-                    file_range.release()
+            if files:
+                written = {id(file_range) for _, file_range in writer.ranges}
+                for file_range in files:
+                    if id(file_range) not in written:
+                        file_range.release()
+
+    async def encode_in_steps(
+        self, api: Api, version: int, correlation_id: int, response: Message, writer: ResponseWriter
+    ) -> int:
+        """See `Api.encode_in_steps`."""
+        return await api.encode_in_steps(version, correlation_id, response, writer, self._large_responses)
 
     def _on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
         """Tell the interceptors that the request is done (`Interceptor.on_done`)."""
         for interceptor in self._interceptors_for(context):
+            if context.request is NOT_DECODED:
+                return
             interceptor.on_done(context, response, failure)
 
     # -- its steps
@@ -151,11 +176,11 @@ class Interception:
         try:
             return await response
         except KafkaError as error:
-            return context.api.refuse(context.request, context.api_version, error)
+            return await finished(context.api.refuse(context.request, context.api_version, error))
         except (CloseConnection, ConnectionLost):
             raise
         except Exception as error:
-            return self._own_bug(context, error)
+            return await finished(self._own_bug(context, error))
 
     @staticmethod
     def if_wanted(context: RequestContext, response: Any) -> Any:
@@ -190,7 +215,7 @@ class Interception:
                 response.throttle_time_ms = max(throttle_ms, response.throttle_time_ms)
             connection.mute(throttle_ms)
 
-    def _own_bug(self, context: RequestContext, error: Exception) -> Message:
+    def _own_bug(self, context: RequestContext, error: Exception) -> Message | Pending[Message]:
         """Log a defect of ours; return the response for it. Raises CloseConnection if the API has no field for it."""
         self._lines.write(
             log.exception,

@@ -17,6 +17,7 @@ from oncelog.broker.authorization import (
     TRANSACTIONAL_ID_RESOURCE,
     WRITE,
 )
+from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.request import Pending, finished
 from oncelog.broker.slices import Slices
 from oncelog.broker.topic_names import INTERNAL_TOPICS
@@ -30,12 +31,14 @@ from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.transactions.shard import TransactionShard
+    from oncelog.wire.steps import Steps
 
 FENCED_VERSION = 2
 BATCHED_VERSION = 4
@@ -75,6 +78,13 @@ async def _several_transactions(
 def _one_transaction(
     services: Services, transaction: AddPartitionsToTxnTransaction, context: RequestContext
 ) -> Response:
+    return begun(_one_in_steps(services, transaction, context))
+
+
+def _one_in_steps(
+    services: Services, transaction: AddPartitionsToTxnTransaction, context: RequestContext
+) -> Steps[Response]:
+    """Look at a topic at each step, then add the partitions."""
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     response_with = partial(_response, transaction.transactional_id, partitions, context.api_version)
 
@@ -85,22 +95,27 @@ def _one_transaction(
     if context.api_version < BATCHED_VERSION:  # later ones are for brokers
         name, authorization = transaction.transactional_id, services.authorization
         if not authorization.allows(context, WRITE, TRANSACTIONAL_ID_RESOURCE, name):
-            return response_with({}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return (yield from _response_in_steps(name, partitions, context.api_version, {}, code))
         may_write = authorization.filter(context, WRITE, TOPIC_RESOURCE)
-        denied = {
-            topic.name
-            for topic in transaction.topics
-            if topic.name in INTERNAL_TOPICS or not may_write(topic.name)
-        }
-    errors = {
-        partition: ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if partition[0] in denied
-        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for partition in partitions
-        if partition[0] in denied or not _exists(services.cluster, *partition)
-    }
+        for topic in transaction.topics:
+            if topic.name in INTERNAL_TOPICS or not may_write(topic.name):
+                denied.add(topic.name)
+            yield
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    for partition in partitions:
+        if partition[0] in denied:
+            errors[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not _exists(services.cluster, *partition):
+            errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        yield
     if errors:
-        return response_with(errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        name, version = transaction.transactional_id, context.api_version
+        return (
+            yield from _response_in_steps(
+                name, partitions, version, errors, ErrorCode.OPERATION_NOT_ATTEMPTED
+            )
+        )
     if not transaction.transactional_id:
         return response_with({}, ErrorCode.INVALID_REQUEST)
     step = partial(_step, transaction, partitions, response_with, context.api_version)
@@ -140,10 +155,21 @@ def _response(
     default: ErrorCode,
 ) -> AddPartitionsToTxnResponse:
     """Return the response with a result for each partition: its code in ``errors``, else ``default``."""
+    return finish(_response_in_steps(transactional_id, partitions, api_version, errors, default))
+
+
+def _response_in_steps(
+    transactional_id: str,
+    partitions: list[tuple[str, int]],
+    api_version: int,
+    errors: dict[tuple[str, int], ErrorCode],
+    default: ErrorCode,
+) -> Steps[AddPartitionsToTxnResponse]:
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for topic, partition in dict.fromkeys(partitions):
         code = errors.get((topic, partition), default)
         topics.setdefault(topic, []).append(AddPartitionsToTxnPartitionResult(partition, code))
+        yield
     topic_results = [AddPartitionsToTxnTopicResult(topic, results) for topic, results in topics.items()]
     if api_version < BATCHED_VERSION:
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topic_results)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.metadata.client_quota_changes import alter
 from oncelog.broker.metadata.client_quotas import IP, entity_of
 from oncelog.broker.request import Pending
+from oncelog.broker.slices import in_slices
 from oncelog.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
     from oncelog.wire.errors import KafkaError
+    from oncelog.wire.steps import Steps
 
 
 def handle(
@@ -29,28 +32,35 @@ def handle(
 ) -> AlterClientQuotasResponse | Pending[AlterClientQuotasResponse]:
     hosts = [one.entity_name for entry in request.entries for one in entry.entity if one.entity_type == IP]
     unknown = services.host_names.unknown(hosts)
-    return Pending(_looked_up(services, request, unknown)) if unknown else _alter(services, request)
+    return Pending(_looked_up(services, request, unknown)) if unknown else begun(_alter(services, request))
 
 
 async def _looked_up(
     services: Services, request: AlterClientQuotasRequest, unknown: list[str]
 ) -> AlterClientQuotasResponse:
     await services.host_names.resolve(unknown)
-    return _alter(services, request)
+    response: AlterClientQuotasResponse = await in_slices(_alter(services, request))
+    return response
 
 
-def _alter(services: Services, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    alterations = [
+def _alter(services: Services, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
+    alterations = (
         (
             entity_of((one.entity_type, one.entity_name) for one in entry.entity),
             [(op.key, None if op.remove else op.value) for op in entry.ops],
         )
         for entry in request.entries
-    ]
-    records, results = alter(services.metadata.image.client_quotas, alterations, services.host_names.address)
+    )
+    records, results = yield from alter(
+        services.metadata.image.client_quotas, alterations, services.host_names.address
+    )
     if not request.validate_only:
         services.metadata.commit(records)
-    return AlterClientQuotasResponse(entries=[_row(entity, error) for entity, error in results.items()])
+    response = AlterClientQuotasResponse()
+    for entity, error in results.items():
+        response.entries.append(_row(entity, error))
+        yield
+    return response
 
 
 def _row(entity: Entity, error: KafkaError | None) -> AlteredEntity:

@@ -5,12 +5,19 @@ Kafka calls it legacy, but some clients have nothing else (aiokafka, kafkajs).
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import ALTER_CONFIGS
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.handlers.config_rights import config_refusal
-from oncelog.broker.metadata.config_changes import SET, AlteredResource, ConfigChange, alter
+from oncelog.broker.metadata.config_changes import (
+    KEYS_PER_RESOURCE_MAX,
+    SET,
+    AlteredResource,
+    ConfigChange,
+    alter,
+)
 from oncelog.broker.metadata.image import CLIENT_METRICS
 from oncelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -30,7 +37,10 @@ def handle(
         AlteredResource(
             resource.resource_type,
             resource.resource_name,
-            [ConfigChange(config.name, SET, config.value) for config in resource.configs],
+            [
+                ConfigChange(config.name, SET, config.value)
+                for config in islice(resource.configs, KEYS_PER_RESOURCE_MAX + 1)
+            ],
             replaces=True,
         )
         for resource in request.resources

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import GROUP_RESOURCE, READ, TOPIC_DENIED, TOPIC_RESOURCE
+from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.request import Pending
 from oncelog.coordinator.errors import to_client_error
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.share.offsets import Altered
     from oncelog.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequestTopic
+    from oncelog.wire.steps import Steps
 
 UNKNOWN = "This server does not host this topic-partition."
 
@@ -39,11 +41,19 @@ def handle(
     services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
     if not request.group_id:
         return _error_response(KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid."))
+    return begun(_alter(services, request, context))
+
+
+def _alter(
+    services: Services, request: AlterShareGroupOffsetsRequest, context: RequestContext
+) -> Steps[AlterShareGroupOffsetsResponse | Pending[AlterShareGroupOffsetsResponse]]:
+    """Look at a topic at each step, then set the offsets."""
     from oncelog.coordinator.groups.share.offsets import alter
 
     may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
     refused, topics = [], []
     for topic in request.topics:
+        yield
         if not may_read(topic.topic_name):
             refused.append(_refused(services, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_DENIED))
         elif topic.topic_name not in services.metadata.image.topics:

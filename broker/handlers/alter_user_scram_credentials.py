@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.credentials.scram import SCRAM_MECHANISMS, salted_credential
+from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.metadata.topics import check_record_count
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -20,17 +22,27 @@ from oncelog.wire.stored.metadata import RemoveUserScramCredentialRecord, UserSc
 if TYPE_CHECKING:
     from oncelog.broker.credentials.scram import ScramMechanism
     from oncelog.broker.metadata.image import MetadataImage
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion
     from oncelog.wire.schema import Message
+    from oncelog.wire.steps import Steps
 
 BY_NUMBER = {mechanism.number: mechanism for mechanism in SCRAM_MECHANISMS.values()}
 
 
 def handle(
     services: Services, request: AlterUserScramCredentialsRequest, context: RequestContext
-) -> AlterUserScramCredentialsResponse:
+) -> AlterUserScramCredentialsResponse | Pending[AlterUserScramCredentialsResponse]:
+    return begun(_respond(services, request, context))
+
+
+def _respond(
+    services: Services, request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> Steps[AlterUserScramCredentialsResponse]:
+    """Make the response, a row at each step."""
+    scram_credentials = services.metadata.image.scram_credentials
+    began = services.metadata.image.offset
     records: dict[str, Message] = {}
     errors: dict[str, KafkaError] = {}
     changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [
@@ -38,6 +50,7 @@ def handle(
         *request.upsertions,
     ]
     for change in changes:
+        yield
         if change.name in errors:
             continue
         try:
@@ -53,17 +66,22 @@ def handle(
             )
         except KafkaError as error:
             errors[change.name] = error
+    if services.metadata.image.offset != began:
+        # The metadata changed between the steps: somebody else may have deleted one of them.
+        for change in request.deletions:
+            if change.name in records and (change.name, change.mechanism) not in scram_credentials:
+                del records[change.name]
+                errors[change.name] = _no_credential()
+    check_record_count(len(records))
     if records:
         services.metadata.commit(list(records.values()))
-    return AlterUserScramCredentialsResponse(
-        results=[
-            *(AlterUserScramCredentialsResult(user, error_message=None) for user in records),
-            *(
-                AlterUserScramCredentialsResult(user, error.code, error.message)
-                for user, error in errors.items()
-            ),
-        ]
+    response = AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(user, error_message=None) for user in records]
     )
+    for user, refused in errors.items():
+        response.results.append(AlterUserScramCredentialsResult(user, refused.code, refused.message))
+        yield
+    return response
 
 
 def _upsertion(change: ScramCredentialUpsertion) -> UserScramCredentialRecord:
@@ -81,10 +99,12 @@ def _upsertion(change: ScramCredentialUpsertion) -> UserScramCredentialRecord:
 def _deletion(change: ScramCredentialDeletion, image: MetadataImage) -> RemoveUserScramCredentialRecord:
     _mechanism(change)
     if (change.name, change.mechanism) not in image.scram_credentials:
-        raise KafkaError(
-            ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
-        )
+        raise _no_credential()
     return RemoveUserScramCredentialRecord(change.name, change.mechanism)
+
+
+def _no_credential() -> KafkaError:
+    return KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
 
 
 def _mechanism(change: ScramCredentialUpsertion | ScramCredentialDeletion) -> ScramMechanism:

@@ -17,7 +17,7 @@ from oncelog.broker.request import Pending, finished
 from oncelog.broker.slices import Slices, in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Generator, Hashable, Iterable
 
     from oncelog.wire.schema import Message
 
@@ -29,22 +29,6 @@ ROWS_AT_ONCE = 100
 """The rows of a request that are handled without a break."""
 LARGE_ROWS_AT_ONCE = 1
 """The same for rows with perhaps very large results, such as a group with all its offsets or members."""
-
-LONG_RESPONSES = frozenset(
-    {
-        9,  # OffsetFetch
-        10,  # FindCoordinator
-        15,  # DescribeGroups
-        21,  # DeleteRecords
-        23,  # OffsetForLeaderEpoch
-        29,  # DescribeAcls
-        32,  # DescribeConfigs
-        61,  # DescribeProducers
-        65,  # DescribeTransactions
-        69,  # ConsumerGroupDescribe
-    }
-)
-"""API keys whose response may be much longer than the request. If it was pending, it is encoded in steps."""
 
 
 def chunked(steps: Iterable[object], rows: int, response: M, *, are_costly: bool = False) -> M | Pending[M]:
@@ -91,6 +75,52 @@ def after_a_turn(response: M | Pending[M]) -> Pending[M]:
 
 async def _after_a_turn(response: M) -> M:
     await trio.lowlevel.checkpoint()
+    return response
+
+
+def chunked_by_part(
+    rows: list[Row],
+    respond: Callable[[list[Row]], M | Pending[M]],
+    results: Callable[[M], list[Result]],
+) -> M | Pending[M]:
+    """Return the response to the ``rows`` of a request, which ``respond`` makes for `ROWS_AT_ONCE` of them at a time;
+    ``results`` takes the list of their results out of it. The request of each part is one of its own, for the log, too.
+    """
+    if len(rows) <= ROWS_AT_ONCE:
+        return respond(rows)
+    return Pending(_respond_by_part(rows, respond, results))
+
+
+def begun(steps: Generator[object, None, Result | Pending[Result]]) -> Result | Pending[Result]:
+    """Return what the generator returns: at once if it takes at most `ROWS_AT_ONCE` steps, else `Pending`, and the
+    other steps are taken in slices.
+    """
+    try:
+        for _ in range(ROWS_AT_ONCE):
+            next(steps)
+    except StopIteration as end:
+        result: Result | Pending[Result] = end.value
+        return result
+    return Pending(_finish_slowly(steps))
+
+
+async def _finish_slowly(steps: Generator[object, None, Result | Pending[Result]]) -> Result:
+    return await finished(await in_slices(steps))
+
+
+async def _respond_by_part(
+    rows: list[Row],
+    respond: Callable[[list[Row]], M | Pending[M]],
+    results: Callable[[M], list[Result]],
+) -> M:
+    told: list[Result] = []
+    slices = Slices()
+    for at in range(0, len(rows), ROWS_AT_ONCE):
+        response = await finished(respond(rows[at : at + ROWS_AT_ONCE]))
+        told += results(response)
+        if slices.is_over():
+            await slices.pause()
+    results(response)[:] = told
     return response
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import ALTER, TOPIC_RESOURCE
+from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.metadata import topics
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_partitions import (
@@ -17,9 +18,10 @@ from oncelog.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.wire.schema import Message
+    from oncelog.wire.steps import Steps
 
 STRICT_VERSION = 3
 """From here on a quota of changes refuses partitions (KIP-599); older clients are only throttled."""
@@ -27,33 +29,56 @@ STRICT_VERSION = 3
 
 def handle(
     services: Services, request: CreatePartitionsRequest, context: RequestContext
-) -> CreatePartitionsResponse:
+) -> CreatePartitionsResponse | Pending[CreatePartitionsResponse]:
+    return begun(_respond(services, request, context))
+
+
+def _respond(
+    services: Services, request: CreatePartitionsRequest, context: RequestContext
+) -> Steps[CreatePartitionsResponse]:
+    """Make the response, a row at each step."""
     _, repeated = topics.once_and_twice([topic.name for topic in request.topics])
-    results = [
-        _result(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated
-    ]
+    results: list[CreatePartitionsTopicResult] = []
+    for name in repeated:
+        results.append(_result(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+        yield
+    is_repeated = frozenset(repeated)
     may_alter = services.authorization.filter(context, ALTER, TOPIC_RESOURCE)
     quota = None
     if context.usage is not None:
         quota = context.usage.mutation_quota(is_strict=context.api_version >= STRICT_VERSION)
     charge = None if quota is None else quota.record
-    records: list[Message] = []
+    image = services.metadata.image
+    began, count = image.offset, 0
+    records_of: dict[str, list[Message]] = {}
     for topic in request.topics:
-        if topic.name in repeated:
+        yield
+        if topic.name in is_repeated:
             continue
         if not may_alter(topic.name):
             results.append(_result(topic.name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
             continue
         try:
-            new_records = topics.create_partitions(services.metadata.image, topic, charge)
-            topics.check_record_count(len(records) + len(new_records))
-            records.extend(new_records)
+            new_records = topics.create_partitions(image, topic, charge)
+            topics.check_record_count(count + len(new_records))
+            count += len(new_records)
+            records_of[topic.name] = new_records
             results.append(_result(topic.name, None))
         except KafkaError as error:
             results.append(_result(topic.name, error))
+    if image.offset != began:
+        # The metadata changed between the steps: a topic may be gone now, or have other partitions.
+        wanted = {topic.name: topic for topic in request.topics}
+        for at, result in enumerate(results):
+            if result.name in records_of:
+                try:
+                    records_of[result.name] = topics.create_partitions(image, wanted[result.name])
+                except KafkaError as error:
+                    del records_of[result.name]
+                    results[at] = _result(result.name, error)
     if not request.validate_only:
         try:
-            services.metadata.commit(records)
+            services.metadata.commit([record for made in records_of.values() for record in made])
         except KafkaError as error:
             results = [result if result.error_code else _result(result.name, error) for result in results]
     return CreatePartitionsResponse(results=results)

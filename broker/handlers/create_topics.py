@@ -10,24 +10,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC_RESOURCE
+from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.metadata import topics
 from oncelog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
     from oncelog.broker.authorization import Authorization
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
+    from oncelog.wire.steps import Steps
 
 CONFIGURATION_VERSION = 5
 STRICT_VERSION = 6
 """From here on a quota of changes refuses topics (KIP-599); older clients are only throttled."""
 
 
-def handle(services: Services, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+def handle(
+    services: Services, request: CreateTopicsRequest, context: RequestContext
+) -> CreateTopicsResponse | Pending[CreateTopicsResponse]:
+    return begun(_create(services, request, context))
+
+
+def _create(
+    services: Services, request: CreateTopicsRequest, context: RequestContext
+) -> Steps[CreateTopicsResponse]:
     quota = None
     if context.usage is not None:
         quota = context.usage.mutation_quota(is_strict=context.api_version >= STRICT_VERSION)
-    results = topics.create(
+    results = yield from topics.create(
         services.metadata,
         services.config,
         request.topics,

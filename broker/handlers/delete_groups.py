@@ -1,7 +1,7 @@
 """DeleteGroups (API key 42): deletes groups without members, and their offsets.
 
-The groups of one coordinator partition are deleted together or not at all. The states of a share group's partitions are
-deleted first; where that fails, the group stays. Source:
+The groups of one coordinator partition are deleted together or not at all, but a long request goes part by part. The
+states of a share group's partitions are deleted first; where that fails, the group stays. Source:
 ``KafkaApis.handleDeleteGroupsRequest``, ``GroupCoordinatorService.deleteGroups``.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import DELETE, GROUP_RESOURCE
+from oncelog.broker.handlers.chunked import chunked_by_part
 from oncelog.broker.request import Pending
 from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.groups.group import SHARE
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
 
 
 def handle(
+    services: Services, request: DeleteGroupsRequest, context: RequestContext
+) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
+    def delete(group_ids: list[str]) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
+        return _delete_some(services, DeleteGroupsRequest(group_ids), context)
+
+    group_ids = list(dict.fromkeys(request.groups_names))
+    return chunked_by_part(group_ids, delete, lambda response: response.results)
+
+
+def _delete_some(
     services: Services, request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
     results: dict[str, DeletableGroupResult] = {}

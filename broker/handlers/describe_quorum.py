@@ -36,7 +36,8 @@ def handle(
 ) -> DescribeQuorumResponse | Pending[DescribeQuorumResponse]:
     if not _names_metadata_only(request):
         response = DescribeQuorumResponse()
-        return chunked(_unknown(request, response.topics), len(request.topics), response)
+        rows = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
+        return chunked(_unknown(request, response.topics), rows, response)
     node_id, metadata, now_ms = services.config.current.node_id, services.metadata, services.clock.now_ms()
     end_offset = metadata.end_offset
     voter = ReplicaState(node_id, log_end_offset=end_offset)
@@ -59,9 +60,11 @@ def _names_metadata_only(request: DescribeQuorumRequest) -> bool:
 def _unknown(request: DescribeQuorumRequest, topics: list[TopicDescription]) -> Iterator[None]:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for topic in request.topics:
-        partitions = [
-            PartitionDescription(partition.partition_index, code, "It has no quorum.")
-            for partition in topic.partitions
-        ]
-        topics.append(TopicDescription(topic.topic_name, partitions))
+        described = TopicDescription(topic.topic_name)
+        topics.append(described)
+        for partition in topic.partitions:
+            described.partitions.append(
+                PartitionDescription(partition.partition_index, code, "It has no quorum.")
+            )
+            yield
         yield

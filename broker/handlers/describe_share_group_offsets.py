@@ -54,6 +54,8 @@ async def _describe(
     for row in request.groups:
         group = DescribeShareGroupOffsetsResponseGroup(group_id=row.group_id)
         groups.append(group)
+        if slices.is_over():
+            await slices.pause()
         if not are_share_groups_enabled(services.metadata.image):
             group.error_code = ErrorCode.UNSUPPORTED_VERSION
         elif not may_describe(row.group_id):
@@ -88,6 +90,8 @@ async def _group(
                     await _topic(services, row.group_id, topic, sorted(state.partitions), slices)
                 )
     for wanted in row.topics or ():
+        if slices.is_over():
+            await slices.pause()
         name, numbers = wanted.topic_name, wanted.partitions
         topic = image.topics.get(name)
         if not may_describe(name):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import DESCRIBE, TOPIC_RESOURCE
+from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.topic_names import INTERNAL_TOPICS
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -23,13 +24,21 @@ from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
+    from oncelog.wire.steps import Steps
 
 
 def handle(
     services: Services, request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse:
+) -> DescribeTopicPartitionsResponse | Pending[DescribeTopicPartitionsResponse]:
+    return begun(_describe(services, request, context))
+
+
+def _describe(
+    services: Services, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> Steps[DescribeTopicPartitionsResponse]:
+    """Make the response, a topic at each step."""
     existing = services.metadata.image.topics
     names = {topic.name for topic in request.topics} or existing.keys()
     cursor = request.cursor
@@ -43,20 +52,29 @@ def handle(
     )
     authorization = services.authorization
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=not request.topics)
-    later = [name for name in names if name >= start]
-    denied = [_denied(name) for name in later if not may_describe(name)] if request.topics else []
+    allowed: list[str] = []
+    denied: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in [name for name in names if name >= start]:
+        if may_describe(name):
+            allowed.append(name)
+        elif request.topics:
+            denied.append(_denied(name))
+        yield
     topics: list[DescribeTopicPartitionsResponseTopic] = []
 
-    def respond(next_cursor: Cursor | None = None) -> DescribeTopicPartitionsResponse:
+    def respond(next_cursor: Cursor | None = None) -> Steps[DescribeTopicPartitionsResponse]:
         for row in topics:
             row.topic_authorized_operations = authorization.operations(
                 context, TOPIC_RESOURCE, row.name or ""
             )
+            yield
         return DescribeTopicPartitionsResponse(0, topics + denied, next_cursor)
 
-    for name in sorted(name for name in later if may_describe(name)):
+    allowed.sort()
+    for name in allowed:
+        yield
         if limit == 0:
-            return respond(Cursor(name, 0))
+            return (yield from respond(Cursor(name, 0)))
         topic = existing.get(name)
         if topic is None:
             if request.topics:
@@ -67,8 +85,8 @@ def handle(
         topics.append(_topic_page(topic, page))
         limit -= len(page)
         if page.stop < len(topic.partitions):
-            return respond(Cursor(name, page.stop))
-    return respond()
+            return (yield from respond(Cursor(name, page.stop)))
+    return (yield from respond())
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:

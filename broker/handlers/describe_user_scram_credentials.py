@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from oncelog.broker.handlers.chunked import begun
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -17,20 +18,30 @@ from oncelog.wire.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
+    from oncelog.wire.steps import Steps
 
 
 def handle(
     services: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext
-) -> DescribeUserScramCredentialsResponse:
+) -> DescribeUserScramCredentialsResponse | Pending[DescribeUserScramCredentialsResponse]:
+    return begun(_respond(services, request, context))
+
+
+def _respond(
+    services: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> Steps[DescribeUserScramCredentialsResponse]:
+    """Make the response, a row at each step."""
     found: dict[str, list[CredentialInfo]] = {}
     for (name, mechanism), credential in services.metadata.image.scram_credentials.items():
         found.setdefault(name, []).append(CredentialInfo(mechanism, credential.iterations))
     times = Counter([user.name for user in request.users] if request.users else list(found))
-    return DescribeUserScramCredentialsResponse(
-        results=[_result(name, number, found.get(name)) for name, number in times.items()]
-    )
+    response = DescribeUserScramCredentialsResponse()
+    for name, number in times.items():
+        response.results.append(_result(name, number, found.get(name)))
+        yield
+    return response
 
 
 def _result(

@@ -6,12 +6,13 @@ which are not stored; subscriptions to metrics of clients.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import ALTER_CONFIGS
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.handlers.config_rights import config_refusal
-from oncelog.broker.metadata.config_changes import AlteredResource, ConfigChange, alter
+from oncelog.broker.metadata.config_changes import KEYS_PER_RESOURCE_MAX, AlteredResource, ConfigChange, alter
 from oncelog.broker.metadata.image import CLIENT_METRICS
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -31,7 +32,10 @@ def handle(
         AlteredResource(
             resource.resource_type,
             resource.resource_name,
-            [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs],
+            [
+                ConfigChange(config.name, config.config_operation, config.value)
+                for config in islice(resource.configs, KEYS_PER_RESOURCE_MAX + 1)
+            ],
         )
         for resource in request.resources
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import CLUSTER, DESCRIBE, GROUP_RESOURCE
+from oncelog.broker.handlers.chunked import begun
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -15,21 +16,39 @@ from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespo
 if TYPE_CHECKING:
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
+    from oncelog.wire.messages.list_groups import ListedGroup
+    from oncelog.wire.steps import Steps
 
 
 def handle(
     services: Services, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse | Pending[ListGroupsResponse]:
-    from oncelog.coordinator.groups.admin import list_groups
+    return begun(_list(services, request, context))
+
+
+def _list(
+    services: Services, request: ListGroupsRequest, context: RequestContext
+) -> Steps[ListGroupsResponse | Pending[ListGroupsResponse]]:
+    """Make the response, a shard and then a group at each step."""
+    from oncelog.coordinator.groups.admin import GroupFilter, list_groups
 
     try:
         shards = services.groups.runtime.shards()
     except KafkaError as error:
         return _error_response(to_client_error(error))
-    groups = [group for shard in shards for group in list_groups(shard, request)]
+    wanted = GroupFilter(request)
+    groups: list[ListedGroup] = []
+    for shard in shards:
+        groups += list_groups(shard, wanted)
+        if shard.groups:
+            yield
     if not services.authorization.allows(context, DESCRIBE, *CLUSTER, quiet=True):
         may_describe = services.authorization.filter(context, DESCRIBE, GROUP_RESOURCE, quiet=True)
-        groups = [group for group in groups if may_describe(group.group_id)]
+        listed, groups = groups, []
+        for group in listed:
+            if may_describe(group.group_id):
+                groups.append(group)
+            yield
     return services.groups.runtime.respond(shards, ListGroupsResponse(groups=groups), _error_response)
 
 

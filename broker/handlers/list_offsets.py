@@ -7,11 +7,10 @@ offset is the log start offset, and there is no tiered offset.
 from __future__ import annotations
 
 from collections import Counter
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import DESCRIBE, TOPIC_RESOURCE
-from oncelog.broker.handlers.chunked import chunked
+from oncelog.broker.handlers.chunked import begun
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -46,31 +45,39 @@ LEADER_EPOCH_VERSION = 4
 def handle(
     services: Services, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
+    return begun(_respond(services, request, context))
+
+
+def _respond(
+    services: Services, request: ListOffsetsRequest, context: RequestContext
+) -> Steps[ListOffsetsResponse]:
+    """Make the response; a step finds a partition's offset, or searches a part of its log."""
+    response = ListOffsetsResponse()
+    results = response.topics
     topics = request.topics
     denied: list[ListOffsetsTopic] = []
     if services.authorization.authorizer is not None:
         may_describe = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
-        allowed = {topic.name for topic in topics if may_describe(topic.name)}
-        denied = [topic for topic in topics if topic.name not in allowed]
-        topics = [topic for topic in topics if topic.name in allowed]
+        topics = []
+        for topic in request.topics:
+            (topics if may_describe(topic.name) else denied).append(topic)
+            yield
     counts = Counter(
         [(topic.name, partition.partition_index) for topic in topics for partition in topic.partitions]
     )
-    response = ListOffsetsResponse()
-    steps = chain(
-        _fill(services.cluster, request, topics, context.api_version, counts, response.topics),
-        _refuse(denied, response.topics),
-    )
-    return chunked(steps, counts.total() + len(request.topics), response)
+    yield from _fill(services.cluster, request, topics, context.api_version, counts, results)
+    yield from _refuse(denied, results)
+    return response
 
 
 def _refuse(denied: list[ListOffsetsTopic], topics: list[ListOffsetsTopicResponse]) -> Iterator[None]:
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     for topic in denied:
-        rows = [
-            ListOffsetsPartitionResponse(partition.partition_index, code) for partition in topic.partitions
-        ]
-        topics.append(ListOffsetsTopicResponse(topic.name, rows))
+        refused = ListOffsetsTopicResponse(topic.name)
+        topics.append(refused)
+        for partition in topic.partitions:
+            refused.partitions.append(ListOffsetsPartitionResponse(partition.partition_index, code))
+            yield
         yield
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.handlers.chunked import begun
 from oncelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -16,23 +17,34 @@ from oncelog.wire.messages.list_partition_reassignments import (
 
 if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
+    from oncelog.wire.steps import Steps
 
 
 def handle(
     services: Services, request: ListPartitionReassignmentsRequest, context: RequestContext
-) -> ListPartitionReassignmentsResponse:
+) -> ListPartitionReassignmentsResponse | Pending[ListPartitionReassignmentsResponse]:
+    return begun(_respond(services, request, context))
+
+
+def _respond(
+    services: Services, request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> Steps[ListPartitionReassignmentsResponse]:
+    """Make the response, a row at each step."""
     image = services.metadata.image
     topics = []
     if request.topics is None:
-        topics = [_moving(topic, range(len(topic.partitions))) for topic in image.topics.values()]
+        for topic in image.topics.values():
+            topics.append(_moving(topic, range(len(topic.partitions))))
+            yield
     else:
         for wanted in request.topics:
-            topic = image.topics.get(wanted.name)
-            if topic is not None:
-                indexes = [index for index in wanted.partition_indexes if 0 <= index < len(topic.partitions)]
-                topics.append(_moving(topic, indexes))
+            yield
+            found = image.topics.get(wanted.name)
+            if found is not None:
+                indexes = [index for index in wanted.partition_indexes if 0 <= index < len(found.partitions)]
+                topics.append(_moving(found, indexes))
     return ListPartitionReassignmentsResponse(
         error_message=None, topics=[topic for topic in topics if topic.partitions]
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import CLUSTER, CREATE, DESCRIBE, NOT_ASKED, TOPIC_RESOURCE
+from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.logs import get_logger
 from oncelog.broker.metadata.internal_topics import auto_create
 from oncelog.broker.metadata.topics import check_name
@@ -25,8 +26,9 @@ from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
+    from oncelog.wire.steps import Steps
 
 _log = get_logger(__name__)
 
@@ -35,13 +37,23 @@ ALLOW_AUTO_CREATION_VERSION = 4
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
-def handle(services: Services, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def handle(
+    services: Services, request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Pending[MetadataResponse]:
+    return begun(_respond(services, request, context))
+
+
+def _respond(
+    services: Services, request: MetadataRequest, context: RequestContext
+) -> Steps[MetadataResponse]:
+    """Make the response, a topic at each step."""
     version = context.api_version
-    if version < TOPIC_ID_LOOKUP_VERSION and any(
-        topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or []
-    ):
-        return _invalid_request(request)
-    topics = _topics(services, request, context)
+    if version < TOPIC_ID_LOOKUP_VERSION:
+        for topic in request.topics or ():
+            if topic.name is None or topic.topic_id != ZERO_UUID:
+                return (yield from _invalid_request(request))
+            yield
+    topics = yield from _topics(services, request, context)
     wants_cluster_operations = (
         version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations
     )
@@ -58,71 +70,78 @@ def handle(services: Services, request: MetadataRequest, context: RequestContext
     )
 
 
-def _invalid_request(request: MetadataRequest) -> MetadataResponse:
+def _invalid_request(request: MetadataRequest) -> Steps[MetadataResponse]:
     """Return INVALID_REQUEST for every topic: the request needs a later version.
 
     Source: ``MetadataRequest.getErrorResponse``.
     """
-    return MetadataResponse(
-        topics=[
+    response = MetadataResponse()
+    for topic in request.topics or ():
+        response.topics.append(
             MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id)
-            for topic in request.topics or []
-        ]
-    )
+        )
+        yield
+    return response
 
 
 def _topics(
     services: Services, request: MetadataRequest, context: RequestContext
-) -> list[MetadataResponseTopic]:
+) -> Steps[list[MetadataResponseTopic]]:
     """Return what is told of the topics; of those that the client may not describe not even whether they exist."""
     version, authorization = context.api_version, services.authorization
     is_all = request.topics is None or (version == 0 and not request.topics)
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=is_all)
 
-    def with_operations(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
+    def with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
         if request.include_topic_authorized_operations:
-            for topic in topics:
-                operations = authorization.operations(context, TOPIC_RESOURCE, topic.name or "")
-                topic.topic_authorized_operations = operations
-        return topics
+            operations = authorization.operations(context, TOPIC_RESOURCE, topic.name or "")
+            topic.topic_authorized_operations = operations
+        return topic
 
+    told: list[MetadataResponseTopic] = []
+    denied: list[MetadataResponseTopic] = []
     if request.topics is None or (version == 0 and not request.topics):
-        image = services.metadata.image
-        return with_operations(
-            [_existing(topic) for topic in image.topics.values() if may_describe(topic.name)]
-        )
-    ids = list(dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID))
+        for topic in list(services.metadata.image.topics.values()):
+            if may_describe(topic.name):
+                told.append(with_operations(_existing(topic)))
+            yield
+        return told
+    ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID)
     if ids:
-        by_id = [(topic_id, services.cluster.topic_by_id(topic_id)) for topic_id in ids]
-        unknown = [
-            MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-            for topic_id, topic in by_id
-            if topic is None
-        ]
-        known = [topic for _, topic in by_id if topic is not None]
-        # An id is no secret.
-        denied = [
-            MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic.topic_id)
-            for topic in known
-            if not may_describe(topic.name)
-        ]
-        return (
-            unknown
-            + with_operations([_existing(topic) for topic in known if may_describe(topic.name)])
-            + denied
-        )
-    names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
-    denied = [_denied(name) for name in names if not may_describe(name)]
-    names = [name for name in names if may_describe(name)]
+        unknown: list[MetadataResponseTopic] = []
+        for topic_id in ids:
+            found = services.cluster.topic_by_id(topic_id)
+            if found is None:
+                unknown.append(MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
+            elif may_describe(found.name):
+                told.append(with_operations(_existing(found)))
+            else:  # an id is no secret
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                denied.append(MetadataResponseTopic(code, None, found.topic_id))
+            yield
+        return unknown + told + denied
+    names: list[str] = []
+    for name in dict.fromkeys(topic.name for topic in request.topics if topic.name is not None):
+        if may_describe(name):
+            names.append(name)
+        else:
+            denied.append(_denied(name))
+        yield
     may_create = _may_create(services, request, version)
     if may_create and not authorization.allows(context, CREATE, *CLUSTER, quiet=True):
         may_create_topic = authorization.filter(context, CREATE, TOPIC_RESOURCE)
-        not_to_create = [
-            name for name in names if services.cluster.topic(name) is None and not may_create_topic(name)
-        ]
-        names = [name for name in names if name not in not_to_create]
-        denied = [_denied(name, is_internal=name in INTERNAL_TOPICS) for name in not_to_create] + denied
-    return with_operations(_by_name(services, names, context, may_create=may_create)) + denied
+        described, names, not_to_create = names, [], []
+        for name in described:
+            if services.cluster.topic(name) is None and not may_create_topic(name):
+                not_to_create.append(_denied(name, is_internal=name in INTERNAL_TOPICS))
+            else:
+                names.append(name)
+            yield
+        denied = not_to_create + denied
+    for topic_row in (yield from _by_name(services, names, context, may_create=may_create)):
+        told.append(with_operations(topic_row))
+        yield
+    return told + denied
 
 
 def _may_create(services: Services, request: MetadataRequest, version: int) -> bool:
@@ -136,26 +155,35 @@ def _denied(name: str, *, is_internal: bool = False) -> MetadataResponseTopic:
 
 def _by_name(
     services: Services, names: list[str], context: RequestContext, *, may_create: bool
-) -> list[MetadataResponseTopic]:
-    existing = [topic for name in names if (topic := services.cluster.topic(name)) is not None]
-    existing_names = {topic.name for topic in existing}
-    missing = {name: _unknown(name) for name in names if name not in existing_names}
+) -> Steps[list[MetadataResponseTopic]]:
+    results: list[MetadataResponseTopic] = []
+    missing: dict[str, MetadataResponseTopic] = {}
+    for name in names:
+        topic = services.cluster.topic(name)
+        if topic is None:
+            missing[name] = _unknown(name)
+        else:
+            results.append(_existing(topic))
+        yield
     if missing and may_create:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        _create(services, [name for name, row in missing.items() if row.error_code is unknown], context)
-    results = [_existing(topic) for topic in existing]
+        wanted = [name for name, row in missing.items() if row.error_code is unknown]
+        yield from _create(services, wanted, context)
     for name, row in missing.items():
         # Kafka has not created a topic yet when it responds, and the client asks again; here it exists.
         created = services.cluster.topic(name)
         results.append(row if created is None else _existing(created))
+        yield
     return results
 
 
-def _create(services: Services, names: list[str], context: RequestContext) -> None:
+def _create(services: Services, names: list[str], context: RequestContext) -> Steps[None]:
     """Create topics. Only the log has the reason where that fails: clients learn that the topic is unknown."""
     quota = None if context.usage is None else context.usage.auto_creation_quota()
     charge = None if quota is None else quota.record
-    for name, error in auto_create(services.metadata, services.config, names, charge).items():
+    created = yield from auto_create(services.metadata, services.config, names, charge)
+    for name, error in created.items():
+        yield
         if error is not None:
             about = {"error": error.code.name}
             services.metadata.lines.write(

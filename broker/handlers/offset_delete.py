@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import DELETE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.handlers.topic_results import merged
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_delete import (
@@ -23,18 +24,27 @@ if TYPE_CHECKING:
     from oncelog.broker.request import Pending, RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.steps import Steps
 
 
 def handle(
     services: Services, request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
+    services.authorization.require(context, DELETE, GROUP_RESOURCE, request.group_id)
+    return begun(_delete(services, request, context))
+
+
+def _delete(
+    services: Services, request: OffsetDeleteRequest, context: RequestContext
+) -> Steps[OffsetDeleteResponse | Pending[OffsetDeleteResponse]]:
+    """Look at a topic at each step, then delete the offsets."""
     from oncelog.coordinator.groups.offsets import delete_offsets
 
-    services.authorization.require(context, DELETE, GROUP_RESOURCE, request.group_id)
     may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
     unknown: list[OffsetDeleteResponseTopic] = []
     existing_topics: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
+        yield
         is_denied = not may_read(topic.name)
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topic_image = None if is_denied else services.cluster.topic(topic.name)

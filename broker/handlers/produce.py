@@ -25,6 +25,8 @@ from oncelog.broker.handlers.appends import (
     name_of,
     response_for_acks,
 )
+from oncelog.broker.request import Pending, finished
+from oncelog.broker.slices import in_slices
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
@@ -33,10 +35,12 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
+    from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
+    from oncelog.wire.steps import Steps
 
 MAGIC_AT, MAGIC = 16, 2
 ATTRIBUTES_AT = 22
@@ -62,20 +66,32 @@ def handle(
                 and records[MAGIC_AT] == MAGIC
             ):
                 return _handle_transactional(services, request, context)
-    denied = {} if services.authorization.authorizer is None else _denied(services, request, context)
+    if services.authorization.authorizer is None:
+        return Appends(services.cluster, request, context, {}).append_all()
+    if context.is_large:
+        return Pending(_append_allowed(services, request, context))
+    denied = finish(_denied(services, request, context))
     return Appends(services.cluster, request, context, denied).append_all()
 
 
-def _denied(services: Services, request: ProduceRequest, context: RequestContext) -> Refusals:
-    """Return the partitions to which the client may not write. Unknown ids are no secret."""
+async def _append_allowed(
+    services: Services, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | None:
+    denied = await in_slices(_denied(services, request, context))
+    return await finished(Appends(services.cluster, request, context, denied).append_all())
+
+
+def _denied(services: Services, request: ProduceRequest, context: RequestContext) -> Steps[Refusals]:
+    """Return the partitions to which the client may not write, a topic at each step. Unknown ids are no secret."""
     may_write = services.authorization.filter(context, WRITE, TOPIC_RESOURCE)
-    names = [(name_of(services.cluster, topic, context), topic) for topic in request.topic_data]
-    return {
-        (name, partition.index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        for name, topic in names
-        if (name or context.api_version < PRODUCE_TOPIC_ID_VERSION) and not may_write(name)
-        for partition in topic.partition_data
-    }
+    denied: Refusals = {}
+    for topic in request.topic_data:
+        name = name_of(services.cluster, topic, context)
+        if (name or context.api_version < PRODUCE_TOPIC_ID_VERSION) and not may_write(name):
+            for partition in topic.partition_data:
+                denied[name, partition.index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        yield
+    return denied
 
 
 def _handle_transactional(
@@ -86,7 +102,7 @@ def _handle_transactional(
         context, WRITE, TRANSACTIONAL_ID_RESOURCE, request.transactional_id
     ):
         return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    denied = {} if services.authorization.authorizer is None else _denied(services, request, context)
+    denied = {} if services.authorization.authorizer is None else finish(_denied(services, request, context))
     producers: set[tuple[int, int]] = set()
     sequences: dict[tuple[str, int], int] = {}
     for topic in request.topic_data:

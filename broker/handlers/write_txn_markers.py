@@ -51,8 +51,9 @@ def handle(
         services.authorization.require_cluster(context, CLUSTER_ACTION)
     unflushed: list[UnflushedResult] = []
     response = WriteTxnMarkersResponse()
-    partitions = sum([len(topic.partition_indexes) for marker in request.markers for topic in marker.topics])
-    filled = chunked(_fill(services, request, response, unflushed), partitions, response)
+    topics = [topic for marker in request.markers for topic in marker.topics]
+    rows = len(request.markers) + len(topics) + sum([len(topic.partition_indexes) for topic in topics])
+    filled = chunked(_fill(services, request, response, unflushed), rows, response)
     if isinstance(filled, Pending) or unflushed:
         return Pending(_wait_flushed(filled, unflushed, response))
     return filled
@@ -68,21 +69,20 @@ def _fill(
     results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
     for marker in request.markers:
         topics = results.setdefault(marker.producer_id, {})
+        yield
         for topic in marker.topics:
+            yield
             results_of_topic = topics.setdefault(topic.name, [])
             for index in topic.partition_indexes:
                 results_of_topic.append(_write(services, marker, topic.name, index, unflushed))
                 yield
-    response.markers = [
-        WritableTxnMarkerResult(
-            producer_id,
-            [
-                WritableTxnMarkerTopicResult(topic, results_of_topic)
-                for topic, results_of_topic in topics.items()
-            ],
-        )
-        for producer_id, topics in results.items()
-    ]
+    for producer_id, topics in results.items():
+        marker_result = WritableTxnMarkerResult(producer_id)
+        response.markers.append(marker_result)
+        yield
+        for name, results_of_topic in topics.items():
+            marker_result.topics.append(WritableTxnMarkerTopicResult(name, results_of_topic))
+            yield
 
 
 def _write(

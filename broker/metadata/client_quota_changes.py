@@ -21,11 +21,12 @@ from oncelog.broker.metadata.client_quotas import (
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from oncelog.broker.metadata.client_quotas import ClientQuotasImage, Entity
     from oncelog.wire.messages.describe_client_quotas import ComponentData
     from oncelog.wire.schema import Message
+    from oncelog.wire.steps import Steps
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types of a filter: this name, the default, any name."""
@@ -47,17 +48,19 @@ Alteration = tuple["Entity", list[tuple[str, float | None]]]
 
 def alter(
     image: ClientQuotasImage,
-    alterations: Sequence[Alteration],
+    alterations: Iterable[Alteration],
     address: Callable[[str], str | None],
-) -> tuple[list[Message], dict[Entity, KafkaError | None]]:
-    """Return the records of those alterations that are valid, and for each entity its error, or None. ``address``
-    returns that of a host, None if it has none.
+) -> Steps[tuple[list[Message], dict[Entity, KafkaError | None]]]:
+    """Return the records of those alterations that are valid, and for each entity its error, or None, after a step for
+    each. ``address`` returns that of a host, None if it has none. Another change between the steps does no harm: a
+    record sets a value, or removes one that may be gone.
 
     Raises KafkaError: POLICY_VIOLATION if they are too many.
     """
     records: list[Message] = []
     results: dict[Entity, KafkaError | None] = {}
     for entity, ops in alterations:
+        yield
         if entity in results or len({key for key, _ in ops}) < len(ops):
             results[entity] = _invalid(f"Ignoring duplicate entity {_text(entity)}")
             continue

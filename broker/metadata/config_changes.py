@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.wire.schema import Message
 
+KEYS_PER_RESOURCE_MAX = 1_000
+"""Keys of one resource that a request may change: more than there are."""
+
 R = TypeVar("R")
 
 # Operations of IncrementalAlterConfigs (``AlterConfigOp.OpType``).
@@ -158,6 +161,9 @@ def _alter(
 ) -> list[Message]:
     """Return the records for one resource. Raises KafkaError if it is refused."""
     changes = resource.changes
+    if len(changes) > KEYS_PER_RESOURCE_MAX:
+        text = f"The request changes more than {KEYS_PER_RESOURCE_MAX} keys of the resource."
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
     if len({change.name for change in changes}) < len(changes):
         raise _invalid_request("Error due to duplicate config keys")
     nulls = [change.name for change in changes if change.value is None and change.operation != DELETE]

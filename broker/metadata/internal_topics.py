@@ -18,6 +18,7 @@ from oncelog.broker.topic_names import (
 )
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.metadata.topics import Charge
+    from oncelog.wire.steps import Steps
 
 _log = get_logger(__name__)
 
@@ -87,7 +89,7 @@ def ensure(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> Topi
     wanted = topic_parameters(name, config.current, len(store.image.brokers))
     rows = [CreatableTopicConfig(key, value) for key, value in wanted.configs.items()]
     topic = CreatableTopic(name, wanted.partitions, wanted.replication_factor, [], rows)
-    [row] = create(store, config, [topic])
+    [row] = finish(create(store, config, [topic]))
     if name not in topics:
         store.lines.write(_log.error, "internal topic not created", {"topic": name}, error=row.error_message)
         raise KafkaError(
@@ -99,16 +101,16 @@ def ensure(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> Topi
 
 def auto_create(
     store: MetadataStore, config: DynamicBrokerConfig, names: Sequence[str], charge: Charge | None = None
-) -> dict[str, KafkaError | None]:
-    """Create topics with the broker's defaults, and internal ones as `topic_parameters`. Returns each topic's error, or
-    None. ``charge``: as in `create`.
+) -> Steps[dict[str, KafkaError | None]]:
+    """Create topics with the broker's defaults, and internal ones as `topic_parameters`, in steps. Returns each topic's
+    error, or None. ``charge``: as in `create`.
     """
     errors: dict[str, KafkaError | None] = {}
     for name in names:
         if name in INTERNAL_TOPICS:
             errors[name] = _create_internal(store, config, name)
     wanted = [CreatableTopic(name, UNSET, UNSET) for name in names if name not in INTERNAL_TOPICS]
-    for row in create(store, config, wanted, charge=charge):
+    for row in (yield from create(store, config, wanted, charge=charge)):
         failed = row.error_code != ErrorCode.NONE
         errors[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message) if failed else None
     return errors

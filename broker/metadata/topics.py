@@ -6,6 +6,7 @@ All changes of one request are committed as one batch; a refused topic does not 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.create_partitions import CreatePartitionsTopic
     from oncelog.wire.messages.delete_topics import DeleteTopicState
     from oncelog.wire.schema import Message, Uuid
+    from oncelog.wire.steps import Steps
 
 T = TypeVar("T")
 Charge = Callable[[int], None]
@@ -81,8 +83,9 @@ def create(
     describe: bool = False,
     rights: TopicRights | None = None,
     charge: Charge | None = None,
-) -> list[CreatableTopicResult]:
-    """Create topics. Returns a result for each in the request's order, then one for each name that occurs twice.
+) -> Steps[list[CreatableTopicResult]]:
+    """Create topics, in steps, all in one batch. Returns a result for each in the request's order, then one for each
+    name that occurs twice.
 
     ``describe``: whether the results have the topics' configurations, which take longer than all the rest. ``rights``
     tells which topics the client may create, and whose configurations it may see (None: all). ``charge`` is called with
@@ -90,18 +93,30 @@ def create(
     """
     names = [topic.name for topic in wanted]
     _, twice = once_and_twice(names)
-    denied = set() if rights is None else {name for name in names if not rights.may_change(name)}
-    denied.difference_update(twice, (CLUSTER_METADATA_TOPIC,))
+    refused = {*twice, CLUSTER_METADATA_TOPIC}
+    denied = set()
+    if rights is not None:
+        for name in names:
+            if not rights.may_change(name) and name not in refused:
+                denied.add(name)
+            yield
     total = sum(_partitions_wanted(config.current, topic) for topic in wanted if topic.name not in denied)
     if total > PARTITIONS_PER_REQUEST_MAX:
         too_many = KafkaError(
             ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
         )
-        return [_refused(topic.name, too_many) for topic in wanted]
-    records: list[Message] = []
-    rows: list[CreatableTopicResult] = []
+        rows = []
+        for topic in wanted:
+            rows.append(_refused(topic.name, too_many))
+            yield
+        return rows
+    records_of: dict[str, list[Message]] = {}
+    count = 0
+    began = store.image.offset
+    rows = []
     for topic in wanted:
-        if topic.name in twice or topic.name in denied or topic.name == CLUSTER_METADATA_TOPIC:
+        yield
+        if topic.name in refused or topic.name in denied:
             continue
         try:
             made, row = _create(store, config, topic, describe)
@@ -111,22 +126,37 @@ def create(
                 row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 row.num_partitions = row.replication_factor = -1
                 row.configs = []
-            check_record_count(len(records) + len(made))
-            records.extend(made)
+            check_record_count(count + len(made))
+            count += len(made)
+            records_of[topic.name] = made
             rows.append(row)
         except KafkaError as error:
             rows.append(_refused(topic.name, error))
-    if records and not validate_only:
+    if store.image.offset != began:
+        # The metadata changed between the steps: somebody else may have created one of them.
+        for at, row in enumerate(rows):
+            if row.name in records_of:
+                try:
+                    _check_new_name(store.image, row.name)
+                except KafkaError as error:
+                    del records_of[row.name]
+                    rows[at] = _refused(row.name, error)
+    if records_of and not validate_only:
         try:
-            store.commit(records)
+            store.commit([record for made in records_of.values() for record in made])
         except KafkaError as error:
             rows = [row if row.error_code else _refused(row.name, error) for row in rows]
-    rows += [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in twice]
+    for name in twice:
+        rows.append(_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+        yield
     if CLUSTER_METADATA_TOPIC in names and CLUSTER_METADATA_TOPIC not in twice:
         text = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
         rows.append(_refused(CLUSTER_METADATA_TOPIC, KafkaError(ErrorCode.INVALID_REQUEST, text)))
     not_allowed = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The client may not create the topic.")
-    rows += [_refused(name, not_allowed) for name in names if name in denied]
+    for name in names:
+        if name in denied:
+            rows.append(_refused(name, not_allowed))
+        yield
     return rows
 
 
@@ -379,9 +409,7 @@ def delete(
 
 def once_and_twice(items: list[T]) -> tuple[list[T], list[T]]:
     """Return the items that occur once, and those that occur more often."""
-    counts: dict[T, int] = {}
-    for item in items:
-        counts[item] = counts.get(item, 0) + 1
+    counts = Counter(items)
     return [item for item in counts if counts[item] == 1], [item for item in counts if counts[item] > 1]
 
 

@@ -196,13 +196,18 @@ class Connection(Peer):
             )
         budget = self._server.frame_budget
         await budget.reserve(size)
-        buffer = self._server.take_buffer(size)
+        is_logged_in = self.must_log_in_since is None
+        buffer = self._server.take_buffer(size) if is_logged_in else bytearray(len(head))
         try:
             have = len(head)
             buffer[:have] = head
+            if not is_logged_in:
+                self._server.logins.hold(self.close, have)
             while have < size:
-                if have == len(buffer):
+                if have == len(buffer) and is_logged_in:
                     self._server.grow(buffer, size)
+                elif have == len(buffer):
+                    self._server.logins.hold(self.close, self._server.grow_slowly(buffer, size))
                 with memoryview(buffer) as whole:
                     have += await self._receive(whole[have : min(size, len(buffer))])
             with memoryview(buffer) as whole:
@@ -211,6 +216,7 @@ class Connection(Peer):
             if pending is not None and not self._enqueue(pending):
                 await self._respond(pending)
         finally:
+            self._server.logins.release(self.close)
             self._server.return_buffer(buffer)
             budget.release(size)
         return size

@@ -73,7 +73,7 @@ class Peer:
         self.software = (UNKNOWN_SOFTWARE, UNKNOWN_SOFTWARE)
         """Name and version of the client's software, as far as it has said them."""
         self._principal = ANONYMOUS
-        self.writer = ResponseWriter(transport, server.files)
+        self.writer = ResponseWriter(transport, server.files, server.unsent, self.close)
         self.muted_until = 0.0
         """No request is read before this time (real time, seconds): a client over its quota (KIP-219)."""
         self.heard_at = real_time.monotonic()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 import trio
 
 from oncelog.broker.logs import get_logger
+from oncelog.broker.net.held_bytes import LOGIN_BYTES_MAX, UNSENT_BYTES_MAX, HeldBytes
 from oncelog.broker.net.peer import Peer
 from oncelog.broker.seams.clock import real_time
 
@@ -126,6 +127,8 @@ class Server(Generic[PeerT]):
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.max_frame_bytes = config.socket_request_max_bytes
         self.frame_budget = ByteBudget(config.queued_max_request_bytes)
+        self.unsent = HeldBytes(UNSENT_BYTES_MAX, "responses that the client does not read")
+        self.logins = HeldBytes(LOGIN_BYTES_MAX, "an incomplete frame before the log-in")
         self.connections: set[PeerT] = set()
         self._config = services.config
         self._dispatcher = dispatcher
@@ -272,6 +275,13 @@ class Server(Generic[PeerT]):
         """Make room in a buffer that is full, for more of a frame of ``size`` bytes."""
         have = len(buffer)
         buffer.extend(bytes(max(POOLED_BUFFER_BYTES, min(size, 4 * have)) - have))
+
+    @staticmethod
+    def grow_slowly(buffer: bytearray, size: int) -> int:
+        """As `grow`, for a frame before the log-in: to twice its size at most. Return by how many bytes."""
+        have = len(buffer)
+        buffer.extend(bytes(min(size, 2 * have) - have))
+        return len(buffer) - have
 
     def return_buffer(self, buffer: bytearray) -> None:
         """Keep the memory of a frame for the next one, if it has the usual size."""

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from oncelog.broker.net.held_bytes import HeldBytes
 from oncelog.broker.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oncelog.broker.log.results import FileRange
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.seams.transport import Transport
@@ -27,13 +30,23 @@ FILE_CHUNK_BYTES = 1024 * 1024
 
 
 class ResponseWriter:
-    """The outgoing side of one connection."""
+    """The outgoing side of one connection. ``unsent`` counts what the peers of all connections do not read, and
+    ``close`` closes this one, with a reason.
+    """
 
-    __slots__ = ("_files", "_transport", "blocked_since", "out", "ranges")
+    __slots__ = ("_close", "_files", "_transport", "blocked_since", "out", "ranges", "unsent")
 
-    def __init__(self, transport: Transport, files: FileSystem) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        files: FileSystem,
+        unsent: HeldBytes,
+        close: Callable[[str], None],
+    ) -> None:
         self._transport = transport
         self._files = files
+        self._close = close
+        self.unsent = unsent
         self.out = bytearray()
         """Encoded responses that are not sent yet. `flush` may replace the buffer."""
         self.ranges: list[tuple[int, FileRange]] = []
@@ -78,6 +91,7 @@ class ResponseWriter:
         out, self.out = self.out, bytearray()
         ranges, self.ranges = self.ranges, []
         position = 0
+        self.hold(len(out))
         try:
             with memoryview(out) as whole:
                 for at, file_range in ranges:
@@ -86,8 +100,22 @@ class ResponseWriter:
                     position = at
                 await self._send_all(whole[position:])
         finally:
+            self.release()
             for _, file_range in ranges:
                 file_range.release()
+
+    async def flush_if_full(self) -> None:
+        """Flush if there are at least `SEND_SOON_BYTES`."""
+        if len(self.out) >= SEND_SOON_BYTES:
+            await self.flush()
+
+    def hold(self, size: int) -> None:
+        """Count so many bytes as held for a peer that does not read. The connection with most of them may be closed."""
+        self.unsent.hold(self._close, size)
+
+    def release(self) -> None:
+        """Count nothing as held any more."""
+        self.unsent.release(self._close)
 
     async def _send_all(self, view: memoryview, *, more: bool = False) -> None:
         while view:

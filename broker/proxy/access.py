@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelog.broker.authorization import CLUSTER_OPERATION, OPERATION_NAMES, RESOURCE_NAMES, Authorization
+from oncelog.broker.authorization import CLUSTER_OPERATION, Authorization
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers.table import HANDLERS, api_name
@@ -21,6 +21,7 @@ from oncelog.broker.proxy.mutation_quota import MutationQuotas
 from oncelog.broker.proxy.upstream_topics import UpstreamTopics
 from oncelog.broker.request import finished
 from oncelog.broker.security.delegation_tokens import DelegationTokens
+from oncelog.broker.security.denied_lines import DeniedLines
 from oncelog.broker.security.host_names import HostNames
 from oncelog.broker.security.quotas import ClientQuotas
 from oncelog.broker.security.sasl.users import Users, store_credentials
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
-    from oncelog.broker.authorization import Asking
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.metadata.image import Topic
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from oncelog.broker.security.failed_authentication import FailedAuthentication
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message, Uuid
-
-NAME_CHARS_SHOWN = 100
 
 OWN_APIS = (
     *("describe_acls", "create_acls", "delete_acls"),
@@ -102,7 +100,7 @@ class Access:
         acls: Sequence[AclBinding],
         note_bug: Callable[[], None],
     ) -> None:
-        self._lines = lines
+        """Raises ConfigError for an ACL that cannot be."""
         self.metadata = own.store
         store_credentials(self.metadata, users)
         store_acls(self.metadata, acls)
@@ -117,7 +115,7 @@ class Access:
         """Called with each change of a quota, of clients or addresses, before `on_change`."""
         self.services = AccessServices(
             config=config,
-            authorization=Authorization(self.authorizer, self._note_denied),
+            authorization=Authorization(self.authorizer, DeniedLines(clock).note),
             metadata=self.metadata,
             host_names=HostNames(files),
             files=files,
@@ -182,14 +180,6 @@ class Access:
         else:
             return
         self.on_change()
-
-    def _note_denied(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
-        about = {
-            "principal": who.principal,
-            "operation": OPERATION_NAMES[operation],
-            "resource": f"{RESOURCE_NAMES[resource_type]} {name[:NAME_CHARS_SHOWN]}",
-        }
-        self._lines.write(log.info, "denied", about, host=who.host)
 
 
 class OwnRequests(Interceptor):

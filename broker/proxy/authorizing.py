@@ -11,8 +11,9 @@ from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.proxy.rights import AllRows, RefusedRows, check_request, refused_rows
 from oncelog.broker.proxy.rights_in_responses import restrict
 from oncelog.broker.refusal.row_refusal import Refusal
-from oncelog.broker.refusal.rows import TOPIC, locate
+from oncelog.broker.refusal.rows import TOPIC, locate_in_steps
 from oncelog.broker.request import NO_RESPONSE
+from oncelog.broker.slices import Slices, in_slices
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.header import METADATA_KEY
 from oncelog.wire.messages.metadata import (
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.access import AccessServices
     from oncelog.broker.proxy.rights import Choice
     from oncelog.broker.proxy.upstream_topics import UpstreamTopics
+    from oncelog.broker.refusal.rows import Located
     from oncelog.broker.request import RequestContext
     from oncelog.wire.schema import Uuid
+    from oncelog.wire.steps import Steps
 
 AUTO_CREATION_ASKED_MIN = 4
 
@@ -67,7 +70,7 @@ class AuthorizingInterceptor(Interceptor):
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         """See `Interceptor`."""
         if context.request is not None:
-            restrict(self._authorization, context, response, self._name_of)
+            await in_slices(restrict(self._authorization, context, response, self._name_of))
         return response
 
     # -- rows
@@ -76,15 +79,14 @@ class AuthorizingInterceptor(Interceptor):
         """Return the response with errors in the refused rows; None if no row is refused."""
         request = context.request
         name, version = context.api.handler.name, context.api_version
-        located = locate(name, request, version, self._name_of)
-        leaves = list(located.whole.leaves())
+        located = await in_slices(locate_in_steps(name, request, version, self._name_of))
         for index, choice in enumerate(choices):
-            if not any(map(choice.matches, leaves)):
+            if not await in_slices(_is_any(choice, located)):
                 continue
-            refusal = Refusal(context.api, version, located, choice, choice.error)
+            refusal = await in_slices(Refusal.in_steps(context.api, version, located, choice, choice.error))
             handled = None
             if not refusal.leaves_nothing:
-                context.request = refusal.remaining()
+                context.request = await in_slices(refusal.remaining_in_steps())
                 later = choices[index + 1 :]
                 if name == "add_partitions_to_txn":  # it is done for all or for none
                     later = await self._not_attempted(context)
@@ -101,7 +103,7 @@ class AuthorizingInterceptor(Interceptor):
                 handled = MetadataResponse(
                     brokers=[MetadataResponseBroker(row.node_id, row.host, row.port) for row in brokers]
                 )
-            return refusal.response(handled)
+            return await in_slices(refusal.response_in_steps(handled))
         return None
 
     async def _not_to_create(self, context: RequestContext) -> list[Choice]:
@@ -116,7 +118,13 @@ class AuthorizingInterceptor(Interceptor):
         if self._authorization.allows(context, CREATE, *CLUSTER, quiet=True):
             return []
         may_create = self._authorization.filter(context, CREATE, TOPIC_RESOURCE, quiet=True)
-        names = [topic.name for topic in request.topics if topic.name and not may_create(topic.name)]
+        names = []
+        slices = Slices()
+        for topic in request.topics:
+            if topic.name and not may_create(topic.name):
+                names.append(topic.name)
+            if slices.is_over():
+                await slices.pause()
         if not names:
             return []
         missing = await self._missing(context, names)
@@ -128,9 +136,17 @@ class AuthorizingInterceptor(Interceptor):
         UNKNOWN_TOPIC_OR_PARTITION for these.
         """
         may_delete = self._authorization.filter(context, DELETE, TOPIC_RESOURCE, quiet=True)
-        located = locate("delete_topics", context.request, context.api_version, self._name_of)
-        named = (row.facts.get(TOPIC) for row in located.whole.leaves() if not row.facts.get("topic_id"))
-        names: list[str] = [name for name in named if name is not None and not may_delete(name)]
+        located = await in_slices(
+            locate_in_steps("delete_topics", context.request, context.api_version, self._name_of)
+        )
+        names: list[str] = []
+        slices = Slices()
+        for row in located.whole.leaves():
+            name = row.facts.get(TOPIC)
+            if not row.facts.get("topic_id") and name is not None and not may_delete(name):
+                names.append(name)
+            if slices.is_over():
+                await slices.pause()
         missing = await self._missing(context, names) if names else set()
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
         return RefusedRows(TOPIC, lambda name: name not in missing, error)
@@ -161,6 +177,15 @@ class AuthorizingInterceptor(Interceptor):
         unknown = [topic_id for topic_id in dict.fromkeys(ids) if self._name_of(topic_id) is None]
         if unknown and context.api.handler.api_key != METADATA_KEY:
             await self._topics.ask(context, [MetadataRequestTopic(topic_id=topic_id) for topic_id in unknown])
+
+
+def _is_any(choice: Choice, located: Located) -> Steps[bool]:
+    """Return whether the choice is of some row."""
+    for row in located.whole.leaves():
+        if choice.matches(row):
+            return True
+        yield
+    return False
 
 
 def _ids_in(request: Any) -> Iterable[Uuid]:

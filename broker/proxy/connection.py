@@ -355,11 +355,18 @@ class ProxyConnection(Peer):
     async def _finish(self, frame: bytearray, size: int) -> None:
         """Read the rest of a frame."""
         have = len(frame)
-        while have < size:
-            if have == len(frame):
-                frame += bytes(min(size - have, max(FIRST_BYTES, have)))
-            with memoryview(frame) as whole:
-                have += await self._receive(whole[have:])
+        logins = self._server.logins if self.must_log_in_since is not None else None
+        try:
+            while have < size:
+                if have == len(frame):
+                    frame += bytes(min(size - have, max(FIRST_BYTES, have)))
+                    if logins is not None:
+                        logins.hold(self.close, len(frame) - have)
+                with memoryview(frame) as whole:
+                    have += await self._receive(whole[have:])
+        finally:
+            if logins is not None:
+                logins.release(self.close)
 
     # -- requests that are looked at
 

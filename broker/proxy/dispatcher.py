@@ -18,8 +18,10 @@ from oncelog.broker.proxy.apis import READ, REWRITTEN, KnownApis, Plan
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR, PassedProxies
 from oncelog.broker.proxy.versions import passable, unsupported
 from oncelog.broker.reasons import Reason
-from oncelog.broker.request import CloseConnection, RequestContext
+from oncelog.broker.request import CloseConnection, LargeRequestContext, RequestContext
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.slices import in_slices
+from oncelog.wire.compiler import ManyElements
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import (
     API_VERSIONS_KEY,
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.endpoints import Endpoint
     from oncelog.wire.primitives import Buffer
 
+LARGE_PAYLOAD_BYTES = 64 * 1024
+"""Bytes of a response from which on it is decoded in steps."""
 PLANS_MAX = 10_000
 """Plans that are remembered: a client may name any API key and version."""
 
@@ -160,19 +164,24 @@ class ProxyDispatcher(Interception):
 
     # -- requests
 
-    def decode(self, connection: ProxyConnection, frame: memoryview, plan: Plan) -> RequestContext:
-        """Decode a request. ``frame`` belongs to the request from now on. Raises DecodeError."""
+    async def decode(self, connection: ProxyConnection, frame: memoryview, plan: Plan) -> RequestContext:
+        """Decode a request, a large one in steps. ``frame`` belongs to the request from now on. Raises DecodeError."""
         api = plan.api
         assert api is not None, "a plan without an API is not decoded"
         header = read_request_header(frame, api.flexible[plan.version])
-        request, _ = api.decoder(plan.version)(frame, header.header_size)
+        kind: type[RequestContext] = RequestContext
+        began = real_time.monotonic()
+        try:
+            request, _ = api.decoder(plan.version)(frame, header.header_size)
+        except ManyElements:
+            kind = LargeRequestContext
+            async with self._large_requests:
+                request = await api.decode_in_steps(plan.version, frame, header.header_size)
         connection.client_id = header.client_id
-        context = RequestContext(
-            api, plan.version, header.correlation_id, header.client_id, connection, request
-        )
+        context = kind(api, plan.version, header.correlation_id, header.client_id, connection, request)
         context.frame = frame
         if self._quotas is not None:
-            context.usage = self._quotas.begin(context, real_time.monotonic())
+            context.usage = self._quotas.begin(context, began)
         return context
 
     async def ask(self, context: RequestContext) -> Any:
@@ -212,7 +221,7 @@ class ProxyDispatcher(Interception):
         connection: Any = context.connection
         return await connection.requests.exchange(context)
 
-    def encode_request(self, context: RequestContext, *, is_changed: bool = True) -> Buffer:
+    async def encode_request(self, context: RequestContext, *, is_changed: bool = True) -> Buffer:
         """Return the bytes to forward, with their size. Raises ValueError for a field that the version does not have.
 
         The header is the client's. So is the body, unless an interceptor may have changed it.
@@ -223,7 +232,15 @@ class ProxyDispatcher(Interception):
             body: Buffer = frame
         else:
             header = read_request_header(frame, context.api.flexible[context.api_version])
-            body = bytes(frame[: header.header_size]) + context.request.encode(context.api_version)
+            head = frame[: header.header_size]
+            if context.is_large:
+                out = bytearray(head)
+                await in_slices(
+                    context.api.request_step_encoder(context.api_version)(context.request, out, [])
+                )
+                body = out
+            else:
+                body = bytes(head) + context.request.encode(context.api_version)
         return self.sent_on(body)
 
     def sent_on(self, frame: Buffer, before: bytes = b"") -> bytes:
@@ -237,8 +254,9 @@ class ProxyDispatcher(Interception):
 
     # -- responses
 
-    def read_response(self, plan: Plan, connection: ProxyConnection, payload: Buffer) -> Any:
-        """Decode a response and rewrite it for the client. Returns the version of its encoding, and the response.
+    async def read_response(self, plan: Plan, connection: ProxyConnection, payload: Buffer) -> Any:
+        """Decode a response, a large one in steps, and rewrite it for the client. Returns the version of its encoding,
+        and the response.
 
         Raises DecodeError, CloseConnection.
         """
@@ -254,7 +272,10 @@ class ProxyDispatcher(Interception):
                 self.versions = api.response.decode(payload, version, start)  # type: ignore[assignment]
             response.api_keys = passable(response.api_keys, passes_unknown=self.passes_unknown)
             return version, response
-        response = api.response.decode(payload, version, start)
+        if len(payload) < LARGE_PAYLOAD_BYTES:
+            response = api.response.decode(payload, version, start)
+        else:
+            response = await api.response_in_steps(version, payload, start)
         self._addresses.rewrite(plan.key, response, connection.listener_name)
         return version, response
 

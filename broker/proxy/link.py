@@ -15,6 +15,7 @@ import trio
 from oncelog.broker.logs import get_logger
 from oncelog.broker.net.connection import FAIR_BYTES
 from oncelog.broker.proxy.apis import ENDPOINTS, READ
+from oncelog.broker.proxy.dispatcher import LARGE_PAYLOAD_BYTES
 from oncelog.broker.proxy.endpoints import has_endpoints, rewrite_fields
 from oncelog.broker.proxy.fetch_walk import FetchWalk
 from oncelog.broker.proxy.owed import Awaited, Made, Shown
@@ -393,7 +394,7 @@ class UpstreamLink:
         assert plan is not None, "it has come from upstream"
         assert plan.api is not None, "nobody looks at what cannot be decoded"
         try:
-            version, response = dispatcher.read_response(plan, connection, payload)
+            version, response = await dispatcher.read_response(plan, connection, payload)
         except BaseException as error:
             if isinstance(to, Awaited):
                 to.fail(ConnectionLost(str(error)))
@@ -411,4 +412,7 @@ class UpstreamLink:
             connection.writer.out += payload
         else:
             writer = connection.writer
-            plan.api.encode_response(version, entry.correlation_id, response, writer.out, writer.ranges)
+            if len(payload) < LARGE_PAYLOAD_BYTES:
+                plan.api.encode_response(version, entry.correlation_id, response, writer.out, writer.ranges)
+            else:
+                await dispatcher.encode_in_steps(plan.api, version, entry.correlation_id, response, writer)

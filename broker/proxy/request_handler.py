@@ -57,7 +57,7 @@ class RequestHandler:
                 return
         await connection.wait_room()
         if plan.reads_request:
-            await self._handle_shown(self._dispatcher.decode(connection, frame, plan), plan)
+            await self._handle_shown(await self._dispatcher.decode(connection, frame, plan), plan)
             return
         data = memoryview(self._dispatcher.sent_on(frame))
         try:
@@ -109,7 +109,7 @@ class RequestHandler:
                     dispatcher.done(context, None, None)
                     return
             else:
-                data = dispatcher.encode_request(context)
+                data = await dispatcher.encode_request(context)
                 link = await self._link_for(data)
                 if link is None:
                     response = dispatcher.told_versions()
@@ -141,7 +141,7 @@ class RequestHandler:
         """
         connection = self._connection
         began = real_time.monotonic()
-        data = self._dispatcher.encode_request(context)
+        data = await self._dispatcher.encode_request(context)
         link = await self._link_for(data)
         if link is None:
             return self._dispatcher.told_versions()

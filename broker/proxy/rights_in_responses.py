@@ -24,11 +24,12 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from oncelog.broker.authorization import Authorization
     from oncelog.broker.request import RequestContext
     from oncelog.wire.schema import Uuid
+    from oncelog.wire.steps import Steps
 
     TopicName = Callable[[Uuid], str | None]
 
@@ -38,19 +39,24 @@ MESSAGE = "The client may not do this to the topic."
 
 def restrict(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
-) -> None:
-    """Remove from a response what the client has no right to see. ``topic_name`` gives the name for a topic id."""
+) -> Iterator[None]:
+    """Remove from a response what the client has no right to see, a row at each step. ``topic_name`` gives the name for
+    a topic id.
+    """
     function = _BY_API.get(context.api.handler.name)
     if function is not None:
-        function(authorization, context, response, topic_name)
+        yield from function(authorization, context, response, topic_name)
 
 
-def _metadata(authorization: Authorization, context: RequestContext, response: Any, _: TopicName) -> None:
+def _metadata(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName
+) -> Iterator[None]:
     request = context.request
     is_all = request.topics is None or (context.api_version == 0 and not request.topics)
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     rows = []
     for row in response.topics:
+        yield
         if row.error_code == DENIED and row.topic_id != ZERO_UUID:
             row.name = None
         if row.name is None or may_describe(row.name) or row.error_code == DENIED:
@@ -60,7 +66,17 @@ def _metadata(authorization: Authorization, context: RequestContext, response: A
         elif not is_all:  # asked for by id, which is no secret
             rows.append(type(row)(DENIED, None, row.topic_id))
     response.topics = sorted(rows, key=_place)
-    _cluster_operations(authorization, context, response)
+    yield from _cluster_operations(authorization, context, response)
+
+
+def _filtered(rows: list[Any], is_kept: Callable[[Any], bool]) -> Steps[list[Any]]:
+    """Return the rows that are kept, after a step for each."""
+    kept = []
+    for row in rows:
+        if is_kept(row):
+            kept.append(row)
+        yield
+    return kept
 
 
 def _place(row: Any) -> int:
@@ -70,29 +86,32 @@ def _place(row: Any) -> int:
 
 def _cluster_operations(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName | None = None
-) -> None:
+) -> Iterator[None]:
+    yield
     if response.cluster_authorized_operations != NOT_ASKED:
         response.cluster_authorized_operations &= authorization.cluster_operations(context)
 
 
-def _group_operations(authorization: Authorization, context: RequestContext, response: Any) -> None:
+def _group_operations(authorization: Authorization, context: RequestContext, response: Any) -> Iterator[None]:
     for group in response.groups:
+        yield
         if group.authorized_operations != NOT_ASKED and not group.error_code:
             group.authorized_operations &= authorization.operations(context, GROUP_RESOURCE, group.group_id)
 
 
 def _describe_groups(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
-) -> None:
-    _group_operations(authorization, context, response)
+) -> Iterator[None]:
+    yield from _group_operations(authorization, context, response)
 
 
 def _group_describe(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
-) -> None:
-    _group_operations(authorization, context, response)
+) -> Iterator[None]:
+    yield from _group_operations(authorization, context, response)
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     for index, group in enumerate(response.groups):
+        yield
         assignments = [
             assignment
             for member in group.members
@@ -109,12 +128,14 @@ def _group_describe(
 
 def _fetch(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
-) -> None:
+) -> Iterator[None]:
     """Refuse the topics of the session to which the client has lost its right since the session began."""
     if authorization.allows(context, CLUSTER_ACTION, *CLUSTER, quiet=True):
         return  # a replica, or somebody who could be one
     may_read = authorization.filter(context, READ, TOPIC_RESOURCE, quiet=True)
-    for topic in list(response.responses):
+    is_any_denied = False
+    for topic in response.responses:
+        yield
         name = getattr(topic, "topic", None) or topic_name(topic.topic_id)
         if name is not None and may_read(name):
             continue
@@ -122,8 +143,9 @@ def _fetch(
         topic.partitions = [
             row if row.error_code else _refused_partition(row, code) for row in topic.partitions
         ]
-        if code is DENIED:
-            response.responses.sort(key=_is_known)
+        is_any_denied |= code is DENIED
+    if is_any_denied:
+        response.responses.sort(key=_is_known)
 
 
 def _is_known(topic: Any) -> bool:
@@ -141,51 +163,58 @@ def _refused_partition(row: Any, code: ErrorCode) -> Any:
 
 def _offset_fetch(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
-) -> None:
+) -> Iterator[None]:
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     request = context.request
+
+    def has_name(topic: Any) -> bool:
+        name = getattr(topic, "name", "") or topic_name(topic.topic_id)
+        return name is not None and may_describe(name)
+
     if context.api_version < 8:
         if request.topics is None:
-            response.topics = [topic for topic in response.topics if may_describe(topic.name)]
+            response.topics = yield from _filtered(response.topics, lambda topic: may_describe(topic.name))
         return
     everything = {group.group_id for group in request.groups if group.topics is None}
     for group in response.groups:
+        yield
         if group.group_id in everything:
-            named = [
-                (getattr(topic, "name", "") or topic_name(topic.topic_id), topic) for topic in group.topics
-            ]
-            group.topics = [topic for name, topic in named if name is not None and may_describe(name)]
+            group.topics = yield from _filtered(group.topics, has_name)
 
 
-def _list_groups(authorization: Authorization, context: RequestContext, response: Any, _: TopicName) -> None:
+def _list_groups(
+    authorization: Authorization, context: RequestContext, response: Any, _: TopicName
+) -> Iterator[None]:
     if not authorization.allows(context, DESCRIBE, *CLUSTER, quiet=True):
         may_describe = authorization.filter(context, DESCRIBE, GROUP_RESOURCE, quiet=True)
-        response.groups = [group for group in response.groups if may_describe(group.group_id)]
+        response.groups = yield from _filtered(response.groups, lambda group: may_describe(group.group_id))
 
 
 def _list_transactions(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
-) -> None:
+) -> Iterator[None]:
     may_describe = authorization.filter(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE, quiet=True)
-    response.transaction_states = [
-        state for state in response.transaction_states if may_describe(state.transactional_id)
-    ]
+    response.transaction_states = yield from _filtered(
+        response.transaction_states, lambda state: may_describe(state.transactional_id)
+    )
 
 
 def _describe_transactions(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
-) -> None:
+) -> Iterator[None]:
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     for state in response.transaction_states:
-        state.topics = [topic for topic in state.topics if may_describe(topic.topic)]
+        yield
+        state.topics = yield from _filtered(state.topics, lambda topic: may_describe(topic.topic))
 
 
 def _describe_topic_partitions(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
-) -> None:
+) -> Iterator[None]:
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     rows = []
     for row in response.topics:
+        yield
         if row.error_code != DENIED and not may_describe(row.name or ""):
             continue
         if row.topic_authorized_operations != NOT_ASKED:
@@ -198,9 +227,10 @@ def _describe_topic_partitions(
 
 def _create_topics(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
-) -> None:
+) -> Iterator[None]:
     may_describe = authorization.filter(context, DESCRIBE_CONFIGS, TOPIC_RESOURCE, quiet=True)
     for row in response.topics:
+        yield
         if not row.error_code and context.api_version >= 5 and not may_describe(row.name):
             row.topic_config_error_code = DENIED
             row.num_partitions = row.replication_factor = -1
@@ -209,10 +239,11 @@ def _create_topics(
 
 def _delete_topics(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
-) -> None:
+) -> Iterator[None]:
     """Name the topics that the client may describe and upstream refused to delete by id."""
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     for row in response.responses:
+        yield
         if row.error_code and hasattr(row, "error_message"):
             row.error_message = row.error_message or MESSAGE
         topic_id = getattr(row, "topic_id", ZERO_UUID)
@@ -223,8 +254,9 @@ def _delete_topics(
 
 def _describe_producers(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
-) -> None:
+) -> Iterator[None]:
     for topic in response.topics:
+        yield
         for row in topic.partitions:
             if row.error_code == DENIED:
                 row.error_message = MESSAGE
@@ -232,30 +264,32 @@ def _describe_producers(
 
 def _describe_share_group_offsets(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
-) -> None:
+) -> Iterator[None]:
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     everything = {group.group_id for group in context.request.groups if group.topics is None}
     for group in response.groups:
+        yield
         if group.group_id in everything:
-            group.topics = [topic for topic in group.topics if may_describe(topic.topic_name)]
-        _tell_why(group.topics)
+            group.topics = yield from _filtered(group.topics, lambda topic: may_describe(topic.topic_name))
+        yield from _tell_why(group.topics)
 
 
 def _share_group_offsets(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
-) -> None:
-    _tell_why(response.responses)
+) -> Iterator[None]:
+    yield from _tell_why(response.responses)
 
 
-def _tell_why(topics: Any) -> None:
+def _tell_why(topics: Any) -> Iterator[None]:
     """Put the message of a denial into the rows, or the rows' partitions, that have its error."""
     for topic in topics:
+        yield
         for row in (topic, *getattr(topic, "partitions", ())):
             if getattr(row, "error_code", 0) == DENIED:
                 row.error_message = MESSAGE
 
 
-_BY_API: dict[str, Callable[[Authorization, RequestContext, Any, TopicName], None]] = {
+_BY_API: dict[str, Callable[[Authorization, RequestContext, Any, TopicName], Iterator[None]]] = {
     "metadata": _metadata,
     "describe_cluster": _cluster_operations,
     "describe_groups": _describe_groups,

@@ -9,10 +9,14 @@ from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.refusal.rows import fields_of, key_of, levels_of
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import API_VERSIONS_KEY
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oncelog.wire.errors import KafkaError
     from oncelog.wire.schema import Struct
+    from oncelog.wire.steps import Steps
 
 ERROR_FIELDS = ("error_code", "partition_error_code")
 
@@ -138,7 +142,13 @@ def places_of(name: str, request: Any, response: Any, version: int) -> Places:
 
 
 def error_response(places: Places, request: Any, error: KafkaError) -> Any:
-    """Return a response with nothing but ``error``; one without it, if this version has no place for errors.
+    """Return a response with nothing but ``error``; see `error_response_in_steps`."""
+    return finish(error_response_in_steps(places, request, error))
+
+
+def error_response_in_steps(places: Places, request: Any, error: KafkaError) -> Steps[Any]:
+    """Make a response with nothing but ``error``, a row at each step; one without it, if this version has no place for
+    errors. The generator returns it.
 
     ``request`` is None where it could not be decoded (ApiVersions of an unknown version).
     """
@@ -148,9 +158,9 @@ def error_response(places: Places, request: Any, error: KafkaError) -> Any:
         places.set_error(response, 0, error)
     depth = places.rows_depth()
     if depth:
-        _add_rows(places, response, request, 0, depth, error)
+        yield from _add_rows(places, response, request, 0, depth, error)
     complete(places, response, request, error.code)
-    _add_what_no_row_says(places, response, request, error)
+    yield from _add_what_no_row_says(places, response, request, error)
     return response
 
 
@@ -159,7 +169,9 @@ def _message(error: KafkaError) -> str | None:
     return None if error.code is ErrorCode.UNKNOWN_SERVER_ERROR else error.message
 
 
-def _add_rows(places: Places, response: Any, asked: Any, depth: int, place: int, error: KafkaError) -> None:
+def _add_rows(
+    places: Places, response: Any, asked: Any, depth: int, place: int, error: KafkaError
+) -> Iterator[None]:
     """Add the rows at ``place`` and those around them. ``depth`` is that of ``asked``, whose rows are added."""
     rows = places.levels[depth]
     elements = getattr(asked, rows.request) or ()
@@ -168,14 +180,15 @@ def _add_rows(places: Places, response: Any, asked: Any, depth: int, place: int,
     added = None if rows.response is None else getattr(response, rows.response)
     for element in elements:
         if added is None:  # its inner rows stand where its own would
-            _add_rows(places, response, element, depth + 1, place, error)
+            yield from _add_rows(places, response, element, depth + 1, place, error)
             continue
         row = places.new_row(key_of(rows, element), depth + 1)
         if depth + 1 == place:
             places.set_error(row, place, error)
         else:
-            _add_rows(places, row, element, depth + 1, place, error)
+            yield from _add_rows(places, row, element, depth + 1, place, error)
         added.append(row)
+        yield
 
 
 def complete(places: Places, response: Any, request: Any, code: ErrorCode) -> None:
@@ -196,7 +209,7 @@ def complete(places: Places, response: Any, request: Any, code: ErrorCode) -> No
         response.api_keys = [ApiVersion(api.api_key, api.min_version, api.max_version)]
 
 
-def _add_what_no_row_says(places: Places, response: Any, request: Any, error: KafkaError) -> None:
+def _add_what_no_row_says(places: Places, response: Any, request: Any, error: KafkaError) -> Iterator[None]:
     """Add what Kafka makes of a request, beyond the rows of `ROWS`."""
     name = places.name
     kind: Any = places.structs[0]
@@ -204,14 +217,21 @@ def _add_what_no_row_says(places: Places, response: Any, request: Any, error: Ka
         # A user may have deletions and upsertions: Kafka has one row for all.
         users = {one.name for one in (*request.deletions, *request.upsertions)}
         row_kind: Any = fields_of(kind, 0)["results"].element
-        response.results = [row_kind(user, error.code, _message(error)) for user in sorted(users)]
+        for user in sorted(users):
+            response.results.append(row_kind(user, error.code, _message(error)))
+            yield
     elif name == "describe_user_scram_credentials":
         row_kind = fields_of(kind, 0)["results"].element
-        response.results = [row_kind("", error.code, _message(error)) for _ in request.users or ()]
+        for _ in request.users or ():
+            response.results.append(row_kind("", error.code, _message(error)))
+            yield
     elif name == "list_partition_reassignments":
         topic_kind: Any = fields_of(kind, 0)["topics"].element
         partition_kind: Any = fields_of(topic_kind, 0)["partitions"].element
-        response.topics = [
-            topic_kind(topic.name, [partition_kind(index) for index in topic.partition_indexes])
-            for topic in request.topics or ()
-        ]
+        for topic in request.topics or ():
+            row = topic_kind(topic.name)
+            response.topics.append(row)
+            for index in topic.partition_indexes:
+                row.partitions.append(partition_kind(index))
+                yield
+            yield

@@ -5,16 +5,21 @@ The error of some rows stands beside the results of the others, which are handle
 
 from __future__ import annotations
 
+from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.refusal.error_response import complete, error_response, places_of
+from oncelog.broker.refusal.error_response import complete, error_response_in_steps, places_of
 from oncelog.broker.refusal.rows import Located, Row, Rows
 from oncelog.wire.schema import ZERO_UUID, deep_copy
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
     from oncelog.broker.dispatch.api import Api
     from oncelog.wire.errors import KafkaError
+    from oncelog.wire.steps import Steps
 
 METADATA_OF_NO_TOPICS_VERSION = 1
 """The first version of Metadata in which an empty list of topics means none, not all."""
@@ -41,6 +46,21 @@ class Refusal:
     def __init__(
         self, api: Api, version: int, located: Located, chosen: RowChoice, error: KafkaError
     ) -> None:
+        self._begin(api, version, located, chosen, error)
+        for _ in self._find(located.whole, 0):
+            pass
+
+    @classmethod
+    def in_steps(
+        cls, api: Api, version: int, located: Located, chosen: RowChoice, error: KafkaError
+    ) -> Steps[Refusal]:
+        """Make one, a row at each step."""
+        refusal = cls.__new__(cls)
+        refusal._begin(api, version, located, chosen, error)
+        yield from refusal._find(located.whole, 0)
+        return refusal
+
+    def _begin(self, api: Api, version: int, located: Located, chosen: RowChoice, error: KafkaError) -> None:
         depth = chosen.depth_in(located)
         self._name = api.handler.name
         self._response = api.response
@@ -56,17 +76,22 @@ class Refusal:
         """How deep the rows stand that get the error; 0: none do."""
         self._refused: set[int] = set()
         """The ids of these rows."""
+        self._is_left = False
+        """Whether there are other rows."""
         self.is_placed = False
         """Whether the response has the error."""
-        self._find(located.whole, 0)
 
-    def _find(self, row: Row, depth: int) -> None:
+    def _find(self, row: Row, depth: int) -> Iterator[None]:
+        self._is_left |= row.is_all
         if depth == self._depth:
             if self._is_for_all or any(map(self._matches, row.leaves())):
                 self._refused.add(id(row))
+            else:
+                self._is_left = True
+            yield
             return
         for inner in row.inner:
-            self._find(inner, depth + 1)
+            yield from self._find(inner, depth + 1)
 
     @property
     def leaves_nothing(self) -> bool:
@@ -79,7 +104,7 @@ class Refusal:
             return True
         if self._name in ("fetch", "share_fetch"):
             return False  # its session goes on
-        return self._is_empty(self._located.whole, 0)
+        return not self._is_left
 
     def _is_empty(self, row: Row, depth: int) -> bool:
         if row.is_all:
@@ -94,22 +119,29 @@ class Refusal:
         """Return the request without the refused rows. A Fetch has all, and does not wait: an error ends a wait. A
         ShareFetch acquires nothing, since nobody would get it.
         """
+        return finish(self.remaining_in_steps())
+
+    def remaining_in_steps(self) -> Steps[Any]:
+        """Do as `remaining`, a row at each step."""
         if self._name == "fetch":
             request = copy(self._located.whole.element)
             request.max_wait_ms = request.min_bytes = 0
             return request
         if self._name == "share_fetch":
-            request = copy(self._without(self._located.whole, 0))
+            request = copy((yield from self._without(self._located.whole, 0)))
             request.max_wait_ms = request.min_bytes = request.max_records = 0
             return request
-        return self._without(self._located.whole, 0)
+        return (yield from self._without(self._located.whole, 0))
 
-    def _without(self, row: Row, depth: int) -> Any:
+    def _without(self, row: Row, depth: int) -> Steps[Any]:
         if depth == self._depth or row.is_all:
             return row.element
         fewer = copy(row.element)
-        kept = [inner for inner in row.inner if not self._is_empty(inner, depth + 1)]
-        remaining = [self._without(inner, depth + 1) for inner in kept]
+        remaining = []
+        for inner in row.inner:
+            if not self._is_empty(inner, depth + 1):
+                remaining.append((yield from self._without(inner, depth + 1)))
+            yield
         setattr(fewer, self._located.levels[depth].request, remaining)
         return fewer
 
@@ -117,35 +149,41 @@ class Refusal:
 
     def response(self, handled: Any = None) -> Any:
         """Return the response: with nothing but the error, or with the rows of ``handled``, which changes."""
+        return finish(self.response_in_steps(handled))
+
+    def response_in_steps(self, handled: Any = None) -> Steps[Any]:
+        """Do as `response`, a row at each step."""
         request = self._located.whole.element
         if handled is None and (self._is_whole or self._is_for_all):
             self.is_placed = bool(self._places.depth(0) == 0 or (self._depth and self._refused))
-            return error_response(self._places, request, self._error)
+            return (yield from error_response_in_steps(self._places, request, self._error))
         response = self._response() if handled is None else handled
         if self._is_whole and self._places.fields[0] is not None:
             self._set_error(response, 0)
         if self._depth:
-            self._merge(response, self._located.whole, 0)
+            yield from self._merge(response, self._located.whole, 0)
         complete(self._places, response, request, self._error.code)
         return response
 
-    def _merge(self, response: Any, row: Row, depth: int) -> None:
+    def _merge(self, response: Any, row: Row, depth: int) -> Iterator[None]:
         """Put the refused rows inside ``row`` among those of the response, in the order of the request."""
         rows = self._located.levels[depth]
         if rows.response is None:  # its inner rows stand where its own would
             together = Row(row.element, row.key, row.facts)
             together.inner = [inner for outer in row.inner for inner in outer.inner]
-            self._merge(response, together, depth + 1)
+            yield from self._merge(response, together, depth + 1)
             return
         handled: list[Any] = list(getattr(response, rows.response) or [])
         merged = []
         if row.is_all:
-            merged = [self._refuse_told(told, row, rows, depth + 1) for told in handled]
+            for told in handled:
+                merged.append((yield from self._refuse_told(told, row, rows, depth + 1)))
+                yield
             handled = []
+        left = _Told(handled)
         for inner in row.inner:
-            found = next((told for told in handled if _is_same(told, inner.key)), None)
-            if found is not None:
-                handled = [told for told in handled if told is not found]
+            yield
+            found = left.take(inner.key)
             if depth + 1 == self._depth:
                 if id(inner) in self._refused:
                     found = self._error_row(inner.key, depth + 1)
@@ -153,17 +191,17 @@ class Refusal:
                 if found is None and self._has_refused(inner, depth + 1):
                     found = self._places.new_row(inner.key, depth + 1)
                 if found is not None:
-                    self._merge(found, inner, depth + 1)
+                    yield from self._merge(found, inner, depth + 1)
             if found is not None:
                 merged.append(found)
-        setattr(response, rows.response, merged + handled)
+        setattr(response, rows.response, merged + left.rest())
 
     def _has_refused(self, row: Row, depth: int) -> bool:
         if depth == self._depth:
             return id(row) in self._refused
         return any(self._has_refused(inner, depth + 1) for inner in row.inner)
 
-    def _refuse_told(self, told: Any, parent: Row, rows: Rows, depth: int) -> Any:
+    def _refuse_told(self, told: Any, parent: Row, rows: Rows, depth: int) -> Steps[Any]:
         """Refuse a row of the response whose request asked for all there are."""
         key = {name: getattr(told, name) for _, name in rows.key if hasattr(told, name)}
         names = dict(rows.key)
@@ -176,7 +214,7 @@ class Refusal:
         if depth == self._depth:
             return self._error_row(key, depth) if self._is_for_all or self._matches(row) else told
         row.is_all = True
-        self._merge(told, row, depth)
+        yield from self._merge(told, row, depth)
         return told
 
     def _error_row(self, key: dict[str, Any], depth: int) -> Any:
@@ -189,8 +227,50 @@ class Refusal:
         self.is_placed = True
 
 
-def _is_same(told: Any, key: dict[str, Any]) -> bool:
-    """Whether a row of a response is the one with this key; a topic with an id is known by the id."""
-    if key.get("topic_id", ZERO_UUID) != ZERO_UUID and hasattr(told, "topic_id"):
-        return bool(told.topic_id == key["topic_id"])
-    return all(getattr(told, name) == value for name, value in key.items() if name != "topic_id")
+class _Told:
+    """The rows of a response, each of which is taken once, by its key; a topic with an id is known by the id."""
+
+    __slots__ = ("_by_id", "_by_names", "_rows")
+
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = {id(row): row for row in rows}
+        """Those that were not taken, by their identity."""
+        self._by_id: dict[Any, deque[Any]] | None = None
+        self._by_names: dict[Hashable, deque[Any]] | None = None
+        """By the values of a key's fields; all keys of a list have the same ones."""
+
+    def take(self, key: dict[str, Any]) -> Any:
+        """Return the first row with this key that was not taken, None if there is none."""
+        if not self._rows:
+            return None
+        if key.get("topic_id", ZERO_UUID) != ZERO_UUID and hasattr(
+            next(iter(self._rows.values())), "topic_id"
+        ):
+            if self._by_id is None:
+                self._by_id = self._index(lambda row: row.topic_id)
+            same = self._by_id.get(key["topic_id"])
+        else:
+            names = [name for name in key if name != "topic_id"]
+            if self._by_names is None:
+                self._by_names = self._index(lambda row: _hashable([getattr(row, name) for name in names]))
+            same = self._by_names.get(_hashable([key[name] for name in names]))
+        while same:
+            row = same.popleft()
+            if self._rows.pop(id(row), None) is not None:
+                return row
+        return None
+
+    def rest(self) -> list[Any]:
+        """Return the rows that were not taken."""
+        return list(self._rows.values())
+
+    def _index(self, value_of: Callable[[Any], Hashable]) -> dict[Hashable, deque[Any]]:
+        index: dict[Hashable, deque[Any]] = {}
+        for row in self._rows.values():
+            index.setdefault(value_of(row), deque()).append(row)
+        return index
+
+
+def _hashable(values: list[Any]) -> Hashable:
+    """Return a key for equal values; an entity of a quota is a list of structs."""
+    return tuple(repr(value) if isinstance(value, list) else value for value in values)

@@ -11,11 +11,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.wire.schema import Struct
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from oncelog.wire.schema import Uuid
+    from oncelog.wire.steps import Steps
 
 TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID = "topic", "partition", "group", "transactional_id"
 FACTS = (TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID)
@@ -267,6 +269,13 @@ class Located:
 
 def locate(name: str, request: Any, version: int, topic_name: Callable[[Uuid], str | None]) -> Located:
     """Find the rows of a request. ``topic_name`` gives the name of a topic id, None for an unknown one."""
+    return finish(locate_in_steps(name, request, version, topic_name))
+
+
+def locate_in_steps(
+    name: str, request: Any, version: int, topic_name: Callable[[Uuid], str | None]
+) -> Steps[Located]:
+    """Do as `locate`, a row at each step."""
     kind: Any = type(request)
     levels = levels_of(name, kind, version)
     depths = depths_of(name, kind, version)
@@ -278,13 +287,13 @@ def locate(name: str, request: Any, version: int, topic_name: Callable[[Uuid], s
     if name == "find_coordinator" and "key" in present:
         facts |= _coordinator_key(request, request.key)
     whole = Row(request, {}, facts)
-    _add_rows(whole, levels, request, topic_name)
+    yield from _add_rows(whole, levels, request, topic_name)
     return Located(levels, depths, whole)
 
 
 def _add_rows(
     parent: Row, levels: tuple[Rows, ...], request: Any, topic_name: Callable[[Uuid], str | None]
-) -> None:
+) -> Iterator[None]:
     if not levels:
         return
     rows = levels[0]
@@ -294,8 +303,9 @@ def _add_rows(
         return
     for element in elements:
         row = Row(element, key_of(rows, element), parent.facts | _facts(rows, element, request, topic_name))
-        _add_rows(row, levels[1:], request, topic_name)
+        yield from _add_rows(row, levels[1:], request, topic_name)
         parent.inner.append(row)
+        yield
 
 
 def key_of(rows: Rows, element: Any) -> dict[str, Any]:

@@ -25,12 +25,19 @@ NOT_FOUND_VERSION = 6
 """The first version of DescribeGroups with GROUP_ID_NOT_FOUND; older ones return a dead group (KIP-1043)."""
 
 
-def list_groups(shard: GroupShard, request: ListGroupsRequest) -> list[ListedGroup]:
-    """The shard's groups that have one of the states and one of the types in the request; an empty filter
-    passes all.
-    """
-    states = {state.lower().strip() for state in request.states_filter}
-    types = {name.lower() for name in request.types_filter}
+class GroupFilter:
+    """The states and types of groups that a ListGroups asks for; an empty list asks for all."""
+
+    __slots__ = ("states", "types")
+
+    def __init__(self, request: ListGroupsRequest) -> None:
+        self.states = {state.lower().strip() for state in request.states_filter}
+        self.types = {name.lower() for name in request.types_filter}
+
+
+def list_groups(shard: GroupShard, wanted: GroupFilter) -> list[ListedGroup]:
+    """The shard's groups that pass the filter."""
+    states, types = wanted.states, wanted.types
     return [
         ListedGroup(group.group_id, group.protocol_type, group.state_name, group.group_type)
         for group in shard.groups.values()

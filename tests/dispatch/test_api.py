@@ -12,7 +12,10 @@ from oncelog.broker import slices
 from oncelog.broker.dispatch import api as apis
 from oncelog.broker.handlers.chunked import ROWS_AT_ONCE
 from oncelog.broker.handlers.table import HANDLERS, Handler
+from oncelog.broker.net.held_bytes import HeldBytes
+from oncelog.broker.net.writer import SEND_SOON_BYTES, ResponseWriter
 from oncelog.broker.request import CloseConnection
+from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.encode_source import STEP_BYTES
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -45,11 +48,41 @@ def long_response() -> DescribeConfigsResponse:
     )
 
 
+class Taker:
+    """A transport whose peer reads ``reads`` bytes of what is sent, and then nothing."""
+
+    can_send_file = False
+
+    def __init__(self, reads: int) -> None:
+        self.sent = bytearray()
+        self._left = reads
+
+    def send(self, data: bytes | memoryview, *, more: bool = False) -> int:
+        taken = min(len(data), self._left)
+        self._left -= taken
+        self.sent += data[:taken]
+        return taken or WOULD_BLOCK
+
+    async def wait_writable(self) -> None:
+        await trio.sleep_forever()
+
+
+def unread(reads: int = 0) -> tuple[ResponseWriter, bytearray, HeldBytes]:
+    """Return a writer, what its peer has read, and the bytes that are held."""
+    transport: Any = Taker(reads)
+    held = HeldBytes(2**40, "responses")
+    files: Any = None
+    return ResponseWriter(transport, files, held, lambda reason: None), transport.sent, held
+
+
 @pytest.mark.parametrize("version", [1, 4])
 def test_a_long_response_has_the_same_bytes_in_steps(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
     api = apis.Api(HANDLERS[DESCRIBE_CONFIGS])
-    at_once, in_steps = bytearray(b"before"), bytearray(b"before")
+    at_once = bytearray(b"before")
+    writer, sent, _ = unread()
+    in_steps = writer.out
+    in_steps += b"before"
     api.encode_response(version, 77, long_response(), at_once, [])
     lengths = [len(in_steps)]
 
@@ -61,12 +94,33 @@ def test_a_long_response_has_the_same_bytes_in_steps(version: int, monkeypatch: 
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
-            await api.encode_in_steps(version, 77, long_response(), in_steps)
+            size = await api.encode_in_steps(version, 77, long_response(), writer, trio.Semaphore(1))
+            assert size == len(at_once) - len(b"before")
+            assert sent == b""
             nursery.cancel_scope.cancel()
 
     deterministic(run, 0)
     assert in_steps == at_once
     assert max(after - before for before, after in pairwise(lengths)) < 4 * STEP_BYTES
+
+
+def test_a_very_long_response_is_sent_as_the_client_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apis, "WHOLE_RESPONSE_BYTES_MAX", 50_000)
+    api = apis.Api(HANDLERS[DESCRIBE_CONFIGS])
+    at_once = bytearray(b"before")
+    api.encode_response(4, 77, long_response(), at_once, [])
+
+    async def run(reads: int) -> bytearray:
+        writer, sent, held = unread(reads)
+        writer.out += b"before"
+        with trio.move_on_after(1):
+            await api.encode_in_steps(4, 77, long_response(), writer, trio.Semaphore(1))
+            assert held.used == 0
+        assert len(writer.out) < SEND_SOON_BYTES + 4 * STEP_BYTES
+        return sent + writer.out if reads > len(at_once) else sent
+
+    assert deterministic(lambda: run(10**9), 0) == at_once
+    assert deterministic(lambda: run(100_000), 0) == at_once[:100_000]
 
 
 def test_an_answer_that_would_be_too_long_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +129,7 @@ def test_an_answer_that_would_be_too_long_closes_the_connection(monkeypatch: pyt
 
     async def run() -> None:
         with pytest.raises(CloseConnection, match="describe_configs asks for more than 100000 bytes"):
-            await api.encode_in_steps(4, 77, long_response(), bytearray())
+            await api.encode_in_steps(4, 77, long_response(), unread()[0], trio.Semaphore(1))
 
     deterministic(run, 0)
 

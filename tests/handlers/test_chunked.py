@@ -10,7 +10,7 @@ import pytest
 from oncelog.broker import slices
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers import chunked, offset_fetch
-from oncelog.broker.handlers.chunked import LONG_RESPONSES, ROWS_AT_ONCE
+from oncelog.broker.handlers.chunked import ROWS_AT_ONCE
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.metadata.config_changes import SET, AlteredResource, ConfigChange, alter
 from oncelog.broker.metadata.topics import delete
@@ -34,7 +34,6 @@ from oncelog.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from oncelog.wire.messages.describe_acls import DescribeAclsRequest
 from oncelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -200,11 +199,6 @@ def test_the_response_in_chunks_is_the_response(large: LargeRequest, monkeypatch
         assert [len(large.inner_results(result)) for result in results] == [
             len(partitions(row)) for row in range(ROWS)
         ]
-
-
-def test_every_chunked_response_is_encoded_in_steps() -> None:
-    keys = {large.request.API_KEY for large in LARGE_REQUESTS}
-    assert keys | {DescribeAclsRequest.API_KEY, DescribeConfigsRequest.API_KEY} == LONG_RESPONSES
 
 
 def test_a_large_group_that_is_named_again_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from oncelog.wire.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
 )
+from oncelog.wire.steps import finish
 from tests.harness.metadata_node import DIRECTORY_ID, StandInNode
 from tests.sim.disk import Fault
 
@@ -309,7 +310,7 @@ def test_a_full_disk_is_every_topics_error() -> None:
 
 def test_auto_creation() -> None:
     node = StandInNode({"num.partitions": "2"})
-    responses = auto_create(node.metadata, node.config, ["t", "bad/"])
+    responses = finish(auto_create(node.metadata, node.config, ["t", "bad/"]))
     assert responses["t"] is None
     error = responses["bad/"]
     assert error is not None
@@ -320,7 +321,7 @@ def test_auto_creation() -> None:
 def test_internal_topics_have_the_parameters_of_their_coordinators() -> None:
     node = StandInNode({"offsets.topic.num.partitions": "7", "transaction.state.log.num.partitions": "8"})
     names = ["__consumer_offsets", "__transaction_state", "__share_group_state", "t"]
-    responses = auto_create(node.metadata, node.config, names)
+    responses = finish(auto_create(node.metadata, node.config, names))
     codes = [error and error.code for error in (responses[name] for name in names)]
     assert codes == [None] * 4
     topics = node.metadata.image.topics

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from oncelog.broker.log.results import FileRange
+from oncelog.broker.net.held_bytes import HeldBytes
 from oncelog.broker.net.writer import ResponseWriter
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.broker.seams.transport import WOULD_BLOCK, Buffer
@@ -66,7 +67,7 @@ def test_ranges_of_files_leave_between_the_bytes(tmp_path: pathlib.Path, can_sen
     async def run() -> None:
         files = OsFileSystem(10)
         file = files.open(str(path))
-        writer = ResponseWriter(wire, files)
+        writer = ResponseWriter(wire, files, HeldBytes(1000, ""), lambda reason: None)
         writer.out += b"before"
         writer.ranges.append((len(writer.out), FileRange(file, 10, 50)))
         writer.out += b"after"

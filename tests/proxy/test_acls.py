@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 
 from compat_tests.batches import batch
+from oncelog.broker import slices
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.opening import open_connection
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.request import RequestContext
+from oncelog.wire.compiler import AT_ONCE_ELEMENTS_MAX
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from oncelog.wire.messages.push_telemetry import PushTelemetryRequest
@@ -22,6 +26,7 @@ from tests.client.security.test_login import password
 from tests.harness.requests import create_topic, fetch_request, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
+from tests.harness.steps import LongestTurn
 from tests.proxy.sim_proxy import HOST, PORT, SimProxy
 from tests.proxy.test_logins import BOOTSTRAP, MECHANISMS
 
@@ -179,3 +184,27 @@ async def test_metrics_of_clients_need_no_right() -> None:
         assert asked.error_code == 0
         push = PushTelemetryRequest(asked.client_instance_id, asked.subscription_id)
         assert (await client.call(push)).error_code == 0
+
+
+@pytest.mark.parametrize("count", [4, 2_500])
+@simulated
+async def test_each_denied_row_of_a_large_request_stands_beside_the_others(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows between two turns are few, and the work for each does not grow with their number."""
+    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 2)
+    config = {"auto.create.topics.enable": "false"}
+    async with SimBroker(config=config) as broker, guarded(broker, "User:app Describe group:mine*") as proxy:
+        client = await logged_in(proxy)
+        names = [f"{'mine' if number % 2 else 'yours'}-{number}" for number in range(count)]
+        await client.call(FindCoordinatorRequest(coordinator_keys=names))
+        turn = LongestTurn()
+        response = await client.call(DescribeGroupsRequest(names), 5)
+        turn.end()
+        found = {group.group_id: group.error_code for group in response.groups}
+        assert list(found) == names
+        assert [found[name] == ErrorCode.GROUP_AUTHORIZATION_FAILED for name in names] == [
+            name.startswith("yours") for name in names
+        ]
+        if count > AT_ONCE_ELEMENTS_MAX:
+            assert turn.lines < 20 * count, turn.where.most_common(8)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 
 import oncelog
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import Closed, SaslClient
+from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
 
 CONFIG = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
@@ -159,3 +159,17 @@ def test_scram(kafka: oncelog.Broker, name: str) -> None:
     while not said:
         producer.poll(1)
     assert "Authentication failed during authentication due to invalid credentials" in said[0]
+
+
+def test_a_log_in_needs_few_bytes(kafka: oncelog.Broker) -> None:
+    """A larger request, or message of SCRAM, is refused by its size: reading it would take long."""
+    with SaslClient(kafka.bootstrap_servers) as client, pytest.raises(Closed):
+        client.bare(b"\0\x12\0\0\0\0\0\5" + (20_000).to_bytes(2, "big") + 20_000 * b"a")
+    failed = kafka.wait_for_failed_login()
+    assert "a request of 20010 bytes (API key 18) before the log-in; the limit is 16384" in failed.reason
+    with SaslClient(kafka.bootstrap_servers) as client:
+        client.handshake("SCRAM-SHA-256")
+        with pytest.raises(LoginFailed):
+            client.authenticate(b"n,,n=" + 20_000 * b"a" + b",r=nonce")
+    failed = kafka.wait_for_failed_login(after=failed)
+    assert "a SCRAM message of 20013 bytes; the limit is 16384" in failed.reason

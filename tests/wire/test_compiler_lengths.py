@@ -4,7 +4,7 @@ import struct as struct_module
 
 import pytest
 
-from oncelog.wire.compiler import ARRAY_LENGTH_MAX, REQUEST_ELEMENTS_MAX, UNCHECKED_COUNT_MAX
+from oncelog.wire.compiler import ARRAY_LENGTH_MAX, REQUEST_ELEMENTS_MAX, TAGS_MAX, UNCHECKED_COUNT_MAX
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import (
     Buffer,
@@ -186,7 +186,10 @@ def test_tags_are_elements() -> None:
         return varint(count) + b"".join(varint(tag + 1) + b"\0" for tag in range(count))
 
     unknown_inside = compact(1) + compact(0) + compact(0)
-    Asked.decode(unknown_inside + tags(limit - 1) + b"\0", 1)
+    Asked.decode(unknown_inside + tags(TAGS_MAX) + b"\0", 1)
+    for tagged in (unknown_inside + tags(TAGS_MAX + 1) + b"\0", compact(0) + tags(TAGS_MAX + 1)):
+        with pytest.raises(DecodeError, match=f"{TAGS_MAX + 1} tags, more than {TAGS_MAX}"):
+            Asked.decode(tagged, 1)
     for tagged in (unknown_inside + tags(limit) + b"\0", compact(0) + tags(limit + 1)):
         with pytest.raises(DecodeError, match=f"more than {limit} elements and tags"):
             Asked.decode(tagged, 1)

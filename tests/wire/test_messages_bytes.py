@@ -21,8 +21,10 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from oncelog.wire.compiler import compile_step_decoder
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import Message, Struct
+from oncelog.wire.steps import finish
 from oncelog.wire.stored.groups import ConsumerGroupMemberMetadataValue
 from tests.wire.kafka_json import Json, all_messages, bundled, encode, from_jars, snake
 from tests.wire.values import build, in_version, sample, values, within
@@ -186,6 +188,18 @@ def limited_memory() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+def test_a_message_is_decoded_in_steps_as_at_once(cls: type[Message]) -> None:
+    version = cls.MAX_VERSION
+    encoded = full(cls, version)
+    steps = compile_step_decoder(cls, version)
+    message, end = finish(steps(encoded, 0))
+    assert (message, end) == cls.decoder(version)(encoded, 0)
+    for size in range(0, len(encoded), 7):
+        with pytest.raises(DecodeError):
+            finish(steps(encoded[:size], 0))
 
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)

@@ -25,6 +25,7 @@ from oncelog.broker.slices import Slices
 from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -109,7 +110,7 @@ def _create_on_demand(node: Node, topic: str) -> None:
     if not node.config.current.auto_create_topics_enable:
         error = not_found("topic", topic, node.metadata.image.topics)
         raise NotFoundError(f"{error}; create_topic() creates it, and so does auto.create.topics.enable=true")
-    failed = auto_create(node.metadata, node.config, [topic])[topic]
+    failed = finish(auto_create(node.metadata, node.config, [topic]))[topic]
     if failed is not None:
         raise failed
 

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message
 
 
+REQUEST_BYTES_MAX = 16 * 1024
+"""Bytes of a request before the log-in that carries no token: ApiVersions and SaslHandshake need some hundred. Kafka
+has no such limit."""
+
 _prefix_at = struct.Struct(">hhi").unpack_from
 _SIZE = struct.Struct(">i")
 
@@ -141,6 +145,15 @@ class SaslServerAuthenticator:
 
     def _handshake(self, frame: memoryview) -> Step:
         api_key, version, correlation_id = _prefix_at(frame, 0)
+        if len(frame) > REQUEST_BYTES_MAX:
+            return Step(
+                failed=Reason(
+                    "a request of {} bytes (API key {}) before the log-in; the limit is {}",
+                    len(frame),
+                    api_key,
+                    REQUEST_BYTES_MAX,
+                )
+            )
         if api_key not in (API_VERSIONS_KEY, SASL_HANDSHAKE_KEY):
             return Step(
                 failed=Reason(

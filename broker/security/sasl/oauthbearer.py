@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SIGNED = f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler"
 UNSECURED = f"{OAUTH_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 
-_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)+"
 _PAIRS = r"(?:[A-Za-z]+=[\x21-\x7E \t\r\n]+\x01)*"
 _FIRST = re.compile(rf"n,(?:a=({_NAME}))?,\x01({_PAIRS})\x01")
 _AUTH = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)

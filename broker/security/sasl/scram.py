@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+MESSAGE_BYTES_MAX = 16 * 1024
+"""Bytes of a message of the client: its name, a nonce, extensions, a proof. Kafka has no such limit."""
+
+
 class TokenCredential(NamedTuple):
     """The credential of a delegation token, with the token's owner and end (wall time, ms)."""
 
@@ -73,6 +77,8 @@ class ScramServer:
         if self.is_complete or self._has_failed:
             raise SaslError("a token after the end")
         try:
+            if len(token) > MESSAGE_BYTES_MAX:
+                raise SaslError(f"a SCRAM message of {len(token)} bytes; the limit is {MESSAGE_BYTES_MAX}")
             text = token.decode("utf-8", "replace")
             return (
                 self._first(text) if self._credential is None else self._final(text, self._credential)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.coordinator.groups.admin import delete_groups, describe_groups, list_groups
+from oncelog.coordinator.groups.admin import GroupFilter, delete_groups, describe_groups, list_groups
 from oncelog.coordinator.groups.offsets import commit_offsets
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.list_groups import ListGroupsRequest
@@ -50,12 +50,12 @@ def groups_of_all_kinds() -> GroupShardHarness:
     ],
 )
 def test_list(states: list[str], types: list[str], listed: str) -> None:
-    rows = list_groups(groups_of_all_kinds().shard, ListGroupsRequest(states, types))
+    rows = list_groups(groups_of_all_kinds().shard, GroupFilter(ListGroupsRequest(states, types)))
     assert {row.group_id for row in rows} == set(listed.split())
 
 
 def test_listed_fields() -> None:
-    rows = list_groups(groups_of_all_kinds().shard, ListGroupsRequest())
+    rows = list_groups(groups_of_all_kinds().shard, GroupFilter(ListGroupsRequest()))
     assert {(row.group_id, row.protocol_type, row.group_state, row.group_type) for row in rows} == {
         ("s", "consumer", "Stable", "classic"),
         ("e", "consumer", "Empty", "classic"),
