@@ -38,9 +38,14 @@ class Token:
 
 
 class TokenIssuer:
-    """An issuer of its own for each broker. Raises UnsupportedError without the extra."""
+    """An issuer of its own for each broker with ``oauth``.
 
-    def __init__(self) -> None:
+    Raises InvalidArgumentError; UnsupportedError without the extra.
+    """
+
+    def __init__(self, oauth: bool) -> None:
+        if oauth is not True:
+            raise InvalidArgumentError(f"oauth={oauth!r}: expected True or False")
         try:
             import jwt
             from cryptography.hazmat.primitives.asymmetric import ec

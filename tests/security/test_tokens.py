@@ -348,6 +348,7 @@ def test_what_makes_no_sense_is_named(tmp_path: Path) -> None:
             {"oauth": True, "config": {"listeners": "PLAINTEXT://127.0.0.1:0"}},
             "oauth=True has no effect: no list",
         ),
+        ({"oauth": "shop"}, "oauth='shop': expected True or False"),
         (
             {"tls": "old"},
             "tls='old': expected True, False or one of 'expired', 'of_a_stranger', 'other_host'",

@@ -77,7 +77,7 @@ class AsyncBroker(AsyncFacade, AsyncClientMetrics):
         process: bool = False,
     ) -> None:
         certificates = Certificates(tls) if tls else None
-        tokens = TokenIssuer() if oauth else None
+        tokens = TokenIssuer(oauth) if oauth else None
         options = checked_options(
             topics=topics,
             config=config,

@@ -74,7 +74,7 @@ class AsyncProxy(AsyncFacade):
         process: bool = False,
     ) -> None:
         certificates = Certificates(tls) if tls else None
-        tokens = TokenIssuer() if oauth else None
+        tokens = TokenIssuer(oauth) if oauth else None
         self._proxy_options = checked_proxy_options(
             upstream,
             upstream_config=os.fspath(upstream_config)

@@ -78,7 +78,7 @@ class Broker(Facade, ClientMetrics):
         process: bool = False,
     ) -> None:
         certificates = Certificates(tls) if tls else None
-        tokens = TokenIssuer() if oauth else None
+        tokens = TokenIssuer(oauth) if oauth else None
         options = checked_options(
             topics=topics,
             config=config,
