@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from oncelog.wire.messages.metadata import MetadataRequest
 from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
 
 USERS = {"app": "secret"}
+TIMEOUT_S = 60
 TOLD = '{"status":"invalid_token"}'
 
 
@@ -136,8 +138,9 @@ def test_a_client_that_does_not_end_a_refused_log_in(goes_on: bool) -> None:
             if goes_on:
                 with pytest.raises(Closed):
                     client.call(MetadataRequest([]), 12)
+        end = time.monotonic() + TIMEOUT_S
         while not (closed := [line for line in kafka.log_lines if "connection closed" in line]):
-            pass
+            assert time.monotonic() < end
         assert "the token is of another issuer" in closed[0]
         assert len(closed) == 1
         assert kafka.failed_logins() == [failed]
