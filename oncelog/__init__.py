@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from oncelog.broker.embedded.async_api.share_groups import AsyncShareGroup
     from oncelog.broker.embedded.async_api.topics import AsyncTopic
     from oncelog.broker.embedded.async_api.transactions import AsyncTransaction, AsyncTransactions
+    from oncelog.broker.embedded.certificates import BrokerCertificate
     from oncelog.broker.embedded.sync_api.broker import Broker
     from oncelog.broker.embedded.sync_api.clock import Clock
     from oncelog.broker.embedded.sync_api.faults import Faults, Rule, RuleDraft
@@ -87,6 +88,7 @@ __all__ = [
     "AsyncTransaction",
     "AsyncTransactions",
     "Broker",
+    "BrokerCertificate",
     "BrokerFailedError",
     "ClientMetric",
     "ClientMetricsPush",
@@ -159,6 +161,7 @@ _MODULES = {
     "AsyncTransaction": "oncelog.broker.embedded.async_api.transactions",
     "AsyncTransactions": "oncelog.broker.embedded.async_api.transactions",
     "Broker": "oncelog.broker.embedded.sync_api.broker",
+    "BrokerCertificate": "oncelog.broker.embedded.certificates",
     "BrokerFailedError": "oncelog.broker.control.errors",
     "ClientMetric": "oncelog.broker.control.client_metric_types",
     "ClientMetricsPush": "oncelog.broker.control.client_metric_types",

@@ -69,7 +69,7 @@ from tests.harness.steps import LongestTurn
 __all__ = ["lines"]
 
 FEW, MANY = 2_100, 4_000
-LINES_PER_ROW = 4
+LINES_PER_ROW = 6
 """Such as the removal of repeated names, which takes much less time than a row's work."""
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 
