@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 RETRY_BACKOFF_MS = 500
 """Milliseconds until an action whose append failed is tried again (``CoordinatorTimerImpl``)."""
 
-RUN_DUE_S = 0.02
-"""Seconds of work that a request may have to do first, because it was due."""
+RUN_DUE_MS = 20
+"""Milliseconds of work that a request may have to do first, because it was due."""
 
 _log = get_logger(__name__)
 
@@ -78,13 +78,13 @@ class CoordinatorTimer:
     def run_due_of(self, owner: Hashable) -> bool:
         """Run the actions of an owner's deadlines that have passed, before a request about it is handled.
 
-        Returns False if some may be left after `RUN_DUE_S`: the timer's task goes on with them. Does nothing if an
+        Returns False if some may be left after `RUN_DUE_MS`: the timer's task goes on with them. Does nothing if an
         action is the caller.
         """
         deadlines = self.deadlines
         if deadlines.next_at() > self._clock.monotonic() or self._is_acting:
             return True
-        end = real_time.monotonic() + RUN_DUE_S
+        end = real_time.monotonic() + RUN_DUE_MS / 1000
         deadlines.collect_due()
         while (due := deadlines.take_due_of(owner)) is not None:
             self._act(*due)
