@@ -166,15 +166,15 @@ def test_the_work_between_two_turns_does_not_grow_with_the_rows(
 @simulated
 async def test_large_requests_are_answered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
-    async with SimBroker() as broker:
+    # The Produce waits for the disk, and the connection reads on.
+    async with SimBroker(config={"log.flush.interval.messages": "1"}) as broker:
         client = broker.connect()
         await create_topic(client, "t")
         large = ListOffsetsRequest(
             -1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(at, -1, -1) for at in range(MANY)])]
         )
-        await client.send(produce_request("t", batch()), 9)
-        await client.send(large, 6)
-        await client.send(ListGroupsRequest(), 0)
+        requests = ((produce_request("t", batch()), 9), (large, 6), (ListGroupsRequest(), 0))
+        await client.send_bytes(b"".join(encode_request(one, version, 7) for one, version in requests))
         assert (await client.receive(ProduceResponse, 9)).responses[0].partition_responses[0].error_code == 0
         rows = (await client.receive(ListOffsetsResponse, 6)).topics[0].partitions
         assert [row.partition_index for row in rows] == list(range(MANY))
