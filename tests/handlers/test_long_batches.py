@@ -23,8 +23,8 @@ from tests.harness.requests import create_topic, fetch, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient
 from tests.harness.simulation import simulated
+from tests.harness.steps import LongestTurn
 from tests.harness.transactional_producer import CLASSIC, V2, Link, TransactionalProducer, Versions
-from tests.harness.turns import Turns
 
 LONG = numbered_records(40_000).batch()
 """Longer than what is checked at once."""
@@ -51,7 +51,6 @@ async def outcome(client: SimClient) -> tuple[int, int]:
 def test_others_are_served_meanwhile(name: str, compression: str) -> None:
     large = LARGE_BATCHES[name](PART)
     data = large.batch()
-    turns = Turns()
 
     @simulated
     async def run() -> None:
@@ -59,18 +58,16 @@ def test_others_are_served_meanwhile(name: str, compression: str) -> None:
             attacker = broker.connect()
             await create_topic(attacker, "a", configs={"compression.type": compression})
             await produce(attacker, "a")
-            trio.lowlevel.add_instrument(turns)
-            try:
-                await send(attacker, data)
-                code, base_offset = await outcome(attacker)
-            finally:
-                trio.lowlevel.remove_instrument(turns)
+            turn = LongestTurn()
+            await send(attacker, data)
+            code, base_offset = await outcome(attacker)
+            turn.end()
+            assert turn.lines < LINES_MAX, turn.where.most_common(8)
             # Java's stack is too small for so many gzip members; offsets out of order are rewritten.
             is_valid = large.is_valid or "members" in name or compression != "producer"
             assert (code, base_offset) == ((0, 1) if is_valid else (ErrorCode.UNKNOWN_SERVER_ERROR, -1))
 
     run()
-    assert turns.longest < LINES_MAX
 
 
 def test_a_batch_that_takes_long_is_checked_as_at_once() -> None:
@@ -179,7 +176,6 @@ def test_a_transaction_that_ends_meanwhile_gets_no_record_after_its_end(versions
 @pytest.mark.parametrize("versions", [CLASSIC, V2])
 def test_a_transactional_request_for_many_partitions_gives_turns(versions: Versions) -> None:
     partitions = 350
-    turns = Turns()
 
     @simulated
     async def run() -> None:
@@ -195,13 +191,13 @@ def test_a_transactional_request_for_many_partitions_gives_turns(versions: Versi
             data = numbered_records(2).batch(TRANSACTIONAL, owner)
             rows = [PartitionProduceData(partition, data) for partition in range(partitions)]
             request = ProduceRequest("id", -1, 30_000, [TopicProduceData("a", partition_data=rows)])
-            trio.lowlevel.add_instrument(turns)
+            turn = LongestTurn()
             response = await client.call(request, versions.produce, ProduceResponse)
-            trio.lowlevel.remove_instrument(turns)
+            turn.end()
+            assert turn.lines < LINES_MAX, turn.where.most_common(8)
             assert {row.error_code for row in response.responses[0].partition_responses} == {0}
             await producer.end(commit=True)
             for partition in (0, 99, 100, 349):
                 assert (await fetch(client, "a", 0, partition)).high_watermark == 3
 
     run()
-    assert turns.longest < LINES_MAX
