@@ -217,17 +217,20 @@ def _add_what_no_row_says(places: Places, response: Any, request: Any, error: Ka
         # A user may have deletions and upsertions: Kafka has one row for all.
         users = {one.name for one in (*request.deletions, *request.upsertions)}
         row_kind: Any = fields_of(kind, 0)["results"].element
+        response.results = []  # those of the upsertions alone
         for user in sorted(users):
             response.results.append(row_kind(user, error.code, _message(error)))
             yield
     elif name == "describe_user_scram_credentials":
         row_kind = fields_of(kind, 0)["results"].element
+        response.results = []
         for _ in request.users or ():
             response.results.append(row_kind("", error.code, _message(error)))
             yield
     elif name == "list_partition_reassignments":
         topic_kind: Any = fields_of(kind, 0)["topics"].element
         partition_kind: Any = fields_of(topic_kind, 0)["partitions"].element
+        response.topics = []
         for topic in request.topics or ():
             row = topic_kind(topic.name)
             response.topics.append(row)
