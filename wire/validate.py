@@ -47,9 +47,9 @@ from oncelog.wire.walk import WalkResult, walk, walk_in_steps
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from oncelog.wire.compression import Data
     from oncelog.wire.steps import Steps
 
-    Data = bytes | bytearray | memoryview
 
 SHORT_BATCH_BYTES = 16 * 1024
 """The records of an uncompressed batch of so many bytes are always checked at once."""

@@ -23,10 +23,10 @@ from oncelog.wire.walk_equal_length import BIG_BLOCK, BLOCK, RUN_MIN, read_equal
 from oncelog.wire.walk_short_varints import read_short_varints
 
 if TYPE_CHECKING:
+    from oncelog.wire.compression import Data
     from oncelog.wire.records import RecordLayout
     from oncelog.wire.steps import Steps
 
-    Data = bytes | bytearray | memoryview
 
 _STEP_RECORDS = 512
 """Records that one step reads by short varints. What takes longer, or less, counts for more or fewer of them."""

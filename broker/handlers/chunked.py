@@ -15,11 +15,13 @@ import trio
 
 from oncelog.broker.request import Pending, finished
 from oncelog.broker.slices import Slices, in_slices
+from oncelog.wire.steps import take
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from oncelog.wire.schema import Message
+    from oncelog.wire.steps import Steps
 
     M = TypeVar("M", bound=Message)
     Row = TypeVar("Row")
@@ -91,20 +93,15 @@ def chunked_by_part(
     return Pending(_respond_by_part(rows, respond, results))
 
 
-def begun(steps: Generator[object, None, Result | Pending[Result]]) -> Result | Pending[Result]:
+def begun(steps: Steps[Result | Pending[Result]]) -> Result | Pending[Result]:
     """Return what the generator returns: at once if it takes at most `ROWS_AT_ONCE` steps, else `Pending`, and the
     other steps are taken in slices.
     """
-    try:
-        for _ in range(ROWS_AT_ONCE):
-            next(steps)
-    except StopIteration as end:
-        result: Result | Pending[Result] = end.value
-        return result
-    return Pending(_finish_slowly(steps))
+    result = take(steps, ROWS_AT_ONCE)
+    return Pending(_finish_slowly(steps)) if result is None else result
 
 
-async def _finish_slowly(steps: Generator[object, None, Result | Pending[Result]]) -> Result:
+async def _finish_slowly(steps: Steps[Result | Pending[Result]]) -> Result:
     return await finished(await in_slices(steps))
 
 
