@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from oncelog.broker.request import RequestContext
 
+    Named = tuple[str, Callable[[str, RequestContext], str | None]]
+    """A function, after its name for messages."""
+
 LITERAL, PREFIXED = 3, 4
 """Pattern types of ACLs (Kafka: ``PatternType``)."""
 WILDCARD = "*"
@@ -189,26 +192,28 @@ class Functions(Names):
         self._to_client = to_client
 
     def to_cluster(self, name: str, context: RequestContext) -> str | None:
-        theirs = self._called("to_cluster", self._to_cluster, name, context)
-        if theirs is not None:
-            back = self._called("to_client", self._to_client, theirs, context)
-            if back != name:
-                raise ValueError(
-                    f"{self.word}s: to_cluster({name!r}) is {theirs!r}, but to_client({theirs!r}) is {back!r}, not "
-                    f"{name!r}: names must be one to one"
-                )
-        return theirs
+        there, back = ("to_cluster", self._to_cluster), ("to_client", self._to_client)
+        return self._one_to_one(there, back, name, context)
 
     def to_client(self, name: str, context: RequestContext) -> str | None:
-        ours = self._called("to_client", self._to_client, name, context)
-        if ours is not None:
-            back = self._called("to_cluster", self._to_cluster, ours, context)
-            if back != name:
+        there, back = ("to_client", self._to_client), ("to_cluster", self._to_cluster)
+        return self._one_to_one(
+            there, back, name, context, "; return None for a name that clients do not see"
+        )
+
+    def _one_to_one(
+        self, there: Named, back: Named, name: str, context: RequestContext, advice: str = ""
+    ) -> str | None:
+        """Return what the function ``there`` makes of a name. Raises ValueError unless ``back`` undoes it."""
+        new = self._called(*there, name, context)
+        if new is not None:
+            again = self._called(*back, new, context)
+            if again != name:
                 raise ValueError(
-                    f"{self.word}s: to_client({name!r}) is {ours!r}, but to_cluster({ours!r}) is {back!r}, not "
-                    f"{name!r}: names must be one to one; return None for a name that clients do not see"
+                    f"{self.word}s: {there[0]}({name!r}) is {new!r}, but {back[0]}({new!r}) is {again!r}, not "
+                    f"{name!r}: names must be one to one{advice}"
                 )
-        return ours
+        return new
 
     def _called(
         self,
