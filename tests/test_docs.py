@@ -79,8 +79,10 @@ def definitions() -> dict[str, set[str]]:
 
 
 @cache
-def all_sources() -> str:
-    return "\n".join(sources().values())
+def strings_and_arguments() -> set[str]:
+    """Whatever stands somewhere as a whole string, or is an argument with a default."""
+    found = re.compile(r"""["'](?=([^"'\n]+)["'])|[(,] ?(\w+): \w+ = """)
+    return {name for text in sources().values() for pair in found.findall(text) for name in pair if name}
 
 
 def path_exists(name: str, page: pathlib.Path) -> bool:
@@ -105,7 +107,7 @@ def identifier_exists(name: str) -> bool:
     """Whether it is defined, a string, or an argument with a default, somewhere; of ``Class.member`` both are defined,
     in one file.
     """
-    if re.search(rf"""["']{re.escape(name)}["']|[(,] ?{re.escape(name)}: \w+ = """, all_sources()):
+    if name in strings_and_arguments():
         return True
     owner, _, member = name.rpartition(".")
     files, owners = definitions().get(member, set()), definitions().get(owner, set())

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 import trio
 import trio.testing
 
@@ -83,6 +84,7 @@ class Served:
             assert await stream.receive_some() == b""
 
 
+@pytest.mark.slow
 def test_two_nodes_keep_to_themselves_and_leave_nothing(tmp_path: Path) -> None:
     one = Served(tmp_path / "one", node_id="1", num_partitions="3")
     other = Served(tmp_path / "other", node_id="2", num_partitions="5")
@@ -123,6 +125,7 @@ def own_objects() -> Counter[str]:
     )
 
 
+@pytest.mark.slow
 def test_fifty_nodes_one_after_the_other_leave_no_memory_behind(tmp_path: Path) -> None:
     numbers = iter(range(STARTS))
 

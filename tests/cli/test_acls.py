@@ -67,6 +67,7 @@ def start(serve: Serve, folder: pathlib.Path, *more: str, **environment: str) ->
     return process, process.wait_ready()["address"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("controlled", [False, True])
 def test_who_may_write(serve: Serve, tmp_path: pathlib.Path, controlled: bool) -> None:
     more = ("--control", "127.0.0.1:0") if controlled else ()
@@ -80,6 +81,7 @@ def test_who_may_write(serve: Serve, tmp_path: pathlib.Path, controlled: bool) -
     assert "Traceback" not in process.stderr
 
 
+@pytest.mark.slow
 def test_over_restarts(serve: Serve, tmp_path: pathlib.Path) -> None:
     """As of users: what the option says holds at each start, beside what was made before."""
     process, address = start(serve, tmp_path, ONCELOG_ACL=f"{ACL}\nUser:guest Describe topic:*")

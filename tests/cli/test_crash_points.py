@@ -44,6 +44,7 @@ def committed(address: str, count: int) -> list[bytes]:
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_the_process_kills_itself_and_the_client_goes_on(serve: Serve, tmp_path: Path, point: str) -> None:
     rules = tmp_path / "rules.json"
@@ -71,6 +72,7 @@ def test_the_process_kills_itself_and_the_client_goes_on(serve: Serve, tmp_path:
     assert again.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.slow
 def test_with_a_control_api_only_the_broker_dies(serve: Serve) -> None:
     process = serve("--port", "0", "--control", "0", "--memory")
     ready = process.wait_ready()

@@ -28,6 +28,7 @@ class Stamp(oncelog.RecordFilter):
 """
 
 
+@pytest.mark.slow
 def test_a_filter_and_a_trace(serve: Serve, tmp_path: pathlib.Path) -> None:
     (tmp_path / "stamp.py").write_text(STAMP)
     process = serve(

@@ -54,6 +54,7 @@ def test_ctrl_c_and_a_closed_terminal_stop_cleanly_too(
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_before_it_serves_is_no_traceback(serve: Serve, tmp_path: pathlib.Path) -> None:
     (tmp_path / "interrupted.py").write_text("raise KeyboardInterrupt")
     for subcommand, more in (("serve", ["--memory"]), ("proxy", ["--upstream", "127.0.0.1:1"])):
@@ -90,6 +91,7 @@ def test_a_closed_terminal_does_not_stop_what_was_started_with_nohup(tmp_path: p
         process.close()
 
 
+@pytest.mark.slow
 def test_the_cluster_keeps_its_id(serve: Serve, tmp_path: pathlib.Path) -> None:
     arguments = ("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
     first = serve(*arguments, CLUSTER_ID="4L6g3nShT-eMCtK--X86sw")
@@ -98,6 +100,7 @@ def test_the_cluster_keeps_its_id(serve: Serve, tmp_path: pathlib.Path) -> None:
     assert serve(*arguments).wait_ready()["cluster.id"] == "4L6g3nShT-eMCtK--X86sw"
 
 
+@pytest.mark.slow
 def test_a_second_process_cannot_use_the_data_directory(serve: Serve, tmp_path: pathlib.Path) -> None:
     arguments = ("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
     first = serve(*arguments)
@@ -127,6 +130,7 @@ def test_a_foreign_folder_is_not_adopted(serve: Serve, tmp_path: pathlib.Path) -
     assert sorted(path.name for path in foreign.iterdir()) == [".git", "README.md"]
 
 
+@pytest.mark.slow
 def test_the_data_directory_is_a_file(serve: Serve, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "file"
     path.write_text("mine")
@@ -137,6 +141,7 @@ def test_the_data_directory_is_a_file(serve: Serve, tmp_path: pathlib.Path) -> N
     assert line == f"cannot use the data directory {path}/below: {why}"
 
 
+@pytest.mark.slow
 def test_unreadable_metadata(serve: Serve, tmp_path: pathlib.Path) -> None:
     arguments = ("--port", "0", "--data-dir", str(tmp_path / "data"))
     first = serve(*arguments)
@@ -149,6 +154,7 @@ def test_unreadable_metadata(serve: Serve, tmp_path: pathlib.Path) -> None:
     assert line == f"cannot use the data directory {tmp_path / 'data'}: Is a directory: {path}"
 
 
+@pytest.mark.slow
 def test_a_data_directory_that_is_not_writable(serve: Serve, tmp_path: pathlib.Path) -> None:
     """As on a disk that is full: here a file may have no more bytes than meta.properties."""
     size = 200
@@ -163,6 +169,7 @@ def test_a_data_directory_that_is_not_writable(serve: Serve, tmp_path: pathlib.P
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["--ephemeral", "--memory"])  # without and with a broker under control
 def test_an_invalid_configuration_is_found_when_listening(serve: Serve, place: str) -> None:
     process = serve(place, "--listen", "SSL://127.0.0.1:0")
@@ -172,6 +179,7 @@ def test_an_invalid_configuration_is_found_when_listening(serve: Serve, place: s
     )
 
 
+@pytest.mark.slow
 def test_an_unknown_host(serve: Serve, tmp_path: pathlib.Path) -> None:
     line = failed(serve("--ephemeral", "--listen", "no-such-host.invalid:0"))
     assert line.startswith("cannot listen on no-such-host.invalid:0: ")
@@ -179,6 +187,7 @@ def test_an_unknown_host(serve: Serve, tmp_path: pathlib.Path) -> None:
     assert line == "cannot listen on 192.0.2.1:0: Cannot assign requested address"
 
 
+@pytest.mark.slow
 def test_a_port_in_use(serve: Serve, tmp_path: pathlib.Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -209,6 +218,7 @@ def test_the_directory_for_ephemeral_data_cannot_be_made(serve: Serve, tmp_path:
     )
 
 
+@pytest.mark.slow
 def test_the_next_start_removes_leftovers_of_a_killed_process(serve: Serve, tmp_path: pathlib.Path) -> None:
     killed, alive = serve("--port", "0", "--ephemeral"), serve("--port", "0", "--ephemeral")
     left = pathlib.Path(killed.wait_ready()["data.dir"])
@@ -230,6 +240,7 @@ def test_the_advertised_address_may_differ(serve: Serve) -> None:
     assert process.wait_ready()["advertised"] == "kafka.example:9092"
 
 
+@pytest.mark.slow
 def test_the_ready_line_names_every_listener(serve: Serve, tmp_path: pathlib.Path) -> None:
     settings = (
         "-c",
@@ -252,6 +263,7 @@ def test_the_ready_line_names_every_listener(serve: Serve, tmp_path: pathlib.Pat
     assert told["advertised.listeners"] == f"ONE://{told['address']},TWO://kafka.example:7"
 
 
+@pytest.mark.slow
 def test_the_word_serve_may_be_left_out(run_oncelog: Serve, tmp_path: pathlib.Path) -> None:
     for arguments in (("--port", "0"), ("serve", "--port", "0"), ("--port", "0", "serve")):
         process = run_oncelog(*arguments, "--log-level", "WARNING")

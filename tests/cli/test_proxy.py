@@ -68,6 +68,7 @@ def produce(servers: str) -> None:
     assert producer.flush(60) == 0
 
 
+@pytest.mark.slow
 def test_rules_and_a_filter(
     cluster: oncelog.Broker, proxy: Callable[..., Process], tmp_path: pathlib.Path
 ) -> None:
@@ -87,6 +88,7 @@ def test_rules_and_a_filter(
     assert " does not exist: did you mean orders?" in warning
 
 
+@pytest.mark.slow
 def test_a_trace(cluster: oncelog.Broker, proxy: Callable[..., Process]) -> None:
     process = proxy("--upstream", cluster.bootstrap_servers, "--trace-records", "--trace-client", "app")
     produce(process.wait_ready()["address"])
@@ -100,6 +102,7 @@ def test_a_trace(cluster: oncelog.Broker, proxy: Callable[..., Process]) -> None
     assert {line.split()[2] for line in lines} == {">", "<"}
 
 
+@pytest.mark.slow
 def test_the_control_api(cluster: oncelog.Broker, proxy: Callable[..., Process]) -> None:
     process = proxy("--upstream", cluster.bootstrap_servers, "--control", "127.0.0.1:0")
     ready = process.wait_ready()

@@ -210,6 +210,7 @@ async def test_another_instance_id_does_not_evade_the_interval() -> None:
         assert await push(another, await ask(another)) == 0
 
 
+@pytest.mark.slow
 @simulated
 async def test_a_push_that_expands_to_very_many_values_is_refused_while_others_have_their_turn() -> None:
     async with SimBroker(config=ENABLED) as broker:

@@ -139,6 +139,7 @@ def lines_of_steps(data: bytes) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [

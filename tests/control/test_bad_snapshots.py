@@ -101,6 +101,7 @@ def seed_with(data: bytes, method: int = ZIP_DEFLATED) -> bytes:
     return content.getvalue()
 
 
+@pytest.mark.slow
 def test_a_small_file_that_unpacks_to_much_is_refused_by_its_sizes() -> None:
     seed = seed_with(bytes(LARGE))
     assert len(seed) < LARGE // 500

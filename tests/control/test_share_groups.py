@@ -152,6 +152,7 @@ def test_a_wait_says_what_there_was(kafka: oncelog.Broker) -> None:
             kafka.share_group(GROUP).wait_for(**wrong)
 
 
+@pytest.mark.slow
 def test_a_wait_says_who_has_which_partitions() -> None:
     with oncelog.Broker(topics={"work": 2}, config=FAST) as kafka, consuming(kafka, "one") as one:
         group = kafka.share_group(GROUP)
@@ -171,6 +172,7 @@ def test_a_wait_says_who_has_which_partitions() -> None:
             assert f"; assigned: {has}\n" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_wait_says_why_there_are_no_records(kafka: oncelog.Broker) -> None:
     kafka.share_group(GROUP).configure({"share.auto.offset.reset": "latest"})
     kafka.produce("work", b"1")
@@ -194,6 +196,7 @@ def test_a_wait_says_why_there_are_no_records(kafka: oncelog.Broker) -> None:
         assert "; members subscribe to wokr, and there is no such topic; did you mean work?" in said
 
 
+@pytest.mark.slow
 def test_the_log_says_that_a_group_is_of_another_type(kafka: oncelog.Broker) -> None:
     kafka.group("billing").commit({"work": {0: 0}})
     consumers = []
@@ -268,6 +271,7 @@ def test_the_log_says_which_settings_the_brokers_limits_no_longer_allow(tmp_path
     ]
 
 
+@pytest.mark.slow
 def test_groups_and_share_groups_are_apart(kafka: oncelog.Broker) -> None:
     kafka.group("billing").commit({"work": {0: 0}})
     with consuming(kafka):

@@ -86,6 +86,7 @@ def a_day_later(content: bytes) -> bytes:
     return rewritten(content, clock_ahead_ms=manifest.clock_ahead_ms + DAY_MS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["runs", "stopped", "killed"])
 @pytest.mark.parametrize(("from_disk", "to_disk"), [(False, False), (True, False), (False, True)])
 def test_another_broker_has_everything(end: str, from_disk: bool, to_disk: bool, tmp_path: Path) -> None:
@@ -123,6 +124,7 @@ def test_another_broker_has_everything(end: str, from_disk: bool, to_disk: bool,
     assert os.listdir(tmp_path).count("seed.oncelog.tmp") == 0
 
 
+@pytest.mark.slow
 def test_ids_are_not_given_again() -> None:
     with oncelog.Broker(topics=["orders"]) as kafka:
         idempotent = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
@@ -137,6 +139,7 @@ def test_ids_are_not_given_again() -> None:
         assert len({before.producer_id, *(one.producer_id for one in kafka.producers)}) == 2
 
 
+@pytest.mark.slow
 def test_many_brokers_start_from_one_file(tmp_path: Path) -> None:
     with oncelog.Broker(topics={"orders": 2}) as kafka:
         fill(kafka)
@@ -214,6 +217,7 @@ def test_what_the_program_says_wins_over_a_snapshot() -> None:
         assert set(AdminClient(settings).list_topics(timeout=60).topics) == set()
 
 
+@pytest.mark.slow
 def test_reset_goes_back_to_the_snapshot() -> None:
     with oncelog.Broker(topics={"orders": 2}) as kafka:
         fill(kafka)
@@ -301,6 +305,7 @@ def filled(**config: str) -> bytes:
         return kafka.snapshot_bytes()
 
 
+@pytest.mark.slow
 def test_an_open_transaction_keeps_the_time_that_it_has_left() -> None:
     async def main() -> None:
         async with controlled(a_day_later(seed)) as broker:
@@ -317,6 +322,7 @@ def test_an_open_transaction_keeps_the_time_that_it_has_left() -> None:
     trio.run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["0", "1"], ids=["plain", "gzip"])
 def test_offsets_and_records_keep_the_time_that_they_have_left(codec: str) -> None:
     seed = filled(
@@ -347,6 +353,7 @@ def test_offsets_and_records_keep_the_time_that_they_have_left(codec: str) -> No
     trio.run(main)
 
 
+@pytest.mark.slow
 def test_the_clocks_advance_comes_along() -> None:
     async def main() -> None:
         async with controlled(seed) as broker:
@@ -360,6 +367,7 @@ def test_the_clocks_advance_comes_along() -> None:
     trio.run(main)
 
 
+@pytest.mark.slow
 def test_a_clock_that_stands_still_stands_at_the_same_time() -> None:
     async def main() -> None:
         async with controlled(seed) as broker:

@@ -37,6 +37,7 @@ def test_a_route_fits_its_operation(route: Route) -> None:
     assert route.function().__doc__
 
 
+@pytest.mark.slow
 def test_the_description_is_valid() -> None:
     described = openapi(ROUTES, "1.2.3")
     validate(described)

@@ -39,6 +39,7 @@ def responds(address: str) -> bool:
         return bool(connection.call("ApiVersions", 0)["error_code"] == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["memory", "ephemeral", "data-dir"])
 def test_a_broker_is_killed_and_started_again(serve: Serve, tmp_path: pathlib.Path, where: str) -> None:
     data = (f"--{where}", *([str(tmp_path / "data")] if where == "data-dir" else []))
@@ -60,6 +61,7 @@ def test_a_broker_is_killed_and_started_again(serve: Serve, tmp_path: pathlib.Pa
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists() is (where == "data-dir")
 
 
+@pytest.mark.slow
 def test_a_reset_tells_who_was_connected(serve: Serve) -> None:
     ready = serve(*LOCAL, "--memory").wait_ready()
     with ExitStack() as stack:
@@ -84,6 +86,7 @@ def test_memory_alone(serve: Serve) -> None:
     assert process.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.slow
 def test_the_configuration_is_kafkas_and_not_the_test_kits(serve: Serve) -> None:
     control = serve(*LOCAL, "--memory", "-c", "num.partitions=4").wait_ready()["control"]
     assert ask(control, "GET", "/topics") == (200, [])
@@ -100,6 +103,7 @@ def test_the_configuration_is_kafkas_and_not_the_test_kits(serve: Serve) -> None
     assert len(ask(ready["control"], "GET", "/topics/__consumer_offsets")[1]["partitions"]) == 50
 
 
+@pytest.mark.slow
 def test_a_token_in_a_file_or_a_variable(serve: Serve, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "token"
     path.write_text("s3cret\n")
@@ -119,6 +123,7 @@ def test_a_token_in_a_file_or_a_variable(serve: Serve, tmp_path: pathlib.Path) -
         assert ask(f"127.0.0.1:{port}", "GET", "/broker", Authorization="Bearer s3cret")[0] == 200
 
 
+@pytest.mark.slow
 def test_many_requests_on_one_connection(serve: Serve) -> None:
     control = serve(*LOCAL, "--memory").wait_ready()["control"]
     with closing(http.client.HTTPConnection(control, timeout=TIMEOUT_S)) as connection:
@@ -129,6 +134,7 @@ def test_many_requests_on_one_connection(serve: Serve) -> None:
             assert not response.will_close
 
 
+@pytest.mark.slow
 def test_an_address_that_is_taken(serve: Serve) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -146,6 +152,7 @@ def test_an_address_that_is_taken(serve: Serve) -> None:
 HEAD = "{} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n"
 
 
+@pytest.mark.slow
 def test_clients_that_send_nothing_or_wait_do_not_hold_the_end_up(serve: Serve) -> None:
     process = serve(*LOCAL, "--memory")
     host, _, port = process.wait_ready()["control"].rpartition(":")
@@ -177,6 +184,7 @@ def test_a_client_that_reads_nothing_does_not_hold_the_end_up_for_long(serve: Se
     assert "Traceback" not in process.stderr
 
 
+@pytest.mark.slow
 def test_a_broker_that_fails_ends_the_process(serve: Serve, tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("mine")
     process = serve(*LOCAL, "--data-dir", str(tmp_path / "file"))
@@ -203,6 +211,7 @@ def metadata_error(address: str) -> int:
     return int(found["topics"][0]["error_code"])
 
 
+@pytest.mark.slow
 def test_rules_from_a_file(serve: Serve, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text(RULES)
@@ -224,6 +233,7 @@ def test_rules_from_a_file(serve: Serve, tmp_path: pathlib.Path) -> None:
     assert len(states) == 2
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_file_of_rules(serve: Serve, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text(RULES.replace("COORDINATOR", "CORDINATOR"))
@@ -237,6 +247,7 @@ def test_a_mistake_in_a_file_of_rules(serve: Serve, tmp_path: pathlib.Path) -> N
     assert process.stderr == f"oncelog: cannot read the rules {path}: it is not UTF-8\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["--memory", "--ephemeral", "--data-dir"])
 def test_a_snapshot_starts_another_broker(serve: Serve, tmp_path: pathlib.Path, where: str) -> None:
     control = serve(*LOCAL, "--memory").wait_ready()["control"]
@@ -259,6 +270,7 @@ def test_a_snapshot_starts_another_broker(serve: Serve, tmp_path: pathlib.Path, 
         assert again.stderr.splitlines()[-1].startswith("oncelog: a snapshot cannot be loaded into ")
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_somebody_has_changed(serve: Serve, tmp_path: pathlib.Path) -> None:
     with oncelog.Broker(topics=["orders"]) as kafka:
         seed = kafka.snapshot_bytes()
@@ -281,6 +293,7 @@ def test_a_snapshot_that_somebody_has_changed(serve: Serve, tmp_path: pathlib.Pa
     )
 
 
+@pytest.mark.slow
 def test_as_another_version(serve: Serve) -> None:
     served = []
     for more in (("--ephemeral", "--as-version", "3.9"), ("--ephemeral",)):

@@ -44,6 +44,7 @@ def test_what_costs_more_has_more_steps() -> None:
     assert large.work("t" * 200) > 50 * small.work("t" * 200)
 
 
+@pytest.mark.slow
 def test_nothing_of_an_expression_stays() -> None:
     program = type(re2.compile("x"))
     expressions = [RegularExpression(f"t-{number}") for number in range(5)]

@@ -246,6 +246,7 @@ def test_a_front_that_was_refused_is_not_remembered(fast: list[bool]) -> None:
     run()
 
 
+@pytest.mark.slow
 def test_principals_that_are_gone_take_no_memory(fast: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_produce, "KNOWN_MAX", 10)
 

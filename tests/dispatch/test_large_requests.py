@@ -154,6 +154,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "make", "config"), CASES)
 def test_the_work_between_two_turns_does_not_grow_with_the_rows(
     version: int, make: Make, config: dict[str, str], monkeypatch: pytest.MonkeyPatch

@@ -99,6 +99,7 @@ def test_data_on_a_disk_stays_after_the_end(tmp_path: Path) -> None:
         assert topics_of(kafka.bootstrap_servers) == {"orders": 1}
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind(broker: Start) -> None:
     with broker():
         pass
@@ -113,6 +114,7 @@ def test_nothing_is_left_behind(broker: Start) -> None:
     assert state_of_the_process() == before
 
 
+@pytest.mark.slow
 def test_a_forgotten_broker_ends(broker: Start) -> None:
     with broker():
         pass
@@ -126,6 +128,7 @@ def test_a_forgotten_broker_ends(broker: Start) -> None:
     assert state_of_the_process() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", [False, True])
 @pytest.mark.parametrize("end", ["pass", "raise SystemExit", "kafka.kill()"])
 def test_the_interpreter_ends_with_a_broker_that_was_not_closed(end: str, process: bool) -> None:
@@ -271,6 +274,7 @@ def test_the_end_of_its_process_is_told() -> None:
             all(kafka.is_running for _ in iter(int, 1))
 
 
+@pytest.mark.slow
 def test_its_process_ends_with_its_parent() -> None:
     program = (
         "import oncelog, os, signal\n"

@@ -106,6 +106,7 @@ def test_retention_offsets_and_transactions_in_a_moment(start: Start) -> None:
         assert kafka.transactions["pay-7"].state == "CompleteAbort"
 
 
+@pytest.mark.slow
 def test_time_moves_while_the_broker_is_stopped() -> None:
     with oncelog.Broker(topics=["orders"]) as kafka:
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **TRANSACTIONAL})
@@ -194,6 +195,7 @@ def test_moves_at_once_are_made_one_after_the_other() -> None:
     trio.run(main)
 
 
+@pytest.mark.slow
 def test_clients_go_on_while_time_is_moved() -> None:
     """Transactions that begin and end all the time do not keep it from its end. None of them is aborted, even if it is
     open all the time: all moves together are shorter than its timeout.

@@ -32,6 +32,7 @@ def warned(caught: list[warnings.WarningMessage]) -> list[str]:
     return [str(one.message) for one in caught if one.category is ResourceWarning]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", [False, True])
 def test_a_broker_that_is_forgotten_warns(process: bool) -> None:
     with warnings.catch_warnings(record=True, action="always") as caught:
@@ -62,6 +63,7 @@ def test_brokers_that_were_closed_or_never_started_do_not_warn() -> None:
         gc.collect()
 
 
+@pytest.mark.slow
 def test_a_broker_that_lives_until_the_interpreter_ends_does_not_warn() -> None:
     script = "import oncelog; kafka = oncelog.Broker(); kafka.start(); kafka.produce('t', b'v')"
     done = subprocess.run(

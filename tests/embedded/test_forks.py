@@ -87,6 +87,7 @@ def assert_refused(servers: str) -> None:
 # -- a broker
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", [False, True])
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_broker_dies_and_comes_back_beside_a_child(
@@ -112,6 +113,7 @@ def test_a_broker_dies_and_comes_back_beside_a_child(
         assert [record.value for record in again.topic("orders").records()] == [b"before", b"after"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", [False, True])
 def test_the_end_of_a_child_ends_no_broker(process: bool) -> None:
     program = (
@@ -149,6 +151,7 @@ def test_the_end_of_a_child_ends_no_broker(process: bool) -> None:
     assert parents == "0 ['orders']"
 
 
+@pytest.mark.slow
 def test_a_brokers_process_ends_with_its_killed_parent_beside_a_child() -> None:
     program = (
         "import oncelog, os, signal\n"
@@ -191,6 +194,7 @@ def sockets_at(port: int) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_forks_while_clients_connect() -> None:
     """Each child has none of them, at whatever instant it was made."""
     with oncelog.Broker() as kafka:
@@ -229,6 +233,7 @@ sys.exit(producer.flush(60))
 """
 
 
+@pytest.mark.slow
 def test_a_proxy_dies_and_comes_back_beside_a_child(fork: Fork) -> None:
     with oncelog.Broker(topics=["orders"]) as cluster:
         with oncelog.Proxy(cluster.bootstrap_servers, tls=True) as kafka:

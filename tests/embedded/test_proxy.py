@@ -62,6 +62,7 @@ def test_its_own_address_and_the_clusters_id(kafka: oncelog.Proxy, cluster: once
     assert repr(kafka) == f"<Proxy {kafka.bootstrap_servers}>"
 
 
+@pytest.mark.slow
 def test_it_comes_back_at_its_addresses(kafka: oncelog.Proxy) -> None:
     client = producer(kafka)
     client.produce("orders", b"a")
@@ -91,6 +92,7 @@ def test_requests_and_waits(kafka: oncelog.Proxy) -> None:
         kafka.wait_for("EndTxn", timeout=0)
 
 
+@pytest.mark.slow
 def test_topics_by_their_ids(kafka: oncelog.Proxy) -> None:
     """A Fetch names them by id, and the proxy has learned these from what passed."""
     produce(kafka)
@@ -175,6 +177,7 @@ def test_a_topic_that_was_created_just_now(kafka: oncelog.Proxy, cluster: oncelo
     kafka.faults.on("Fetch", topic="new").close()
 
 
+@pytest.mark.slow
 def test_rules_outlive_a_restart(kafka: oncelog.Proxy) -> None:
     rule = kafka.faults.on("Produce").nth(1).drop_response()
     kafka.stop()
@@ -255,6 +258,7 @@ class Stamp(oncelog.RecordFilter):
         record.headers.append(("via", b"proxy"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", [False, True])
 def test_filters(cluster: oncelog.Broker, process: bool) -> None:
     filters = [oncelog.rename_topics({"shop": "orders"}), Stamp()]
@@ -276,6 +280,7 @@ def test_filters(cluster: oncelog.Broker, process: bool) -> None:
         assert set(AdminClient(kafka.client_config()).list_topics(timeout=60).topics) >= {"shop"}
 
 
+@pytest.mark.slow
 def test_users_of_its_own(cluster: oncelog.Broker) -> None:
     with oncelog.Proxy([cluster.bootstrap_servers], users={"shop": "secret"}) as kafka:
         client = Producer({**kafka.client_config(user="shop"), **FAST})
@@ -373,6 +378,7 @@ def test_a_cluster_that_is_not_there() -> None:
 # -- what it keeps
 
 
+@pytest.mark.slow
 def test_users_that_are_kept(cluster: oncelog.Broker, tmp_path: pathlib.Path) -> None:
     options: dict[str, Any] = {"users": {"admin": "admin-secret"}, "data_dir": tmp_path / "kept"}
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)

@@ -56,6 +56,7 @@ def names_of_ours(kind: type) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_name_in_an_annotation_is_there() -> None:
     kinds = [value for name in oncelog.__all__ if isinstance(value := getattr(oncelog, name), type)]
     documented = [kind for kind in kinds if kind.__module__.startswith("oncelog.broker.") and kind.__doc__]

@@ -87,6 +87,7 @@ def test_errors_arrive_as_they_are(kafka: oncelog.Broker) -> None:
         kafka.topic("orders").records()
 
 
+@pytest.mark.slow
 def test_waits_of_several_threads(kafka: oncelog.Broker) -> None:
     found: list[Any] = []
     waits = [

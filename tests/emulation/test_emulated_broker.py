@@ -56,6 +56,7 @@ def test_an_unknown_release_is_refused_at_once(version: str) -> None:
         oncelog.Broker(version=version)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.9", "4.0"])
 def test_librdkafka_commits_a_transaction_and_consumes_it(version: str) -> None:
     with oncelog.Broker(version=version) as kafka:

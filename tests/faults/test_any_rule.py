@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import jsonschema
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ RULES = st.one_of(
 VALIDATOR = jsonschema.Draft202012Validator(rule_schema())
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(RULES)
 def test_a_rule_or_an_error(data: Any) -> None:

@@ -140,6 +140,7 @@ def dies_meanwhile(kafka: oncelog.Broker, rule: Any, work: Callable[[], None]) -
 ON_DISK = [("after append", 2), ("before marker", 2), ("after response", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "nth", "on_disk"),
     [(*one, False) for one in LEFT] + [(*one, True) for one in ON_DISK],
@@ -158,6 +159,7 @@ def test_the_broker_dies_there_and_the_client_goes_on(
         assert kafka.group(GROUP).committed == {"orders": {0: 5}}
 
 
+@pytest.mark.slow
 def test_to_abort_is_a_decision_too(kafka: oncelog.Broker) -> None:
     producer = producer_of(kafka)
     producer.begin_transaction()
@@ -216,6 +218,7 @@ def test_what_a_filter_does_not_name_goes_on() -> None:
         assert rules[8].state.matched == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "filters", "left"),
     [
@@ -249,6 +252,7 @@ def test_filters_say_which(
     assert dies_meanwhile(kafka, rule, lambda: transact(kafka, producer)) == left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("point", "requests"), [("before response", 2), ("after response", 1)])
 def test_a_client_repeats_what_got_no_response(kafka: oncelog.Broker, point: str, requests: int) -> None:
     producer = producer_of(kafka)
@@ -256,6 +260,7 @@ def test_a_client_repeats_what_got_no_response(kafka: oncelog.Broker, point: str
     assert len(kafka.requests(api="EndTxn")) == requests
 
 
+@pytest.mark.slow
 def test_writes_outside_of_transactions_count_too(kafka: oncelog.Broker) -> None:
     address = {"bootstrap.servers": kafka.bootstrap_servers}
 
@@ -312,6 +317,7 @@ def test_a_broker_that_died_leaves_nothing_open(tmp_path: Path) -> None:
         assert [record.value for record in kafka.topic("orders").records()] == [b"v"]
 
 
+@pytest.mark.slow
 def test_a_broker_in_a_child_process_dies_and_comes_back() -> None:
     with oncelog.Broker(topics={"orders": 2}, process=True) as kafka:
         producer = producer_of(kafka)

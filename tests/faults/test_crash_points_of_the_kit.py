@@ -44,6 +44,7 @@ def test_a_write_of_the_kit(process: bool) -> None:
             write(kafka)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", [False, True])
 def test_what_a_move_of_time_writes(process: bool) -> None:
     with oncelog.Broker(topics=["orders"], process=process) as kafka:

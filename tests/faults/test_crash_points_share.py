@@ -66,6 +66,7 @@ def poll(consumer: Any, seconds: float = PATIENCE_S) -> list[Any]:
     return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", FOUND)
 def test_the_broker_dies_while_a_record_is_acknowledged(kafka: oncelog.Broker, point: str) -> None:
     which, found = FOUND[point]

@@ -190,6 +190,7 @@ def test_with_asyncio_and_trio() -> None:
     trio.run(use_async)
 
 
+@pytest.mark.slow
 def test_a_rule_state_passes_between_processes() -> None:
     with oncelog.Broker(process=True) as kafka:
         rule = kafka.faults.on("ListGroups").with_probability(1, seed=3).error("NOT_COORDINATOR")

@@ -66,6 +66,7 @@ async def test_a_refused_fetch_changes_no_session() -> None:
     assert partitions(sessions, 7) == [0]
 
 
+@pytest.mark.slow
 @simulated
 async def test_the_oldest_sessions_are_forgotten() -> None:
     sessions = SeenSessions()

@@ -78,6 +78,7 @@ RULES: dict[str, tuple[str, str, tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", RULES)
 def test_a_running_consumer_under_a_rule(kafka: oncelog.Broker, what: str) -> None:
     api, action, arguments = RULES[what]
@@ -121,6 +122,7 @@ def produce_until(
     return seen, errors
 
 
+@pytest.mark.slow
 def test_records_that_are_cut_come_again(kafka: oncelog.Broker) -> None:
     kafka.produce("work", b"before")
     with consuming(kafka) as consumer:

@@ -54,6 +54,7 @@ def test_every_name_can_be_imported() -> None:
         _ = messages.ProducRequest  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_mypy_knows_the_fields(tmp_path: pathlib.Path) -> None:
     right = tmp_path / "right.py"
     right.write_text(RIGHT)

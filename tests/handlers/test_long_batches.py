@@ -46,6 +46,7 @@ async def outcome(client: SimClient) -> tuple[int, int]:
     return row.error_code, row.base_offset
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["producer", "gzip"])
 @pytest.mark.parametrize("name", LARGE_BATCHES)
 def test_others_are_served_meanwhile(name: str, compression: str) -> None:
@@ -70,6 +71,7 @@ def test_others_are_served_meanwhile(name: str, compression: str) -> None:
     run()
 
 
+@pytest.mark.slow
 def test_a_batch_that_takes_long_is_checked_as_at_once() -> None:
     """Which is what every other test of validation tests."""
     rules = ValidationRules(codec=1)
@@ -173,6 +175,7 @@ def test_a_transaction_that_ends_meanwhile_gets_no_record_after_its_end(versions
     run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("versions", [CLASSIC, V2])
 def test_a_transactional_request_for_many_partitions_gives_turns(versions: Versions) -> None:
     partitions = 350

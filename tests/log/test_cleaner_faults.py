@@ -16,6 +16,7 @@ from tests.harness.log_manager import DATA, LogManagerHarness, append, dies, run
 from tests.sim.files import Fault
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["process", "power"])
 def test_a_crash_at_every_step_of_a_cleaning(kind: Literal["process", "power"]) -> None:
     async def prepare(harness: LogManagerHarness) -> None:

@@ -80,6 +80,7 @@ def test_what_is_left_of_deleted_partitions_goes_after_the_next_start() -> None:
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["process", "power"])
 def test_a_crash_at_every_step_of_a_deletion(kind: Crash) -> None:
     """A topic is deleted and made anew under its name: of the old one nothing is ever seen."""

@@ -133,6 +133,7 @@ def crash_and_compare(seed: int, step: int, kind: str) -> None:
     assert "after" in open_store(files, life.config).image.topics, where
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", ["process", "power"])
 def test_a_crash_at_any_step(seed: int, kind: str) -> None:

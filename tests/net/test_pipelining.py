@@ -148,6 +148,7 @@ class _Waiting(Interceptor):
         return response
 
 
+@pytest.mark.slow
 @simulated
 async def test_so_many_produces_wait_for_the_disk_and_the_node_stops() -> None:
     """Nothing waits for ever, and no coroutine is left that was never awaited (which would fail the test run)."""

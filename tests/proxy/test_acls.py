@@ -186,6 +186,7 @@ async def test_metrics_of_clients_need_no_right() -> None:
         assert (await client.call(push)).error_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [4, 2_500])
 @simulated
 async def test_each_denied_row_of_a_large_request_stands_beside_the_others(

@@ -22,6 +22,7 @@ def settings(*arguments: str, **environment: str) -> ProxySettings:
     return proxy_settings(parse_proxy_arguments(arguments), environment, lambda: "here")[0]
 
 
+@pytest.mark.slow
 def test_it_serves_and_stops(serve: Serve) -> None:
     broker = serve("--listen", "127.0.0.1:0", "--memory").wait_ready()
     process = serve("--upstream", broker["address"], "--listen", "127.0.0.1:0", subcommand="proxy")
@@ -39,6 +40,7 @@ def test_it_serves_and_stops(serve: Serve) -> None:
     assert "Traceback" not in process.stderr
 
 
+@pytest.mark.slow
 def test_what_it_keeps(serve: Serve, tmp_path: pathlib.Path) -> None:
     kept = tmp_path / "kept"
     broker = serve("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
@@ -69,6 +71,7 @@ def test_what_it_keeps(serve: Serve, tmp_path: pathlib.Path) -> None:
     assert (broker.end(), f"{kept}/meta.properties is of a proxy" in broker.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_two_listeners_have_node_ports_each(serve: Serve) -> None:
     broker = serve("--listen", "127.0.0.1:0", "--memory").wait_ready()
     process = serve(
@@ -93,6 +96,7 @@ def refusal(serve: Serve, *arguments: str) -> tuple[int, str]:
     return code, errors[0]
 
 
+@pytest.mark.slow
 def test_it_does_not_start(serve: Serve) -> None:
     port = free_ports(1)[0]
     with socket.create_server(("127.0.0.1", port)):

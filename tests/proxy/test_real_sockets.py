@@ -200,6 +200,7 @@ async def run(proxy: Proxy, bound: BoundListener, task_status: trio.TaskStatus[N
     await proxy.run([bound], task_status=task_status)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_reactor", [False, True])
 @pytest.mark.parametrize(
     ("has_pipes", "tls"), [(False, ""), (True, ""), (True, "upstream"), (True, "clients"), (True, "both")]

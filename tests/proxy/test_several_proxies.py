@@ -7,6 +7,7 @@ import struct
 import sys
 from pathlib import Path
 
+import pytest
 import trio
 
 from oncelog.broker import logs
@@ -85,6 +86,7 @@ def of_proxies() -> dict[str, int]:
     return {kind: count for kind, count in own_objects().items() if kind.startswith(parts)}
 
 
+@pytest.mark.slow
 def test_two_proxies_keep_to_themselves_and_leave_nothing(tmp_path: Path) -> None:
     served = Served(tmp_path)
 
@@ -103,6 +105,7 @@ def test_two_proxies_keep_to_themselves_and_leave_nothing(tmp_path: Path) -> Non
     trio.run(main)
 
 
+@pytest.mark.slow
 def test_thirty_proxies_one_after_the_other_leave_no_memory_behind(tmp_path: Path) -> None:
     served = Served(tmp_path)
 

@@ -82,6 +82,7 @@ def test_another_host() -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_certificate_that_expires_while_the_proxy_runs(tmp_path: Path) -> None:
     store = tmp_path / "server.pem"
     store.write_bytes(SERVER.key + SERVER.chain)

@@ -175,6 +175,7 @@ def modules_of(*roots: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_all_keys_of_proxies_are_read_in_what_a_proxy_imports() -> None:
     modules = modules_of("oncelog.broker.proxy.serve", "oncelog.broker.proxy.settings")
     assert "oncelog.broker.node" not in modules

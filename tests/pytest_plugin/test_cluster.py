@@ -155,6 +155,7 @@ def test_kafka_noproc_without_a_cluster(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines("kafka_noproc: no cluster: give --kafka-bootstrap-servers=*")
 
 
+@pytest.mark.slow
 def test_it_sees_what_the_broker_itself_sees(elsewhere: oncelog.Broker) -> None:
     """Records, with aborted and open transactions, offsets, groups."""
     from confluent_kafka import Consumer, Producer, TopicPartition

@@ -25,6 +25,7 @@ def run(
     return run_with_clients(pytester, tests, servers, *arguments, **outcomes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [(), ("--kafka-through-proxy",)], ids=["direct", "proxied"])
 def test_they_are_deleted_with_the_topics(
     pytester: pytest.Pytester, elsewhere: oncelog.Broker, arguments: tuple[str, ...]
@@ -73,6 +74,7 @@ def test_they_are_deleted_with_the_topics(
     assert elsewhere.group("of-others").committed == {"theirs": {0: 1}}
 
 
+@pytest.mark.slow
 def test_one_with_members_is_an_error_of_the_next_test_until_they_are_gone(
     pytester: pytest.Pytester, elsewhere: oncelog.Broker
 ) -> None:
@@ -112,6 +114,7 @@ def test_one_with_members_is_an_error_of_the_next_test_until_they_are_gone(
     assert elsewhere.groups == []
 
 
+@pytest.mark.slow
 def test_the_end_of_the_run_names_what_stays(pytester: pytest.Pytester, elsewhere: oncelog.Broker) -> None:
     tests = """
         import pytest

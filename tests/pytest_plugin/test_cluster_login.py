@@ -53,6 +53,7 @@ def client_properties(pytester: pytest.Pytester, secured: oncelog.Broker) -> pat
     return path
 
 
+@pytest.mark.slow
 def test_the_fixture_and_the_tests_clients_log_in(
     pytester: pytest.Pytester, secured: oncelog.Broker, client_properties: pathlib.Path
 ) -> None:
@@ -73,6 +74,7 @@ def test_the_fixture_and_the_tests_clients_log_in(
     assert (secured.topics, secured.groups) == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["ini", "environment"])
 def test_the_places_of_the_setting(
     pytester: pytest.Pytester,
@@ -103,6 +105,7 @@ def test_of_a_factory(
     run(pytester, "def test_it(staging): assert staging.topics == []", passed=1)
 
 
+@pytest.mark.slow
 def test_behind_a_proxy_clients_need_no_login(
     pytester: pytest.Pytester, secured: oncelog.Broker, client_properties: pathlib.Path
 ) -> None:

@@ -25,6 +25,7 @@ def run(
     return run_with_clients(pytester, tests, "-rs", servers, "--kafka-through-proxy", *arguments, **outcomes)
 
 
+@pytest.mark.slow
 def test_rules_requests_and_waits(pytester: pytest.Pytester, elsewhere: oncelog.Broker) -> None:
     tests = """
         import asyncio
@@ -87,6 +88,7 @@ def test_rules_requests_and_waits(pytester: pytest.Pytester, elsewhere: oncelog.
     assert elsewhere.topics == []
 
 
+@pytest.mark.slow
 def test_what_a_proxy_cannot_do_is_skipped_with_the_reason(
     pytester: pytest.Pytester, elsewhere: oncelog.Broker
 ) -> None:
@@ -131,6 +133,7 @@ def test_what_a_proxy_cannot_do_is_skipped_with_the_reason(
     )
 
 
+@pytest.mark.slow
 def test_rules_that_never_fired(pytester: pytest.Pytester, elsewhere: oncelog.Broker) -> None:
     tests = """
         def test_it(kafka):
@@ -142,6 +145,7 @@ def test_rules_that_never_fired(pytester: pytest.Pytester, elsewhere: oncelog.Br
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_rule_is_an_error_still(pytester: pytest.Pytester, elsewhere: oncelog.Broker) -> None:
     tests = """
         import pytest

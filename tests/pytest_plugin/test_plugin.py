@@ -267,6 +267,7 @@ def test_a_failed_test_of_a_worker_shows_its_broker(pytester: pytest.Pytester) -
     assert len(set(shown)) == 4
 
 
+@pytest.mark.slow
 def test_a_failed_test_shows_what_clients_sent(pytester: pytest.Pytester) -> None:
     tests = """
         from confluent_kafka.admin import AdminClient, NewTopic
@@ -291,6 +292,7 @@ def test_a_failed_test_shows_what_clients_sent(pytester: pytest.Pytester) -> Non
     assert len(result.outlines) < 60
 
 
+@pytest.mark.slow
 def test_faults_of_markers_and_files(pytester: pytest.Pytester) -> None:
     pytester.makefile(".toml", faults='[[rules]]\non = "EndTxn"\nnth = 2\nclose = true\n')
     tests = """
@@ -358,6 +360,7 @@ def test_importing_it_costs_nothing() -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_broker_is_imported_without_rewriting_its_assertions(pytester: pytest.Pytester) -> None:
     """In a process of its own, which has not imported it before."""
     pytester.makepyfile("""
@@ -377,6 +380,7 @@ def test_every_argument_of_a_broker_is_a_setting() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_report_has_the_end_of_a_traceback(pytester: pytest.Pytester) -> None:
     tests = """
         import oncelog

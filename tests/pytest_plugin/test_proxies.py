@@ -26,10 +26,12 @@ PROXIED = """
 """
 
 
+@pytest.mark.slow
 def test_a_proxy_before_the_tests_broker(pytester: pytest.Pytester) -> None:
     run_with_clients(pytester, PROXIED.replace("FAILS", "False"), passed=1)
 
 
+@pytest.mark.slow
 def test_a_failed_test_shows_its_proxy(pytester: pytest.Pytester) -> None:
     result = run_with_clients(pytester, PROXIED.replace("FAILS", "True"), failed=1)
     result.stdout.re_match_lines_random(

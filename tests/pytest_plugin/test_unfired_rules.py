@@ -11,6 +11,7 @@ pytest_plugins = ["pytester"]
 ERROR = "--kafka-unfired-rules=error"
 
 
+@pytest.mark.slow
 def test_the_report_says_which_values_the_rule_saw(pytester: pytest.Pytester) -> None:
     ini = pytester.path / "tox.ini"
     ini.write_text(f"{ini.read_text()}\nkafka_unfired_rules = error\n")

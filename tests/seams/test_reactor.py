@@ -298,6 +298,7 @@ async def test_a_turn_takes_no_task() -> None:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 @needs_epoll
 @in_real_time
 async def test_nothing_is_left_behind() -> None:

@@ -131,6 +131,7 @@ def valid_at(path: Path) -> tuple[datetime, datetime]:
     return found.not_valid_before_utc, found.not_valid_after_utc
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_key_file", [False, True])
 def test_a_later_run_uses_the_authority_again(tmp_path: Path, with_key_file: bool) -> None:
     kept = ["--ca", str(tmp_path / "kept" / "authority.pem")]
@@ -153,6 +154,7 @@ def test_a_later_run_uses_the_authority_again(tmp_path: Path, with_key_file: boo
         assert shake_hands(kafka, context) == "TLSv1.3"
 
 
+@pytest.mark.slow
 def test_the_clients_file_may_be_the_one_that_is_kept(tmp_path: Path) -> None:
     ca, key = tmp_path / "certs" / "ca.pem", tmp_path / "ca.key"
     kept = ("--ca", str(ca), "--ca-key", str(key))
@@ -205,6 +207,7 @@ def test_an_authority_of_another_tool(tmp_path: Path, kind: str) -> None:
         assert shake_hands(kafka, context) == "TLSv1.3"
 
 
+@pytest.mark.slow
 def test_an_authority_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert certs(str(tmp_path / "a"), "--ca", str(tmp_path / "ca")).returncode == 0
     (tmp_path / "text").write_text("nothing")
@@ -249,6 +252,7 @@ def test_an_authority_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 # -- dates
 
 
+@pytest.mark.slow
 def test_dates(tmp_path: Path) -> None:
     kept = ("--ca", str(tmp_path / "ca"))
     now = datetime.now(UTC)
@@ -279,6 +283,7 @@ def test_dates(tmp_path: Path) -> None:
         assert ("were valid until" in made.stderr) == (end < now)
 
 
+@pytest.mark.slow
 def test_what_is_unusual_about_the_dates_is_said(tmp_path: Path) -> None:
     def said(name: str, *arguments: str) -> str:
         return certs(str(tmp_path / name), *arguments).stderr

@@ -15,6 +15,7 @@ import oncelog
 USERS = {"app": 'secret "1\\'}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", [False, True])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("tls", [False, True])
@@ -58,6 +59,7 @@ def is_refused(kafka: oncelog.Broker, settings: dict[str, Any]) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_certificates() -> None:
     config = {"ssl.client.auth": "required"}
     with oncelog.Broker(tls=True, config=config) as kafka:
@@ -70,6 +72,7 @@ def test_certificates() -> None:
         )
 
 
+@pytest.mark.slow
 def test_acls() -> None:
     acls: list[oncelog.Acl | dict[str, object]] = [
         oncelog.Acl("User:app", "Write", topic="mine-", prefixed=True),

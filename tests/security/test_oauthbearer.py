@@ -407,12 +407,14 @@ def claims_now(kafka: oncelog.Broker, seconds: float = 600) -> dict[str, Any]:
     return {"sub": "alice", "iat": now, "exp": now + seconds}
 
 
+@pytest.mark.slow
 def test_unsecured_tokens_are_the_default() -> None:
     with oncelog.Broker(config=CONFIG) as kafka:
         assert logs_in(kafka, unsecured(claims_now(kafka)))
         assert not logs_in(kafka, unsecured(claims_now(kafka, -1)))
 
 
+@pytest.mark.slow
 def test_keys_in_a_file_are_read_again_when_it_changes(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_bytes(key_set(ISSUER))
@@ -425,6 +427,7 @@ def test_keys_in_a_file_are_read_again_when_it_changes(tmp_path: Path) -> None:
         assert logs_in(kafka, OTHER.token(claims_now(kafka)))
 
 
+@pytest.mark.slow
 def test_an_unknown_key_is_fetched() -> None:
     with serve_keys(key_set(ISSUER)) as served, oncelog.Broker(config=signed(served.url)) as kafka:
         assert served.read.acquire(timeout=60)
@@ -437,6 +440,7 @@ def test_an_unknown_key_is_fetched() -> None:
                 pass
 
 
+@pytest.mark.slow
 def test_keys_by_https_from_a_server_of_an_authority_of_ones_own(tmp_path: Path) -> None:
     authority = Authority()
     identity = authority.identity("issuer")
@@ -501,6 +505,7 @@ def test_settings_that_cannot_be_used_are_named(config: dict[str, str], said: st
     assert said in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_session_ends_with_its_token() -> None:
     with oncelog.Broker(config=CONFIG) as kafka:
         said: list[str] = []

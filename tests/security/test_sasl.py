@@ -128,6 +128,7 @@ def test_a_client_that_does_not_log_in_is_told_of(kafka: oncelog.Broker) -> None
     assert "API key 3 before the log-in (this listener wants one" in kafka.wait_for_failed_login().reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_scram(kafka: oncelog.Broker, name: str) -> None:
     admin = AdminClient(client(kafka, "PLAIN", "admin", "admin-secret"))

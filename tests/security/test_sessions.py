@@ -144,6 +144,7 @@ def test_a_large_message_before_the_login_closes(kafka: oncelog.Broker) -> None:
             client.receive()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("says", ["nothing", "a byte now and then"])
 def test_who_does_not_log_in_is_closed_in_time(says: str) -> None:
     config = {"connections.max.idle.ms": "1000"}

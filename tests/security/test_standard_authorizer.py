@@ -149,6 +149,7 @@ def test_against_the_rules_restated() -> None:
     assert answers == {True, False}
 
 
+@pytest.mark.slow
 def test_against_kafkas_own() -> None:
     lines: list[str] = []
     ours: list[str] = []

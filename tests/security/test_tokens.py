@@ -24,6 +24,7 @@ TIMEOUT_S = 60
 TOLD = '{"status":"invalid_token"}'
 
 
+@pytest.mark.slow
 def test_confluent_kafka() -> None:
     with oncelog.Broker(topics=["t"], oauth=True, tls=True) as kafka:
         producer = Producer(kafka.client_config(token="shop"))
@@ -54,12 +55,14 @@ def test_aiokafka() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_users_and_tokens_at_once() -> None:
     with oncelog.Broker(users=USERS, oauth=True, process=True) as kafka:
         for settings in (kafka.client_config(user="app"), kafka.client_config(token="shop")):
             assert AdminClient(settings).list_topics(timeout=60).brokers
 
 
+@pytest.mark.slow
 def test_through_a_proxy() -> None:
     with (
         oncelog.Broker(topics=["t"]) as cluster,
@@ -186,6 +189,7 @@ def test_unsecured_tokens_have_reasons_too() -> None:
 # -- stock clients with tokens that are refused
 
 
+@pytest.mark.slow
 def test_confluent_kafka_is_refused() -> None:
     with oncelog.Broker(oauth=True) as kafka:
         said: list[str] = []
@@ -198,6 +202,7 @@ def test_confluent_kafka_is_refused() -> None:
         assert TOLD in said[0]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_kafka_python_is_refused() -> None:
     from kafka import KafkaAdminClient
@@ -229,6 +234,7 @@ def test_aiokafka_is_refused(caplog: pytest.LogCaptureFixture) -> None:
 # -- times
 
 
+@pytest.mark.slow
 def test_tokens_are_of_the_brokers_time() -> None:
     with oncelog.Broker(oauth=True) as kafka:
         kafka.clock.advance(days=30)
@@ -240,6 +246,7 @@ def test_tokens_are_of_the_brokers_time() -> None:
             client.log_in("OAUTHBEARER", "", str(kept))
 
 
+@pytest.mark.slow
 def test_each_log_in_by_a_name_has_a_new_token() -> None:
     with oncelog.Broker(topics=["t"], oauth=True) as kafka:
         settings = kafka.client_config(token="shop")
@@ -250,6 +257,7 @@ def test_each_log_in_by_a_name_has_a_new_token() -> None:
             kafka.clock.advance(days=1)
 
 
+@pytest.mark.slow
 def test_a_function_may_make_the_tokens() -> None:
     with oncelog.Broker(oauth=True) as kafka:
         names = iter(["one", "two"])
@@ -262,6 +270,7 @@ def test_a_function_may_make_the_tokens() -> None:
 # -- settings
 
 
+@pytest.mark.slow
 def test_a_token_follows_the_configuration() -> None:
     config = {
         "sasl.oauthbearer.expected.audience": "brokers,others",

@@ -9,6 +9,8 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
+import pytest
+
 import oncelog
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
@@ -33,6 +35,7 @@ def shake_hands(address: str, context: ssl.SSLContext, name: str = "localhost") 
         secured.recv(1)
 
 
+@pytest.mark.slow
 def test_the_reasons_on_the_page() -> None:
     found: dict[str, str] = {}
 

@@ -115,6 +115,7 @@ def test_a_user_twice_is_refused() -> None:
         parse_users(["a:b", "c:d", "a:e"], "--user")
 
 
+@pytest.mark.slow
 def test_the_command_takes_users(serve: Serve) -> None:
     broker = serve("--port", "0", "--memory", "--user", f"app:{PASSWORD}", "--user", "other:x")
     settings: dict[str, Any] = {

@@ -353,6 +353,7 @@ def test_stored_state_that_contradicts_itself(stored: list[tuple[int, int]]) -> 
         window(5, *[(first, last, AVAILABLE, 1) for first, last in stored])
 
 
+@pytest.mark.slow
 def test_the_cost_is_that_of_batches_not_of_records() -> None:
     """2,000 records acquired and accepted in batches of 500 touch a handful of objects."""
 

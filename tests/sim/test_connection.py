@@ -117,6 +117,7 @@ async def test_responses_keep_the_order_of_requests_around_a_delayed_fetch() -> 
         assert response.responses[0].partition_responses[0].base_offset == 1
 
 
+@pytest.mark.slow
 @simulated
 async def test_a_peer_with_thousands_of_requests_at_once_does_not_keep_others_waiting() -> None:
     async with SimBroker(pipe_bytes_max=16 * 1024 * 1024) as broker:

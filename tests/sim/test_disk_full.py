@@ -146,6 +146,7 @@ async def test_admin_requests_and_other_topics_on_a_full_disk() -> None:
         assert (await produce(client, "new")).error_code == 0
 
 
+@pytest.mark.slow
 @simulated
 async def test_a_full_disk_for_hours_and_then_a_clean_stop() -> None:
     """Checkpoints, snapshots and flushes fail meanwhile. The broker continues and loses no record."""
@@ -195,6 +196,7 @@ def test_the_log_says_so_once_for_each_partition_and_minute(lines: list[str], er
     run()
 
 
+@pytest.mark.slow
 @simulated
 async def test_ten_minutes_of_refused_requests_are_some_lines_a_minute(lines: list[str]) -> None:
     """Requests of all kinds that write: metadata, group coordinator, records; and background work."""

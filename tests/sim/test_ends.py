@@ -48,6 +48,7 @@ async def join(member: SimMember) -> None:
         await member.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after_s", [0, JUST, DISK_S / 2, DISK_S - JUST, DISK_S, DISK_S + JUST])
 @pytest.mark.parametrize("ends", ["stopped", "lost"])
 def test_while_everything_is_owed(after_s: float, ends: str) -> None:

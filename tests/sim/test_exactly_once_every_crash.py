@@ -172,6 +172,7 @@ ROWS = {"Complete of the one before", "Ongoing, 0 markers"}
 ROWS |= {f"Prepare, {written} markers" for written in range(PARTITIONS + 2)} | {"Complete, 3 markers"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("versions", [CLASSIC, V2])
 @pytest.mark.parametrize("kind", ["process", "power"])

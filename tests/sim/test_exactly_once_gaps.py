@@ -13,6 +13,7 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
+import pytest
 import trio
 
 from compat_tests.batches import Batch, batch, read_batches, record
@@ -208,6 +209,7 @@ async def history(seed: int) -> set[str]:
         return one.shapes
 
 
+@pytest.mark.slow
 def test_committed_readers_get_over_every_gap() -> None:
     shapes: set[str] = set()
 

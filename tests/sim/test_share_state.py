@@ -172,6 +172,7 @@ async def crash_at(seed: int, at: int, kind: Kind) -> bool:
     return not run.ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["process", "power"])
 def test_a_crash_at_every_change_of_the_disk(kind: Kind) -> None:
     @simulated

@@ -165,6 +165,7 @@ def boxed(total: int, version: int, where: str) -> bytes:
     return count(len(boxes)) + body + end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["boxes", "numbers", "names"])
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_request_has_a_largest_number_of_elements(version: int, where: str) -> None:

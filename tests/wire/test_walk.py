@@ -172,6 +172,7 @@ def test_a_third_byte_of_an_offset_delta_before_a_key() -> None:
             assert fast_walk(data, 8300) == plain_walk(data, 8300)
 
 
+@pytest.mark.slow
 def test_more_records_than_the_fast_readers_support() -> None:
     count = (1 << 20) + 100
     one = [b"\x00\x00", b"\x01\x01\x00"]  # attributes and timestamp; null key, null value, no headers

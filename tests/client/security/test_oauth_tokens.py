@@ -128,6 +128,7 @@ def test_a_token_that_has_expired(kafka: oncelog.Broker, tmp_path: Path) -> None
         served(kafka, ClientSecurity(retrieving((tmp_path / "token").as_uri())))
 
 
+@pytest.mark.slow
 def test_a_token_is_fetched_and_used_for_most_of_its_life(kafka: oncelog.Broker) -> None:
     with Issuer((200, f'{{"access_token": "{token("app")}"}}')) as issuer:
         client = ClientSecurity(issuer.settings())
@@ -145,6 +146,7 @@ def test_a_token_is_fetched_and_used_for_most_of_its_life(kafka: oncelog.Broker)
     assert first != second == third
 
 
+@pytest.mark.slow
 def test_keys_win_over_jaas_options_and_are_quoted() -> None:
     with Issuer((200, f'{{"access_token": "{token("app")}"}}')) as issuer:
         values = {
@@ -160,6 +162,7 @@ def test_keys_win_over_jaas_options_and_are_quoted() -> None:
     assert issuer.asked == [(f"Basic {basic}", "grant_type=client_credentials&scope=x+y")]
 
 
+@pytest.mark.slow
 def test_an_issuer_that_refuses(kafka: oncelog.Broker) -> None:
     refusal = '{"error": "invalid_client", "error_description": "no such client"}'
     with Issuer((401, refusal)) as issuer, pytest.raises(AuthenticationError) as caught:
@@ -170,6 +173,7 @@ def test_an_issuer_that_refuses(kafka: oncelog.Broker) -> None:
     assert len(issuer.asked) == 1
 
 
+@pytest.mark.slow
 def test_an_issuer_that_fails_is_asked_again(kafka: oncelog.Broker) -> None:
     good = f'{{"access_token": "{token("app")}"}}'
     with Issuer((503, ""), (200, "no json"), (200, "{}"), (200, good)) as issuer:

@@ -369,6 +369,7 @@ def test_a_compacted_log_is_the_same_group(kind: type[Machine]) -> None:
         harness.log.entries = whole
 
 
+@pytest.mark.slow
 def test_random_events_with_both_protocols() -> None:
     kinds: Counter[str] = Counter()
     for seed in range(12):

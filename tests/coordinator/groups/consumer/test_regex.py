@@ -226,6 +226,7 @@ def test_a_long_list_of_topics_is_none(harness: GroupShardHarness) -> None:
     assert names(harness) == {names_[-1]}
 
 
+@pytest.mark.slow
 def test_many_large_expressions_are_compiled_and_matched_a_step_at_a_time(
     harness: GroupShardHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
