@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 SPARK  := .venv-spark
 NEXT   := .venv-spark-next
 ARGS   ?=
+SECONDS ?= 3600
 OLDEST := .venv-oldest
 
 NEW_ENOUGH := 'import sys; print(sys.version_info >= (3, 11))'
@@ -12,7 +13,7 @@ TOO_OLD     = oncelog needs Python 3.11 or newer, and $(PYTHON) is \
 	$(or $(shell { $(PYTHON) --version; } 2>/dev/null),not there); make PYTHON=... takes another
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test fuzz-login fuzz-login-tls test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs lock clean
+.PHONY: help serve test soak test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -66,11 +67,11 @@ test: $(VENV)/.synced  ## every check and test, with stock clients and a real Ka
 test-spark: lint-spark  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)
 	$(SPARK)/bin/pytest spark_it $(BESIDE) $(ARGS)
 
-fuzz-login: $(VENV)/.synced  ## a million random log-ins (ARGS="COUNT SEED")
-	$(BIN)/python -m tests.security.login_fuzz $(or $(ARGS),1000000)
-
-fuzz-login-tls: $(VENV)/.synced  ## ten thousand random log-ins to a broker over TLS (ARGS="COUNT SEED")
-	$(BIN)/python -m tests.security.login_fuzz_tls $(or $(ARGS),10000)
+# An hour of search, then the log-ins; a finding is a trial with its seed, to become a test.
+soak: $(VENV)/.synced  ## the long random runs: requests that cost much for SECONDS (3600), a million log-ins, ten thousand by TLS
+	$(BIN)/python -m tests.soak.costly_requests $(SECONDS)
+	$(BIN)/python -m tests.security.login_fuzz 1000000
+	$(BIN)/python -m tests.security.login_fuzz_tls 10000
 
 test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
 	$(BIN)/pytest tests -m "not slow" -n auto $(ARGS)

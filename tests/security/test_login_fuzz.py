@@ -1,4 +1,4 @@
-"""Random log-ins: nobody gets in without proof. `make fuzz-login` and `make fuzz-login-tls` run more."""
+"""Random log-ins: nobody gets in without proof. `make soak` runs a hundred times as many."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Long random runs, which `make soak` lets take an hour and `make test` a minute."""
