@@ -1,20 +1,14 @@
-"""`python -m bench.hostile`: how long does one request with very many elements delay other connections?
+"""Requests with very many elements, for every API and every array in its request (according to Kafka's definitions).
 
-For every supported API and every array in its request (according to Kafka's own definitions) it sends a request of up
-to `FRAME_BYTES`, nearly all of whose elements are in that array: once with the shortest values, and once with existing
-names, and once with a name of its own for each element. Another connection sends ApiVersions all the time. The output
-has its longest wait, the worst first, with the outcome of the request. With ``--denied`` the broker has an authorizer
-and no ACLs: nobody has any right.
+Each has up to so many bytes and elements, nearly all of which are in that array: once with the shortest values, once
+with existing names, and once with a name of its own for each element.
 """
 
 import argparse
 import itertools
 import struct
-import sys
-import threading
-import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from compat_tests.definitions import (
     Fields,
@@ -22,12 +16,9 @@ from compat_tests.definitions import (
     api_key,
     api_names,
     definition,
-    is_flexible,
     snake,
     versions_of,
 )
-from compat_tests.frames import Connection
-from compat_tests.oncelog_server import Oncelog
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.wire.compiler import REQUEST_ELEMENTS_MAX
 
@@ -35,10 +26,8 @@ FRAME_BYTES = 4 * 1024 * 1024 - 4096
 TOPIC = "here"
 GROUP = "group"
 PARTITIONS = 10
-RESPONSE_TIMEOUT_S = 120
 NUMBERED = "#0000"
 """Stands in an element for a name that is another one in each of its copies."""
-DENIED = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 
 Path = tuple[str, ...]
 
@@ -166,55 +155,18 @@ def largest(
     return body(name, version, path, count, known), count
 
 
-class Bystander(threading.Thread):
-    """Sends ApiVersions on one connection again and again; `longest` is the longest wait in seconds."""
+class Generated(NamedTuple):
+    """A generated request, without its header."""
 
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__(daemon=True)
-        self._connection = Connection(bootstrap)
-        self._connection.socket.settimeout(RESPONSE_TIMEOUT_S)
-        self.longest = 0.0
-
-    def run(self) -> None:
-        while True:
-            began = time.perf_counter()
-            try:
-                response = self._connection.call("ApiVersions", 0)
-            except OSError:
-                return
-            if response == "closed":
-                return
-            self.longest = max(self.longest, time.perf_counter() - began)
-            time.sleep(0.002)
+    api: str
+    version: int
+    label: str
+    body: bytes
 
 
-def send_request(bootstrap: str, api: str, version: int, data: bytes) -> str:
-    """Send a request; returns its outcome as text."""
-    with Connection(bootstrap) as connection:
-        connection.socket.settimeout(RESPONSE_TIMEOUT_S)
-        head = connection.header(api_key(api), version, flexible=is_flexible(api, version))
-        try:
-            connection.send_frame(head + data)
-            response = connection.receive_frame()
-        except OSError as error:
-            return type(error).__name__
-        return "closed" if response is None else f"{len(response):,} bytes"
-
-
-def measure(broker: Oncelog, options: argparse.Namespace) -> list[tuple[float, str]]:
-    with Connection(broker.bootstrap) as connection:
-        topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
-        response = connection.call("CreateTopics", 7, {"topics": [topic], "timeout_ms": 9000})
-        for key_type in (0, 1):  # creates the internal topics
-            connection.call("FindCoordinator", 4, {"key_type": key_type, "coordinator_keys": [GROUP]})
-        known = known_values(response["topics"][0].get("topic_id") or bytes(16))
-        numbered = {
-            name: NUMBERED if isinstance(value, str) and value not in ("consumer",) else value
-            for name, value in known.items()
-        }
-    bystander = Bystander(broker.bootstrap)
-    bystander.start()
-    results = []
+def generated(options: argparse.Namespace, topic_id: bytes) -> Iterator[Generated]:
+    """Make the requests that the ``options`` ask for (`add_options`). ``topic_id`` is the id of `TOPIC`."""
+    known = known_values(topic_id)
     for api in api_names():
         handler = HANDLERS.get(api_key(api))
         if handler is None or options.api.lower() not in api.lower() or options.not_api in api:
@@ -223,35 +175,32 @@ def measure(broker: Oncelog, options: argparse.Namespace) -> list[tuple[float, s
             {handler.max_version, handler.min_version} if options.all_versions else {handler.max_version}
         )
         for version, kind in itertools.product(sorted(versions & set(versions_of(api))), options.kinds):
+            values = {"shortest": {}, "existing": known, "numbered": numbered(known)}[kind]
             for path in arrays(f"{api}Request", version):
-                values = {"shortest": {}, "existing": known, "numbered": numbered}[kind]
                 data, count = largest(f"{api}Request", version, path, values, options.elements, options.bytes)
-                time.sleep(0.05)
-                bystander.longest = 0.0
-                began = time.perf_counter()
-                outcome = send_request(broker.bootstrap, api, version, data)
-                took = time.perf_counter() - began
-                time.sleep(0.02)
-                row = (
-                    f"{bystander.longest * 1000:8.0f} ms  {api} v{version} {'.'.join(path)} ({kind}): "
-                    f"{count:,} in {len(data):,} bytes, {took:.2f} s: {outcome}"
-                )
-                print(row, file=sys.stderr, flush=True)
-                results.append((bystander.longest, row))
-    return results
+                label = f"{api} v{version} {'.'.join(path)} ({kind}): {count:,}"
+                yield Generated(api, version, label, data)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="bench.hostile", description=__doc__)
+def numbered(known: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with another name for each element."""
+    return {
+        name: NUMBERED if isinstance(value, str) and value != "consumer" else value
+        for name, value in known.items()
+    }
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose requests."""
     parser.add_argument("--api", default="", help="only APIs with this text in their name")
+    parser.add_argument("--not-api", default="-", help="no APIs with this text in their name")
+    parser.add_argument("--all-versions", action="store_true", help="also the lowest version of each API")
     parser.add_argument(
         "--elements",
         type=int,
         default=REQUEST_ELEMENTS_MAX,
         help="the largest number of elements in a request",
     )
-    parser.add_argument("--not-api", default="-", help="no APIs with this text in their name")
-    parser.add_argument("--all-versions", action="store_true", help="also the lowest version of each API")
     parser.add_argument("--bytes", type=int, default=FRAME_BYTES, help="the largest size of a request")
     parser.add_argument(
         "--kinds",
@@ -260,14 +209,3 @@ def main() -> None:
         default=("shortest", "existing", "numbered"),
         help="what the elements of a request name",
     )
-    parser.add_argument("--denied", action="store_true", help="with an authorizer, and without any ACL")
-    parser.add_argument("--rows", type=int, default=20, help="the number of rows in the output")
-    options = parser.parse_args()
-    with Oncelog(DENIED if options.denied else None) as broker:
-        results = measure(broker, options)
-    for _, row in sorted(results, reverse=True)[: options.rows]:
-        print(row)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,42 @@
+"""A snapshot of a megabyte that unpacks to a gigabyte: what a start with it says, and the memory that it takes."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import oncelog
+from compat_tests.oncelog_server import ROOT
+
+SNAPSHOT = "A snapshot of a megabyte that unpacks to a gigabyte"
+MIB = 1 << 20
+
+
+def refused_snapshot() -> str:
+    """Start `oncelog serve` with it; return what it says, in how many seconds and with how much memory."""
+    with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
+        path = pathlib.Path(folder, "seed")
+        with oncelog.Broker() as kafka:
+            path.write_bytes(kafka.snapshot_bytes())
+        with (
+            ZipFile(path, "a", ZIP_DEFLATED) as archive,
+            archive.open("data/t-0/more", "w", force_zip64=True) as file,
+        ):
+            for _ in range(1024):
+                file.write(bytes(MIB))
+        command = [sys.executable, "-m", "oncelog.broker.cli", "serve", "--listen", "127.0.0.1:0", "--memory"]
+        command += ["--from-snapshot", str(path)]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=env
+        )
+        assert process.stderr is not None
+        told = process.stderr.read().strip().replace(folder, "FOLDER")
+        _, _, usage = os.wait4(process.pid, 0)
+        process.returncode = 0
+        took = time.perf_counter() - began
+        return f"{path.stat().st_size:,} bytes, {took:.2f} s, at most {usage.ru_maxrss // 1024} MiB: {told}"
