@@ -5,7 +5,6 @@ command line or configuration. Every error is one line on standard error."""
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from functools import partial
@@ -24,6 +23,7 @@ from oncelog.broker.options import (
     parse_arguments,
     variable_of,
 )
+from oncelog.broker.seams import garbage
 
 if TYPE_CHECKING:
     import argparse
@@ -190,7 +190,7 @@ def _on_proxy_ready(
     """Write the ready line: listeners as for a broker, the cluster's id, its nodes and their ports."""
     from oncelog.broker.seams.address import address_text
 
-    gc.freeze()
+    garbage.settle()
     fields = _listener_fields(listeners)
     first = listeners[0]
     fields["upstream"] = ",".join(address_text(*address) for address in proxy.upstream.bootstrap)
@@ -290,8 +290,7 @@ async def _cancel_on_signal(scope: trio.CancelScope, task_status: trio.TaskStatu
 
 
 def _on_ready(node: Node, listeners: list[BoundListener], control: tuple[str, int] | None = None) -> None:
-    # Objects of the start stay for the life of the process: the garbage collector need not visit them again.
-    gc.freeze()
+    garbage.settle()
     _print_ready(node, listeners, control)
 
 
