@@ -9,13 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
     from typing import TypeAlias
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
     Steps: TypeAlias = Generator[None, None, T]
+
+
+def listed(items: Iterable[T]) -> Steps[list[T]]:
+    """Return a list of the items, one at each step."""
+    found: list[T] = []
+    for item in items:
+        found.append(item)
+        yield
+    return found
 
 
 def finish(steps: Steps[T]) -> T:

@@ -94,9 +94,9 @@ def print_table(
     for name, cells in ours.items():
         other = theirs.get(name)
         row = [name, f"{cells.size:,}" if cells else (f"{other.size:,}" if other else "")]
-        row.append(cells.shown(with_busy=True) if cells else " | ".join("–" * len(front)))
+        row.append(cells.shown(with_busy=True) if cells else " | ".join("-" * len(front)))
         if theirs:
-            row.append(other.shown(with_busy=False) if other else " | ".join("–" * len(columns)))
+            row.append(other.shown(with_busy=False) if other else " | ".join("-" * len(columns)))
         print(f"| {' | '.join(row)} |")
 
 
@@ -139,7 +139,10 @@ def send_arrays(options: argparse.Namespace) -> None:
         for one in generated(options, topic_id):
             sending = one_request(server, one.api, one.version, one.body, as_user=options.denied)
             row = measured(bystander, sending.send, options.repeat or 1)
-            text = f"{row.waited * 1000:5.0f} ms, computed {row.busy * 1000:.0f} ms: {one.label} in {sending.size:,} bytes, {row.took:.2f} s: {row.outcome}"  # fmt: skip
+            text = (
+                f"{row.waited * 1000:5.0f} ms, computed {row.busy * 1000:.0f} ms: {one.label} in "
+                f"{sending.size:,} bytes, {row.took:.2f} s: {row.outcome}"
+            )
             print(text, file=sys.stderr, flush=True)
             found.append((row.waited, text))
     for _, text in sorted(found, reverse=True)[: options.rows]:

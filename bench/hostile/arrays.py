@@ -175,7 +175,7 @@ def generated(options: argparse.Namespace, topic_id: bytes) -> Iterator[Generate
             {handler.max_version, handler.min_version} if options.all_versions else {handler.max_version}
         )
         for version, kind in itertools.product(sorted(versions & set(versions_of(api))), options.kinds):
-            values = {"shortest": {}, "existing": known, "numbered": numbered(known)}[kind]
+            values = {"shortest": {"acks": 1}, "existing": known, "numbered": numbered(known)}[kind]
             for path in arrays(f"{api}Request", version):
                 data, count = largest(f"{api}Request", version, path, values, options.elements, options.bytes)
                 label = f"{api} v{version} {'.'.join(path)} ({kind}): {count:,}"

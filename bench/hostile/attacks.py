@@ -26,6 +26,7 @@ DECODED_BYTES_MAX = 100_000
 BYTES_MAX = 1_000_000
 ELEMENTS_MAX = 99_000
 ROWS = 100
+SCANNED_ROWS = 20
 PRODUCE = 9
 _numbers = itertools.count()
 
@@ -106,9 +107,11 @@ def new_topic(server: Server, partitions: int = 1, **configs: str) -> str:
                 return name
 
 
-def produced(topic: str, batches: Sequence[bytes], transactional_id: str | None = None) -> bytes:
-    """The body of a Produce with a batch for each partition."""
-    rows = [{"index": index, "records": data} for index, data in enumerate(batches)]
+def produced(
+    topic: str, batches: Sequence[bytes], transactional_id: str | None = None, *, first: int = 0
+) -> bytes:
+    """The body of a Produce with a batch for each partition from the ``first`` on."""
+    rows = [{"index": index, "records": data} for index, data in enumerate(batches, first)]
     values = {"acks": -1, "timeout_ms": 60_000, "transactional_id": transactional_id}
     return encode(
         "ProduceRequest", PRODUCE, {**values, "topic_data": [{"name": topic, "partition_data": rows}]}
@@ -143,30 +146,36 @@ SCANNED: dict[str, Callable[[], bytes]] = {
     "200,000 records": lambda: late_records(200_000),
     **{
         name: lambda name=name: LARGE_BATCHES[name](1).batch()  # type: ignore[misc]
-        for name in ("one record of 60 MB", "240,000 run-length blocks", "190,000 snappy blocks", "450,000 headers",
-                     "20 million headers, compressed", "60,000 records of long varints", "100,000 empty zstd frames")
+        for name in (
+            "one record of 60 MB",
+            "240,000 run-length blocks",
+            "190,000 snappy blocks",
+            "450,000 headers",
+            "60,000 records of long varints",
+        )
     },
-}  # fmt: skip
+}
 
 
 def scan_attack(name: str, timestamp: int | None) -> Attack:
-    """ListOffsets with `ROWS` rows about one batch: by its largest timestamp, or for the largest (-3)."""
+    """ListOffsets of `SCANNED_ROWS` partitions with such a batch: by its largest timestamp, or for the largest (-3)."""
 
     def prepare(server: Server) -> Sending:
-        topic, data = new_topic(server), SCANNED[name]()
+        topic, data = new_topic(server, SCANNED_ROWS), SCANNED[name]()
         with connect(server) as connection:
-            connection.send_frame(
-                connection.header(api_key("Produce"), PRODUCE, flexible=True) + produced(topic, [data])
-            )
-            stored = outcome("Produce", PRODUCE, connection.receive_frame())
-            assert "bytes" in stored, stored
+            for index in range(SCANNED_ROWS):
+                body = produced(topic, [data], first=index)
+                connection.send_frame(connection.header(api_key("Produce"), PRODUCE, flexible=True) + body)
+                stored = outcome("Produce", PRODUCE, connection.receive_frame())
+                assert "bytes" in stored, stored
         largest_timestamp = struct.unpack_from(">q", data, 35)[0] if timestamp is None else timestamp
-        row = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": largest_timestamp}
-        values = {"replica_id": -1, "topics": [{"name": topic, "partitions": [row] * ROWS}]}
+        row = {"current_leader_epoch": -1, "timestamp": largest_timestamp}
+        rows = [{**row, "partition_index": index} for index in range(SCANNED_ROWS)]
+        values = {"replica_id": -1, "topics": [{"name": topic, "partitions": rows}]}
         return one_request(server, "ListOffsets", 7, encode("ListOffsetsRequest", 7, values))
 
     what = "by time" if timestamp is None else "for the largest timestamp"
-    return Attack(f"ListOffsets {what}, {ROWS} rows: {name}", prepare, 1)
+    return Attack(f"ListOffsets {what}, {SCANNED_ROWS} batches: {name}", prepare)
 
 
 def transactional_produce(server: Server) -> Sending:
@@ -184,7 +193,10 @@ def transactional_produce(server: Server) -> Sending:
         with connect(server) as connection:
             while True:
                 found = connection.call("FindCoordinator", 3, {"key": own_id, "key_type": 1})
-                begun = connection.call("InitProducerId", 4, {"transactional_id": own_id, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1})  # fmt: skip
+                asked = {"transactional_id": own_id, "transaction_timeout_ms": 60_000}
+                begun = connection.call(
+                    "InitProducerId", 4, {**asked, "producer_id": -1, "producer_epoch": -1}
+                )
                 if not found["error_code"] and not begun["error_code"]:
                     break
                 time.sleep(0.1)
@@ -247,8 +259,9 @@ def subscribed_patterns(server: Server) -> Sending:
         for at in range(members):
             pattern = f"{at:03}" + r"\pL" * 49 + "|" + f"{at:03}" * 70
             member = base64.urlsafe_b64encode(at.to_bytes(16, "big")).decode().rstrip("=")
-            values = {"group_id": group, "member_id": member, "member_epoch": 0, "rebalance_timeout_ms": 60_000,
-                      "subscribed_topic_names": [], "subscribed_topic_regex": pattern, "topic_partitions": []}  # fmt: skip
+            values: Fields = {"group_id": group, "member_id": member, "member_epoch": 0}
+            values |= {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
+            values |= {"subscribed_topic_names": [], "subscribed_topic_regex": pattern}
             rows.append(encode("ConsumerGroupHeartbeatRequest", 1, values))
         return rows
 
@@ -288,7 +301,8 @@ def pushed_metrics(server: Server) -> Sending | None:
         return None
     points = field(1, b"a.b") + field(5, b"\x0a\x00" * (512 * 1024 - 50))
     data = compress(ZSTD, field(1, field(1), field(2, field(1, field(1, b"scope")), field(2, points))))
-    configs = [{"name": key, "config_operation": 0, "value": text} for key, text in (("metrics", "*"), ("interval.ms", "100"))]  # fmt: skip
+    wanted = {"metrics": "*", "interval.ms": "100"}
+    configs = [{"name": key, "config_operation": 0, "value": text} for key, text in wanted.items()]
     with connect(server) as connection:
         resource = {"resource_type": 16, "resource_name": "hostile", "configs": configs}
         connection.call("IncrementalAlterConfigs", 1, {"resources": [resource]})
@@ -423,11 +437,11 @@ ATTACKS: tuple[Attack, ...] = (
     *(batch_attack(name, "producer") for name in LARGE_BATCHES),
     *(scan_attack(name, None) for name in SCANNED),
     scan_attack("200,000 records", -3),
-    Attack(f"Produce in a transaction: {ROWS} partitions with 60 MiB each", transactional_produce, 1),
+    Attack(f"Produce in a transaction: {ROWS} partitions with 60 MiB each", transactional_produce),
     *(denied_attack(*row) for row in DENIED),
     pattern_attack("30 kB of \\pL", r"\pL" * 10_000),
     pattern_attack(f"{GENERAL} \\pL and 8,000 bytes", r"\pL" * GENERAL + "x" * 8000),
-    Attack("ConsumerGroupHeartbeat: 150 members with patterns of 360 bytes", subscribed_patterns, 1),
+    Attack("ConsumerGroupHeartbeat: 150 members with patterns of 360 bytes", subscribed_patterns),
     Attack("PushTelemetry: 1 MiB of empty data points", pushed_metrics),
     Attack("ApiVersions before the log-in: 99,000 tags", many_tags),
     Attack("SaslAuthenticate: a first message of SCRAM of 520 kB", long_scram_message),

@@ -1,5 +1,5 @@
-"""oncelog and Kafka with the same listeners and rights: on PLAINTEXT everybody may do everything; by SASL (PLAIN, SCRAM)
-comes a user without any right.
+"""oncelog and Kafka with the same listeners and rights: on PLAINTEXT everybody may do everything, and who logs in by
+SASL (PLAIN, SCRAM) may do nothing.
 """
 
 import contextlib

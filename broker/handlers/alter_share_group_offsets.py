@@ -24,7 +24,7 @@ from oncelog.wire.messages.alter_share_group_offsets import (
 if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
-    from oncelog.coordinator.groups.share.offsets import Altered
+    from oncelog.coordinator.groups.share.initialization import Initialization
     from oncelog.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequestTopic
     from oncelog.wire.steps import Steps
 
@@ -48,7 +48,7 @@ def _alter(
     services: Services, request: AlterShareGroupOffsetsRequest, context: RequestContext
 ) -> Steps[AlterShareGroupOffsetsResponse | Pending[AlterShareGroupOffsetsResponse]]:
     """Look at a topic at each step, then set the offsets."""
-    from oncelog.coordinator.groups.share.offsets import alter
+    from oncelog.coordinator.groups.share.offsets import alter, wanted
 
     may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
     refused, topics = [], []
@@ -60,12 +60,12 @@ def _alter(
             refused.append(_refused(services, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN))
         else:
             topics.append(topic)
+    found = yield from wanted(services.groups.context.topics, topics)
     try:
-        shard = services.groups.shard(request.group_id)
-        altered = alter(shard, request.group_id, topics)
+        initialization = alter(services.groups.shard(request.group_id), request.group_id, found)
     except KafkaError as error:
         return _error_response(to_client_error(error))
-    return Pending(_initialize(services, request.group_id, altered, refused))
+    return Pending(_initialize(services, request.group_id, initialization, found.rows, refused))
 
 
 def _refused(
@@ -87,13 +87,14 @@ def _refused(
 async def _initialize(
     services: Services,
     group_id: str,
-    altered: Altered,
+    initialization: Initialization | None,
+    rows: list[AlterShareGroupOffsetsResponseTopic],
     refused: list[AlterShareGroupOffsetsResponseTopic],
 ) -> AlterShareGroupOffsetsResponse:
     try:
-        if altered.initialization is not None:
-            errors = await services.share_group_states.initialize(altered.initialization)
-            for topic in altered.topics:
+        if initialization is not None:
+            errors = await services.share_group_states.initialize(initialization)
+            for topic in rows if errors else ():
                 for row in topic.partitions:
                     error = errors.get((topic.topic_id, row.partition_index))
                     if error is not None and not row.error_code:
@@ -101,7 +102,7 @@ async def _initialize(
         shard = services.groups.shard(group_id)
     except KafkaError as error:
         return _error_response(to_client_error(error))
-    response = AlterShareGroupOffsetsResponse(responses=refused + altered.topics)
+    response = AlterShareGroupOffsetsResponse(responses=refused + rows)
     return await services.groups.runtime.respond_durable([shard], response, _error_response)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.authorization import DELETE, GROUP_RESOURCE, READ, TOPIC_DENIED, TOPIC_RESOURCE
+from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.request import Pending
 from oncelog.coordinator.errors import to_client_error
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
     from oncelog.coordinator.groups.share.offsets import DeletedOffsets
+    from oncelog.wire.steps import Steps
 
 
 def handle(
@@ -36,11 +38,19 @@ def handle(
     services.authorization.require(context, DELETE, GROUP_RESOURCE, request.group_id)
     if not request.group_id:
         return _error_response(KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid."))
+    return begun(_look_and_delete(services, request, context))
+
+
+def _look_and_delete(
+    services: Services, request: DeleteShareGroupOffsetsRequest, context: RequestContext
+) -> Steps[DeleteShareGroupOffsetsResponse | Pending[DeleteShareGroupOffsetsResponse]]:
+    """Look at a topic at each step, then delete the states."""
     from oncelog.coordinator.groups.share.offsets import delete
 
     may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
     refused, names = [], []
     for topic in request.topics:
+        yield
         if may_read(topic.topic_name):
             names.append(topic.topic_name)
         else:

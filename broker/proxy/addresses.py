@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.proxy.upstream import Upstream
+    from oncelog.wire.steps import Steps
 
 BROKER_RESOURCE: Final = 4
 BROKER_ENDPOINTS: Final = 1
@@ -44,7 +45,6 @@ class Addresses:
             FETCH_KEY: self._node_endpoints,
             SHARE_FETCH_KEY: self._node_endpoints,
             SHARE_ACKNOWLEDGE_KEY: self._node_endpoints,
-            METADATA_KEY: self._metadata,
             FIND_COORDINATOR_KEY: self._find_coordinator,
             CREATE_TOPICS_KEY: self._create_topics,
             DELETE_TOPICS_KEY: self._delete_topics,
@@ -53,8 +53,11 @@ class Addresses:
             DESCRIBE_CLUSTER_KEY: self._describe_cluster,
         }
 
-    def rewrite(self, api_key: int, response: Any, listener: str) -> None:
+    def rewrite(self, api_key: int, response: Any, listener: str) -> Steps[None]:
         """Rewrite a response for a client of ``listener``. Raises CloseConnection if it is of another cluster."""
+        if api_key == METADATA_KEY:
+            yield from self._metadata(response, listener)
+            return
         rewrite = self._by_key.get(api_key)
         if rewrite is not None:
             rewrite(response, listener)
@@ -64,8 +67,8 @@ class Addresses:
         self._upstream.learn_node(node_id, host, port)
         return self._address_of(listener, node_id)
 
-    def _metadata(self, response: Any, listener: str) -> None:
-        self._upstream.learn_metadata(response)
+    def _metadata(self, response: Any, listener: str) -> Steps[None]:
+        yield from self._upstream.learn_metadata_in_steps(response)
         for row in response.brokers:
             row.host, row.port = self._address_of(listener, row.node_id)
 

@@ -22,6 +22,7 @@ from oncelog.wire.messages.metadata import (
     MetadataResponseBroker,
 )
 from oncelog.wire.schema import ZERO_UUID
+from oncelog.wire.steps import listed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -153,9 +154,10 @@ class AuthorizingInterceptor(Interceptor):
 
     async def _missing(self, context: RequestContext, names: Iterable[str]) -> set[str]:
         """Return the names of the topics that upstream does not have."""
-        response = await self._topics.ask(context, [MetadataRequestTopic(name=name) for name in names])
-        codes = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
-        return {row.name for row in response.topics if row.name and row.error_code in codes}
+        response = await self._topics.ask(context, (MetadataRequestTopic(name=name) for name in names))
+        codes = frozenset({int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.INVALID_TOPIC_EXCEPTION)})
+        rows = (row.name for row in response.topics if row.name and row.error_code in codes)
+        return set(await in_slices(listed(rows)))
 
     async def _not_attempted(self, context: RequestContext) -> list[Choice]:
         """Return the choices for the allowed rows of an AddPartitionsToTxn that has refused ones, too."""

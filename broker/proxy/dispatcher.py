@@ -276,7 +276,7 @@ class ProxyDispatcher(Interception):
             response = api.response.decode(payload, version, start)
         else:
             response = await api.response_in_steps(version, payload, start)
-        self._addresses.rewrite(plan.key, response, connection.listener_name)
+        await in_slices(self._addresses.rewrite(plan.key, response, connection.listener_name))
         return version, response
 
     def presented(self, node: Endpoint, listener: str) -> tuple[str, int]:

@@ -8,6 +8,7 @@ from oncelog.broker.logs import get_logger
 from oncelog.broker.request import CloseConnection
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.schema import ZERO_UUID
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from oncelog.broker.line_limiter import LineLimiter
     from oncelog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
     from oncelog.wire.schema import Uuid
+    from oncelog.wire.steps import Steps
 
 TOPICS_MAX = 100_000
 """Topics that are remembered; beyond that, the first ones are forgotten."""
@@ -101,12 +103,17 @@ class Upstream:
 
     def learn_metadata(self, response: MetadataResponse) -> None:
         """Learn nodes and topics from a Metadata response. Raises CloseConnection if it is not of the same cluster."""
+        finish(self.learn_metadata_in_steps(response))
+
+    def learn_metadata_in_steps(self, response: MetadataResponse) -> Steps[None]:
+        """As `learn_metadata`, a topic at each step."""
         self.learn_cluster(response.cluster_id)
         for broker in sorted(response.brokers, key=_node_id):
             self.learn_node(broker.node_id, broker.host, broker.port)
         has_changed = False
         for row in response.topics:
             has_changed |= self._learn_row(row)
+            yield
         if has_changed:
             self._note_change(None)
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.request import RequestContext
-from oncelog.wire.framing import encode_request
-from oncelog.wire.header import METADATA_KEY
+from oncelog.broker.slices import in_slices
+from oncelog.wire.header import METADATA_KEY, encode_request_header
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from oncelog.wire.steps import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from typing import Any
 
 BY_ID_VERSION = 12
@@ -26,14 +27,18 @@ class UpstreamTopics:
         self._forward = forward
         self._metadata = Api(HANDLERS[METADATA_KEY], is_handled=False)
 
-    async def ask(self, context: RequestContext, topics: list[MetadataRequestTopic]) -> MetadataResponse:
+    async def ask(self, context: RequestContext, topics: Iterable[MetadataRequestTopic]) -> MetadataResponse:
         """Return upstream's Metadata response for these topics. Raises CloseConnection, ConnectionLost."""
-        request = MetadataRequest(topics, allow_auto_topic_creation=False)
+        request = MetadataRequest(await in_slices(listed(topics)), allow_auto_topic_creation=False)
         version = min(BY_ID_VERSION, self._metadata.max_version)
-        frame = encode_request(request, version, context.correlation_id, context.client_id)
+        flexible = request.is_flexible(version)
+        frame = bytearray(
+            encode_request_header(METADATA_KEY, version, context.correlation_id, context.client_id, flexible)
+        )
+        await in_slices(self._metadata.request_step_encoder(version)(request, frame, []))
         asked = RequestContext(
             self._metadata, version, context.correlation_id, context.client_id, context.connection, request
         )
-        asked.frame = memoryview(frame)[4:]
+        asked.frame = memoryview(frame)
         response: MetadataResponse = await self._forward(asked)
         return response

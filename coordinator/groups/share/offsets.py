@@ -29,10 +29,11 @@ from oncelog.wire.messages.delete_share_group_offsets import DeleteShareGroupOff
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from oncelog.coordinator.groups.context import GroupContext
+    from oncelog.coordinator.groups.context import GroupContext, Topics
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequestTopic
     from oncelog.wire.schema import Uuid
+    from oncelog.wire.steps import Steps
 
 UNKNOWN_TOPIC = "This server does not host this topic-partition."
 NO_OFFSETS = "There is no offset information to delete."
@@ -41,24 +42,20 @@ Deletion = dict["Uuid", frozenset[int]]
 """Topic id -> the partitions whose states are to be deleted."""
 
 
-class Altered(NamedTuple):
-    """``topics``: the rows of the response. ``initialization``: the states to initialize."""
+class Wanted(NamedTuple):
+    """``rows`` of the response; which ``states`` a request wants to have which start ``offsets``."""
 
-    topics: list[AlterShareGroupOffsetsResponseTopic]
-    initialization: Initialization | None
+    rows: list[AlterShareGroupOffsetsResponseTopic]
+    states: dict[bytes, TopicState]
+    offsets: dict[bytes, dict[int, int]]
 
 
-def alter(shard: GroupShard, group_id: str, topics: Iterable[AlterShareGroupOffsetsRequestTopic]) -> Altered:
-    """Begin to set the start offsets of an empty group, which is created if there is none.
-
-    Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, and errors of the log.
-    """
-    context = shard.context
-    group = group_or_new(shard, group_id)
-    _check_empty(group)
+def wanted(topics: Topics, asked: Iterable[AlterShareGroupOffsetsRequestTopic]) -> Steps[Wanted]:
+    """Look at a topic of a request at each step."""
     rows, states, offsets = [], dict[bytes, TopicState](), dict[bytes, dict[int, int]]()
-    for topic in topics:
-        known = context.topics.by_name(topic.topic_name)
+    for topic in asked:
+        yield
+        known = topics.by_name(topic.topic_name)
         count = 0 if known is None else len(known.partitions)
         partitions = [
             AlterShareGroupOffsetsResponsePartition(row.partition_index)
@@ -77,11 +74,22 @@ def alter(shard: GroupShard, group_id: str, topics: Iterable[AlterShareGroupOffs
             row.partition_index: row.start_offset for row in topic.partitions if row.partition_index < count
         }
         states[known.topic_id] = TopicState(topic.topic_name, frozenset(offsets[known.topic_id]))
-    if not states:
-        return Altered(rows, None)
-    begun = beginning(context, group, group.epoch, states, offsets)
+    return Wanted(rows, states, offsets)
+
+
+def alter(shard: GroupShard, group_id: str, found: Wanted) -> Initialization | None:
+    """Begin to set the start offsets of an empty group, which is created if there is none. Returns the states to
+    initialize.
+
+    Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, and errors of the log.
+    """
+    group = group_or_new(shard, group_id)
+    _check_empty(group)
+    if not found.states:
+        return None
+    begun = beginning(shard.context, group, group.epoch, found.states, found.offsets)
     shard.commit([begun.record])
-    return Altered(rows, begun)
+    return begun
 
 
 class DeletedOffsets(NamedTuple):

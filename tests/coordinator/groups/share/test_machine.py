@@ -22,6 +22,7 @@ from oncelog.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
 )
+from oncelog.wire.steps import finish
 from tests.harness.group_shard import GroupShardHarness
 from tests.harness.share_clients import ShareConsumer, ShareStates, durable, share_group_of
 
@@ -137,9 +138,10 @@ class Machine:
     def do_alter(self) -> None:
         rows = [AlterShareGroupOffsetsRequestPartition(self.rng.randint(0, 6), self.rng.randint(0, 99))]
         topic = AlterShareGroupOffsetsRequestTopic(self.rng.choice([*TOPICS, "missing"]), rows)
-        altered = offsets.alter(self.harness.shard, "g", [topic])
-        if altered.initialization is not None:
-            self.states.begun.append(altered.initialization)
+        wanted = finish(offsets.wanted(self.harness.shard.context.topics, [topic]))
+        initialization = offsets.alter(self.harness.shard, "g", wanted)
+        if initialization is not None:
+            self.states.begun.append(initialization)
 
     def do_delete_offsets(self) -> None:
         found = offsets.delete(self.harness.shard, "g", self.rng.sample(TOPICS, 2))
