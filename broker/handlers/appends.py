@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.reasons import Reason
 from oncelog.broker.request import CloseConnection, Pending, finished
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.slices import Slices
+from oncelog.broker.slices import Slices, in_slices
 from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
@@ -24,9 +24,12 @@ from oncelog.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from oncelog.wire.steps import listed
 from oncelog.wire.validate import InvalidRecords, LongValidation, validate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
         AddPartitionsToTxnManager,
@@ -154,6 +157,8 @@ class Appends:
         self._unflushed: list[UnflushedRow] = []
 
     def append_all(self) -> ProduceResponse | Pending[ProduceResponse | None] | None:
+        if self._context.is_large:
+            return Pending(self._append_large())
         todo: list[Row] = []
         for topic in self._request.topic_data:
             name = name_of(self._cluster, topic, self._context)
@@ -171,7 +176,17 @@ class Appends:
             unfinished = self._append(row)
             if unfinished is not None:
                 return self._go_on(todo[at:], unfinished)
-        return self._respond()
+        return self._respond(list(self._topics()))
+
+    async def _append_large(self) -> ProduceResponse | None:
+        """Append the batches of a request with very many rows, which has its frame for itself."""
+        rows = (
+            (name, partition)
+            for topic in self._request.topic_data
+            for name in (name_of(self._cluster, topic, self._context),)
+            for partition in topic.partition_data
+        )
+        return await self._append_in_turns(await in_slices(listed(rows)), None)
 
     def _go_on(
         self, todo: list[Row], unfinished: Unfinished | None = None
@@ -204,7 +219,7 @@ class Appends:
             if slices.is_over():
                 await slices.pause()
                 verified = 0
-        return await finished(self._respond())
+        return await finished(self._respond(await in_slices(listed(self._topics()))))
 
     def _append(self, row: Row, check: Check = validate) -> Unfinished | None:
         """Append a batch and add its row to the response: then return None. A validation that takes long is returned;
@@ -250,18 +265,19 @@ class Appends:
             self._unflushed.append((log, result.last_offset + 1, response))
         return None
 
-    def _respond(self) -> ProduceResponse | Pending[ProduceResponse | None] | None:
-        """Return the response, or a `Pending` one that comes after the flush of what must be flushed."""
+    def _topics(self) -> Iterator[TopicProduceResponse]:
+        """Yield the rows of the response."""
         remaining = iter(self._rows)
-        response = ProduceResponse(
-            [
-                TopicProduceResponse(
-                    topic.name, topic.topic_id, list(islice(remaining, len(topic.partition_data)))
-                )
-                for topic in self._request.topic_data
-                if topic.partition_data
-            ]
-        )
+        for topic in self._request.topic_data:
+            if topic.partition_data:
+                rows = list(islice(remaining, len(topic.partition_data)))
+                yield TopicProduceResponse(topic.name, topic.topic_id, rows)
+
+    def _respond(
+        self, topics: list[TopicProduceResponse]
+    ) -> ProduceResponse | Pending[ProduceResponse | None] | None:
+        """Return the response, or a `Pending` one that comes after the flush of what must be flushed."""
+        response = ProduceResponse(topics)
         if not self._unflushed:
             return response_for_acks(response, self._acks)
         # With acks=0 no response is sent, but the flush still moves the high watermark.

@@ -36,7 +36,7 @@ class UpstreamTopics:
             encode_request_header(METADATA_KEY, version, context.correlation_id, context.client_id, flexible)
         )
         await in_slices(self._metadata.request_step_encoder(version)(request, frame, []))
-        asked = RequestContext(
+        asked = type(context)(
             self._metadata, version, context.correlation_id, context.client_id, context.connection, request
         )
         asked.frame = memoryview(frame)

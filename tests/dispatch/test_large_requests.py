@@ -22,6 +22,10 @@ from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from oncelog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from oncelog.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from oncelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -29,6 +33,10 @@ from oncelog.wire.messages.alter_user_scram_credentials import (
 from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
+from oncelog.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
@@ -56,7 +64,12 @@ from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from oncelog.wire.messages.produce import ProduceResponse
+from oncelog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from oncelog.wire.schema import Message
 from tests.harness.classic_members import coordinated
 from tests.harness.log_lines import lines
@@ -69,7 +82,7 @@ from tests.harness.steps import LongestTurn
 __all__ = ["lines"]
 
 FEW, MANY = 2_100, 4_000
-LINES_PER_ROW = 6
+LINES_PER_ROW = 7
 """Such as the removal of repeated names, which takes much less time than a row's work."""
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 
@@ -114,6 +127,22 @@ REQUESTS: list[tuple[int, Make]] = [
     ),
     (2, lambda names: DescribeQuorumRequest([TopicData("t", [PartitionData(at) for at in range(len(names))])])),
     (0, lambda names: AlterUserScramCredentialsRequest([ScramCredentialDeletion(name, 1) for name in names])),
+    (
+        12,
+        lambda names: ProduceRequest(
+            None, -1, 0, [TopicProduceData(name, partition_data=[PartitionProduceData(0, b"")]) for name in names]
+        ),
+    ),
+    (
+        0,
+        lambda names: AlterShareGroupOffsetsRequest("g", [AlterShareGroupOffsetsRequestTopic(name) for name in names]),
+    ),
+    (
+        0,
+        lambda names: DeleteShareGroupOffsetsRequest(
+            "g", [DeleteShareGroupOffsetsRequestTopic(name) for name in names]
+        ),
+    ),
     (0, lambda names: DescribeUserScramCredentialsRequest([UserName(name) for name in names])),
 ]  # fmt: skip
 

@@ -10,7 +10,14 @@ import trio.testing
 
 from compat_tests.batches import TRANSACTIONAL
 from compat_tests.large_batches import LARGE_BATCHES, empty_zstd_frames, numbered_records
+from oncelog.broker import slices
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from oncelog.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -19,7 +26,7 @@ from oncelog.wire.messages.produce import (
 )
 from oncelog.wire.validate import LongValidation, read_produced_batch, validate, validate_at_once
 from oncelog.wire.validation_rules import ValidationRules
-from tests.harness.requests import create_topic, fetch, produce, produce_request
+from tests.harness.requests import create_topic, fetch, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient
 from tests.harness.simulation import simulated
@@ -31,12 +38,14 @@ LONG = numbered_records(40_000).batch()
 BASE_MS = 1_700_000_000_000
 PART = 40
 """The tests send a fortieth of what an attacker would: a turn takes no longer for more."""
+SEARCHED = 3
 LINES_MAX = 400_000
 """Lines of Python in a turn: about ten milliseconds."""
 
 
-async def send(client: SimClient, large: bytes) -> None:
-    await client.send(produce_request("a", large, acks=1), 9)
+async def send(client: SimClient, large: bytes, partition: int = 0) -> None:
+    rows = [TopicProduceData("a", partition_data=[PartitionProduceData(partition, large)])]
+    await client.send(ProduceRequest(None, 1, 30_000, rows), 9)
 
 
 async def outcome(client: SimClient) -> tuple[int, int]:
@@ -67,6 +76,37 @@ def test_others_are_served_meanwhile(name: str, compression: str) -> None:
             # Java's stack is too small for so many gzip members; offsets out of order are rewritten.
             is_valid = large.is_valid or "members" in name or compression != "producer"
             assert (code, base_offset) == ((0, 1) if is_valid else (ErrorCode.UNKNOWN_SERVER_ERROR, -1))
+
+    run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("timestamp", [None, -3])
+@pytest.mark.parametrize("name", [name for name in LARGE_BATCHES if LARGE_BATCHES[name](PART).is_valid])
+def test_others_are_served_while_its_records_are_searched_by_time(
+    name: str, timestamp: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the largest timestamp of the batch, which no record but the last may have, and for the largest one (-3)."""
+    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 20)
+    data = LARGE_BATCHES[name](PART).batch()
+    largest = int.from_bytes(data[35:43], "big")
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "a", SEARCHED)
+            for partition in range(SEARCHED):
+                await send(client, data, partition)
+                assert await outcome(client) == (0, 0)
+            asked = largest if timestamp is None else timestamp
+            rows = [ListOffsetsPartition(partition, -1, asked) for partition in range(SEARCHED)]
+            request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("a", rows)])
+            turn = LongestTurn()
+            response = await client.call(request, 7, ListOffsetsResponse)
+            turn.end()
+            assert {(row.error_code, row.offset) for row in response.topics[0].partitions} == {(0, 0)}
+            assert turn.lines < LINES_MAX, turn.where.most_common(8)
 
     run()
 

@@ -187,6 +187,26 @@ async def test_metrics_of_clients_need_no_right() -> None:
 
 
 @pytest.mark.slow
+@simulated
+async def test_topics_are_asked_for_upstream_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without any right names many topics. Would upstream create them? The proxy asks what there is."""
+    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 2)
+    lines = []
+    async with SimBroker() as broker, guarded(broker, "User:app Describe group:mine") as proxy:
+        client = await logged_in(proxy)
+        for count in (10, 2_100, 3_100):
+            request = MetadataRequest(
+                [MetadataRequestTopic(name=f"{count}-{number}") for number in range(count)]
+            )
+            turn = LongestTurn()
+            response = await client.call(request, 4)
+            turn.end()
+            assert {row.error_code for row in response.topics} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+            lines.append(turn.lines)
+    assert lines[2] - lines[1] < 6 * 1_000, turn.where.most_common(8)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [4, 2_500])
 @simulated
 async def test_each_denied_row_of_a_large_request_stands_beside_the_others(
