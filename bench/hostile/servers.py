@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from compat_tests.brokers import UNDISTURBED_KAFKA
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.real_kafka import BROKER_JVM_OPTIONS, RealKafka, RealPartMissing, compile_java, free_ports
@@ -61,7 +62,9 @@ def kafka() -> Iterator[Server]:
             class_path = [compile_java([METRICS_TAKER], pathlib.Path(folder))]
             more = {"metric.reporters": "MetricsTaker"}
         broker = RealKafka(
-            {**properties(login), **more}, jvm_options=BROKER_JVM_OPTIONS, class_path=class_path
+            {**UNDISTURBED_KAFKA, **properties(login), **more},
+            jvm_options=BROKER_JVM_OPTIONS,
+            class_path=class_path,
         )
         with broker:
             yield Server("Kafka", broker.bootstrap, login, broker.pid, takes_metrics=bool(class_path))

@@ -7,10 +7,11 @@ offset is the log start offset, and there is no tiered offset.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.request import Pending
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.cluster import Cluster
     from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.request import Pending, RequestContext
+    from oncelog.broker.log.results import TimestampOffset
+    from oncelog.broker.request import RequestContext
     from oncelog.broker.services import Services
     from oncelog.wire.steps import Steps
 
@@ -50,8 +52,9 @@ def handle(
 
 def _respond(
     services: Services, request: ListOffsetsRequest, context: RequestContext
-) -> Steps[ListOffsetsResponse]:
-    """Make the response; a step finds a partition's offset, or searches a part of its log."""
+) -> Steps[ListOffsetsResponse | Pending[ListOffsetsResponse]]:
+    """Make the response, a partition at each step; what must be searched for follows in turns with others."""
+    searches: list[_Search] = []
     response = ListOffsetsResponse()
     results = response.topics
     topics = request.topics
@@ -65,8 +68,34 @@ def _respond(
     counts = Counter(
         [(topic.name, partition.partition_index) for topic in topics for partition in topic.partitions]
     )
-    yield from _fill(services.cluster, request, topics, context.api_version, counts, results)
+    yield from _fill(services.cluster, request, topics, context.api_version, counts, results, searches)
     yield from _refuse(denied, results)
+    return Pending(_searched(response, searches)) if searches else response
+
+
+class _Search(NamedTuple):
+    """A search by time in a log, and the ``row`` for what it finds before ``last_fetchable``."""
+
+    log: PartitionLog
+    steps: Steps[TimestampOffset | None]
+    row: ListOffsetsPartitionResponse
+    last_fetchable: int
+    has_epoch: bool
+
+
+async def _searched(response: ListOffsetsResponse, searches: list[_Search]) -> ListOffsetsResponse:
+    """Return the response after its searches."""
+    for search in searches:
+        row = search.row
+        try:
+            found = await search.log.searched(search.steps)
+        except KafkaError as error:
+            row.error_code = error.code
+            continue
+        if found is not None and found.offset < search.last_fetchable:
+            row.timestamp, row.offset = found.timestamp, found.offset
+            if search.has_epoch:
+                row.leader_epoch = found.leader_epoch
     return response
 
 
@@ -88,9 +117,10 @@ def _fill(
     version: int,
     counts: Counter[tuple[str, int]],
     topics: list[ListOffsetsTopicResponse],
+    searches: list[_Search],
 ) -> Iterator[None]:
     """Fill ``topics`` with the results for those ``asked`` for, a partition at each step. ``counts`` says how often the
-    request names each.
+    request names each. Results by time are filled by the ``searches``.
     """
     for topic in asked:
         # A partition that is named twice has one result.
@@ -99,8 +129,8 @@ def _fill(
             try:
                 if counts[(topic.name, partition.partition_index)] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                results[partition.partition_index] = yield from _find(
-                    cluster, topic.name, partition, request, version
+                results[partition.partition_index] = _find(
+                    cluster, topic.name, partition, request, version, searches
                 )
             except KafkaError as error:
                 results[partition.partition_index] = ListOffsetsPartitionResponse(
@@ -112,8 +142,13 @@ def _fill(
 
 
 def _find(
-    cluster: Cluster, topic: str, partition: ListOffsetsPartition, request: ListOffsetsRequest, version: int
-) -> Steps[ListOffsetsPartitionResponse]:
+    cluster: Cluster,
+    topic: str,
+    partition: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    version: int,
+    searches: list[_Search],
+) -> ListOffsetsPartitionResponse:
     timestamp = partition.timestamp
     if timestamp < 0 and (
         timestamp < EARLIEST_PENDING_UPLOAD or version < MIN_VERSION_OF.get(timestamp, version)
@@ -131,11 +166,9 @@ def _find(
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return result
     else:
-        search = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        found = yield from search
-        if found is None or found.offset >= last_fetchable:
-            return result
-        result.timestamp, result.offset, epoch = found
+        steps = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        searches.append(_Search(log, steps, result, last_fetchable, version >= LEADER_EPOCH_VERSION))
+        return result
     if version >= LEADER_EPOCH_VERSION:
         result.leader_epoch = epoch
     return result

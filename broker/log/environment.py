@@ -60,6 +60,9 @@ def shortage_of(error: BaseException) -> str | None:
 LONG_VALIDATIONS_MAX = 4
 """Batches whose records are decompressed and checked slowly at the same time; others wait for their turn."""
 
+LONG_SEARCHES_MAX = 4
+"""Searches by time at the same time, each of which may need the memory of a decompressed batch; others wait."""
+
 
 class LogEnvironment:
     """The parts of the broker that a partition log uses."""
@@ -74,6 +77,7 @@ class LogEnvironment:
         "random",
         "save_log_start",
         "schedule_delete",
+        "searches",
         "time_gaps",
     )
 
@@ -96,6 +100,8 @@ class LogEnvironment:
         """For what is logged each time that a log is used."""
         self.long_validations = trio.Semaphore(LONG_VALIDATIONS_MAX)
         """Taken by each validation that takes long."""
+        self.searches = trio.Semaphore(LONG_SEARCHES_MAX)
+        """Taken by each search by time."""
         self.random = random
         self.flusher = flusher
         self.save_log_start = save_log_start

@@ -354,6 +354,15 @@ class PartitionLog:
         except OSError as error:
             raise self.storage_error(error) from error
 
+    async def searched(self, search: Steps[TimestampOffset | None]) -> TimestampOffset | None:
+        """Go on with a search by time beside other work; return what it finds. Raises KafkaError as the search does.
+
+        `LogEnvironment.searches` of them are under way at once.
+        """
+        async with self.env.searches:
+            found: TimestampOffset | None = await in_slices(search)
+            return found
+
     def offset_for_timestamp(self, timestamp: int) -> Steps[TimestampOffset | None]:
         """Find the first record whose timestamp (ms) is at least ``timestamp``, in steps; None if there is none.
 

@@ -18,7 +18,6 @@ from oncelog.broker.share.persister import UNINITIALIZED_START_OFFSET
 from oncelog.broker.share.reading import BatchReader
 from oncelog.broker.share.settings import EARLIEST, LATEST, duration_ms
 from oncelog.broker.share.window import StoredStateError, Window
-from oncelog.broker.slices import in_slices
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -171,7 +170,8 @@ class SharePartition:
             return log.high_watermark
         if reset == EARLIEST:
             return log.log_start_offset
-        found = await in_slices(log.offset_for_timestamp(self._manager.clock.now_ms() - duration_ms(reset)))
+        since_ms = self._manager.clock.now_ms() - duration_ms(reset)
+        found = await log.searched(log.offset_for_timestamp(since_ms))
         if found is None or found.offset >= log.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,

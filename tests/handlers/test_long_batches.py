@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
 import trio
 import trio.testing
 
 from compat_tests.batches import TRANSACTIONAL
-from compat_tests.large_batches import LARGE_BATCHES, empty_zstd_frames, numbered_records
+from compat_tests.large_batches import LARGE_BATCHES, empty_zstd_frames, numbered_records, one_large_record
 from oncelog.broker import slices
+from oncelog.broker.log.environment import LONG_SEARCHES_MAX
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -26,7 +28,7 @@ from oncelog.wire.messages.produce import (
 )
 from oncelog.wire.validate import LongValidation, read_produced_batch, validate, validate_at_once
 from oncelog.wire.validation_rules import ValidationRules
-from tests.harness.requests import create_topic, fetch, produce
+from tests.harness.requests import create_topic, fetch, list_offset, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient
 from tests.harness.simulation import simulated
@@ -109,6 +111,34 @@ def test_others_are_served_while_its_records_are_searched_by_time(
             assert turn.lines < LINES_MAX, turn.where.most_common(8)
 
     run()
+
+
+@pytest.mark.slow
+def test_few_batches_are_decompressed_at_once_to_search_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of many connections searches a batch of its own: a turn of each would hold what it has decompressed."""
+    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
+    size, clients = 6_000_000, LONG_SEARCHES_MAX + 4
+    data = one_large_record(size).batch()
+    peak = 0
+
+    @simulated
+    async def run() -> None:
+        nonlocal peak
+        async with SimBroker() as broker:
+            senders = [broker.connect() for _ in range(clients)]
+            await create_topic(senders[0], "a", clients)
+            for partition in range(clients):
+                await send(senders[0], data, partition)
+                assert await outcome(senders[0]) == (0, 0)
+            tracemalloc.start()
+            async with trio.open_nursery() as nursery:
+                for partition, client in enumerate(senders):
+                    nursery.start_soon(list_offset, client, "a", -3, partition)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+
+    run()
+    assert size < peak < (LONG_SEARCHES_MAX + 2) * size
 
 
 @pytest.mark.slow
