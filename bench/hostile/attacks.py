@@ -19,6 +19,7 @@ from compat_tests.definitions import Fields, api_key, decode, encode, is_flexibl
 from compat_tests.frames import Connection
 from compat_tests.large_batches import LARGE_BATCHES, one_large_record
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.framing import encode_frame
 from oncelog.wire.header import has_tagged_response_header, read_response_header
 
 DECODED_BYTES_MAX = 100_000
@@ -28,6 +29,7 @@ ELEMENTS_MAX = 99_000
 SLOW = {"20 million headers, compressed"}
 """Batches that take half a minute: they are sent once."""
 ROWS = 100
+TOGETHER = 250
 SCANNED_ROWS = 10
 PRODUCE = 9
 _numbers = itertools.count()
@@ -238,6 +240,28 @@ def denied_attack(api: str, version: int, path: tuple[str, ...]) -> Attack:
     return Attack(f"{api} v{version}: as many names as fit, all denied", prepare)
 
 
+def together(api: str, version: int, row: Callable[[str], Fields], partitions: int = 1) -> Attack:
+    """Requests of `ROWS` rows, as many as may be handled at once, which arrive together."""
+
+    def prepare(server: Server) -> Sending:
+        topic = new_topic(server, partitions)
+        body = encode(f"{api}Request", version, row(topic))
+
+        def send() -> str:
+            with connect(server) as connection:
+                frames = b""
+                for _ in range(TOGETHER):
+                    head = connection.header(api_key(api), version, flexible=is_flexible(api, version))
+                    frames += encode_frame(head + body)
+                connection.socket.sendall(frames)
+                found = {outcome(api, version, connection.receive_frame()) for _ in range(TOGETHER)}
+            return ", ".join(sorted(found)[:2])
+
+        return Sending(TOGETHER * len(body), send)
+
+    return Attack(f"{api}: {TOGETHER} requests of {ROWS} rows at once", prepare)
+
+
 # -- regular expressions
 
 
@@ -443,6 +467,44 @@ ATTACKS: tuple[Attack, ...] = (
     scan_attack("200,000 records", -3),
     Attack(f"Produce in a transaction: {ROWS} partitions with 60 MiB each", transactional_produce),
     *(denied_attack(*row) for row in DENIED),
+    together(
+        "DescribeConfigs",
+        4,
+        lambda topic: {
+            "resources": [{"resource_type": 2, "resource_name": topic, "configuration_keys": None}] * ROWS
+        },
+    ),
+    together(
+        "Metadata",
+        12,
+        lambda topic: {"topics": [{"name": f"{topic}-{at}"} for at in range(ROWS)]},
+    ),
+    together(
+        "Produce",
+        9,
+        lambda topic: {
+            "acks": 1,
+            "topic_data": [
+                {"name": topic, "partition_data": [{"index": at, "records": b""} for at in range(ROWS)]}
+            ],
+        },
+        ROWS,
+    ),
+    together(
+        "Fetch",
+        12,
+        lambda topic: {
+            "max_wait_ms": 0,
+            "session_epoch": -1,
+            "topics": [
+                {
+                    "topic": topic,
+                    "partitions": [{"partition": at, "partition_max_bytes": 1} for at in range(ROWS)],
+                }
+            ],
+        },
+        ROWS,
+    ),
     pattern_attack("30 kB of \\pL", r"\pL" * 10_000),
     pattern_attack(f"{GENERAL} \\pL and 8,000 bytes", r"\pL" * GENERAL + "x" * 8000),
     Attack("ConsumerGroupHeartbeat: 150 members with patterns of 360 bytes", subscribed_patterns),

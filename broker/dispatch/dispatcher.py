@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.dispatch.fast_produce import FastProduce
+    from oncelog.broker.handlers.table import Handle
     from oncelog.broker.net.connection import Connection
     from oncelog.broker.services import Services
     from oncelog.wire.schema import Message
@@ -49,6 +50,25 @@ MAY_WAIT = frozenset((FETCH_KEY, JOIN_GROUP_KEY, SYNC_GROUP_KEY, SHARE_FETCH_KEY
 """APIs whose handlers wait for others as long as their clients ask for."""
 
 _prefix_at = struct.Struct(">hhi").unpack_from
+
+
+PENDING_S = 0.001
+"""Seconds that are charged for a response that is not there at once: it may be made without giving others a turn."""
+
+
+def _charged(handle: Handle) -> Handle:
+    """Return the handler of an API whose requests cost their connection the time that they take: many small ones, each
+    as costly as may be handled at once, could come together.
+    """
+
+    def handle_and_charge(services: Services, request: Any, context: RequestContext) -> Any:
+        began = real_time.monotonic()
+        response = handle(services, request, context)
+        taken = real_time.monotonic() - began
+        context.connection.charge(max(taken, PENDING_S) if isinstance(response, Pending) else taken)
+        return response
+
+    return handle_and_charge
 
 
 class Dispatcher(Interception):
@@ -256,6 +276,8 @@ class Dispatcher(Interception):
         if handler is None:
             raise CloseConnection(Reason("API key {} is not served", api_key))
         api = self._apis[api_key] = Api(handler)
+        if api_key not in (PRODUCE_KEY, FETCH_KEY, SHARE_FETCH_KEY):
+            api.handle = _charged(api.handle)
         return api
 
     def _remember(

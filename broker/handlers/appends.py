@@ -176,6 +176,8 @@ class Appends:
             unfinished = self._append(row)
             if unfinished is not None:
                 return self._go_on(todo[at:], unfinished)
+        if end:
+            self._context.connection.charge(real_time.monotonic() + TURN_S - end)
         return self._respond(list(self._topics()))
 
     async def _append_large(self) -> ProduceResponse | None:

@@ -43,7 +43,10 @@ BEGINNING_BYTES = 4 * 1024
 """Bytes of the first read after a large frame. Another large one probably follows, and its beginning is copied."""
 FAIR_BYTES = 1024 * 1024
 FAIR_REQUESTS = 256
-"""How much a connection may do before it yields to the others."""
+FAIR_S = 0.02
+"""How much a connection may do before it yields to the others: `FAIR_S` seconds count as `FAIR_REQUESTS`."""
+REQUESTS_PER_SEND = 32
+"""As how many requests it counts to have encoded and sent `SEND_SOON_BYTES`."""
 OTHER_FRAME_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of the largest request but for Produce. Decoded fields take many times their size; records take none."""
 PENDING_RESPONSES_MAX = 1024
@@ -83,6 +86,10 @@ class Connection(Peer):
 
     def _forget_requests(self) -> None:
         self.produce_fronts = None
+
+    def charge(self, seconds: float) -> None:
+        """See `Peer.charge`."""
+        self._requests += int(seconds * (FAIR_REQUESTS / FAIR_S))
 
     def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
         """Handle a request, whatever the gate is. See `Dispatcher.dispatch`."""
@@ -165,6 +172,7 @@ class Connection(Peer):
                 await self._respond(pending)
             elif send_now:
                 await writer.flush()
+                self._requests += REQUESTS_PER_SEND
             if self._requests >= FAIR_REQUESTS:
                 await self._yield()
         return view[position:end]

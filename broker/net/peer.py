@@ -117,6 +117,9 @@ class Peer:
         """Handle a request, whatever the gate is. Returns a response to wait for, or None."""
         raise NotImplementedError
 
+    def charge(self, seconds: float) -> None:
+        """A request has taken so long: the peer's next ones may have to wait until others had their turn."""
+
     def _forget_requests(self) -> None:
         """Forget what was remembered of earlier requests: another principal, or a muted peer."""
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from compat_tests.batches import batch
 from oncelog.broker import slices
@@ -38,7 +40,11 @@ from oncelog.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequestTopic,
 )
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from oncelog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
 from oncelog.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from oncelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
@@ -241,3 +247,45 @@ async def test_an_interceptor_sees_a_large_request_that_can_be_read(lines: list[
             await client.receive_frame()
         assert notes.seen == [MANY, None]
     assert "malformed request: MetadataRequest v4:" in lines[-1]
+
+
+class Slow:
+    """An authorizer whose decisions take five milliseconds; it notes what it is asked about."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def authorize(self, principal: str, host: str, operation: int, resource: tuple[int, str]) -> bool:
+        clock = trio.lowlevel.current_clock()
+        assert isinstance(clock, MockClock)
+        clock.jump(0.005)
+        self.asked.append(resource[1])
+        return True
+
+    def authorize_by_resource_type(
+        self, principal: str, host: str, operation: int, resource_type: int
+    ) -> bool:
+        return True
+
+
+@simulated
+async def test_many_costly_requests_that_come_together_give_others_their_turn() -> None:
+    """Each is as small as those that are handled at once, and they are fewer than a connection may send in one turn."""
+    async with SimBroker() as broker:
+        client, *rest = (broker.connect() for _ in range(9))
+        await create_topic(client, "mine")
+        for one in (client, *rest):
+            await one.call(
+                DescribeConfigsRequest([DescribeConfigsResource(2, "mine")]), 4, DescribeConfigsResponse
+            )
+        authorizer = Slow()
+        broker.node.dispatcher.authorize_with(authorizer)
+        rows = ([DescribeConfigsResource(2, name)] for name in ("mine", "others"))
+        mine, others = (encode_request(DescribeConfigsRequest(row), 4, 7) for row in rows)
+        await client.send_bytes(mine * 60)
+        for other in rest:
+            await other.send_bytes(others)
+        for _ in range(60):
+            await client.receive(DescribeConfigsResponse, 4)
+        assert authorizer.asked.count("mine") == 60
+        assert authorizer.asked[:30].count("others") == len(rest)
