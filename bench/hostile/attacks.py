@@ -170,8 +170,12 @@ def scan_attack(name: str, timestamp: int | None) -> Attack:
         with connect(server) as connection:
             for index in range(SCANNED_ROWS):
                 body = produced(topic, [data], first=index)
-                connection.send_frame(connection.header(api_key("Produce"), PRODUCE, flexible=True) + body)
-                stored = outcome("Produce", PRODUCE, connection.receive_frame())
+                stored = ErrorCode.NOT_LEADER_OR_FOLLOWER.name
+                while stored == ErrorCode.NOT_LEADER_OR_FOLLOWER.name:  # Kafka's broker leads a moment later
+                    connection.send_frame(
+                        connection.header(api_key("Produce"), PRODUCE, flexible=True) + body
+                    )
+                    stored = outcome("Produce", PRODUCE, connection.receive_frame())
                 assert "bytes" in stored, stored
         largest_timestamp = struct.unpack_from(">q", data, 35)[0] if timestamp is None else timestamp
         row = {"current_leader_epoch": -1, "timestamp": largest_timestamp}
