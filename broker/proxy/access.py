@@ -1,8 +1,8 @@
 """`Access`: users, ACLs, quotas and delegation tokens of a proxy's own, for log-ins that end at the proxy.
 
 The code is the broker's, over metadata of the proxy's own (`OwnMetadata`). While log-ins end at the proxy, it answers
-the requests about users, ACLs, quotas and tokens itself (`OwnRequests`); otherwise upstream does. Log-ins it answers
-itself in any case, unless they pass through.
+the requests about users, ACLs, quotas and tokens itself (`OwnRequests`); otherwise upstream does. Log-ins and requests
+about tokens it answers itself in any case, unless log-ins pass through.
 """
 
 from __future__ import annotations
@@ -50,17 +50,21 @@ if TYPE_CHECKING:
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message, Uuid
 
-OWN_APIS = (
-    *("describe_acls", "create_acls", "delete_acls"),
+TOKEN_APIS = (
     *("create_delegation_token", "renew_delegation_token"),
     *("expire_delegation_token", "describe_delegation_token"),
+)
+OWN_APIS = (
+    *("describe_acls", "create_acls", "delete_acls"),
+    *TOKEN_APIS,
     *("describe_client_quotas", "alter_client_quotas"),
     *("describe_user_scram_credentials", "alter_user_scram_credentials"),
 )
 """The APIs that the proxy answers itself while log-ins end at it."""
-LOGIN_APIS = ("sasl_handshake", "sasl_authenticate")
-"""The APIs that it answers itself unless log-ins pass through: the log-in upstream is the proxy's. Where a listener
-asks for a log-in, that is over before a request comes to the handlers (`oncelog.broker.security.sasl.login`).
+LOGIN_APIS = ("sasl_handshake", "sasl_authenticate", *TOKEN_APIS)
+"""The APIs that it answers itself unless log-ins pass through: the log-in upstream is the proxy's, and a token that
+upstream makes is a log-in as the proxy's user. Where a listener asks for a log-in, that is over before a request comes
+to the handlers (`oncelog.broker.security.sasl.login`).
 """
 
 log = get_logger(__name__)
@@ -130,7 +134,7 @@ class Access:
         self.metadata.subscribe(self._on_record)
 
     def answer_logins(self, dispatcher: ProxyDispatcher) -> None:
-        """Let no client's log-in reach upstream through ``dispatcher``."""
+        """Let no client's log-in, and no request for a token, reach upstream through ``dispatcher``."""
         dispatcher.install_own(OwnRequests(self.services, LOGIN_APIS))
 
     def install(self, dispatcher: ProxyDispatcher, topic_name: Callable[[Uuid], str | None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +10,17 @@ import pytest
 import trio
 
 from oncelog.broker.client.connection import ClientConnection
+from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.opening import open_connection
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.security.sasl.authenticator import LoginExchange
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest
+from oncelog.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from oncelog.wire.messages.metadata import MetadataRequest
+from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.client.security.test_login import SESSION_S, password, sasl_broker
@@ -28,6 +34,7 @@ from tests.proxy.test_logins import MECHANISMS, WITHOUT_LOGIN, settings
 USERS = {"app": "proxy-secret"}
 TOKEN = b"\0app\0app-secret"
 """PLAIN's, for the user of upstream."""
+TOKENAUTH = ' tokenauth="true"'
 ILLEGAL = SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)
 REFUSED = SaslAuthenticateResponse(
     ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
@@ -140,3 +147,71 @@ async def test_a_client_renews_its_log_in_at_the_proxy_and_the_proxy_its_own_ups
         assert len(seen) == 6, "a handshake and two tokens, twice"
         assert {one.mechanism for one in seen} == {"SCRAM-SHA-256"}
         assert [one.principal for one in proxy.connections] == ["User:app"]
+
+
+async def token_of_the_proxys_user(broker: SimBroker) -> bytes:
+    """The HMAC of a token that the proxy's user upstream has made at the cluster."""
+    connection = await open_connection(
+        broker.open_transport, *broker.listener.address, security=password("PLAIN")
+    )
+    made = await connection.call(CreateDelegationTokenRequest(max_lifetime_ms=-1))
+    connection.close()
+    assert made.error_code == 0
+    return bytes(made.hmac)
+
+
+@pytest.mark.parametrize("with_fast_paths", [False, True])
+@pytest.mark.parametrize("kind", ["one for all", "one for each user"])
+def test_a_client_that_nobody_knows_gets_no_token_of_the_proxys_user(kind: str, with_fast_paths: bool) -> None:
+    """It would be a log-in as that user, without the proxy, and after its end."""
+    parts: Mapping[str, Any] = {"reactor": MemoryReactor(), "pipes": MemoryPipes()} if with_fast_paths else {}
+
+    async def main() -> None:
+        broker, logins = upstream_login(kind)
+        async with (
+            broker,
+            SimProxy(broker.open_transport, [("simulated", 9092)], logins=logins, **parts) as proxy,
+        ):
+            hmac = await token_of_the_proxys_user(broker)
+            tokens = broker.node.services.delegation_tokens
+            before = tokens.all()
+            connection = await connected(proxy, "PLAINTEXT")
+            for request in (
+                CreateDelegationTokenRequest(max_lifetime_ms=-1),
+                RenewDelegationTokenRequest(hmac, 1),
+                ExpireDelegationTokenRequest(hmac, -1),
+                DescribeDelegationTokenRequest(None),
+            ):
+                for version in (1, 2):
+                    response = await connection.call(request, version)
+                    assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+            assert tokens.all() == before
+
+    simulated(main)()
+
+
+@simulated
+async def test_a_user_of_the_proxy_gets_tokens_of_the_proxy() -> None:
+    """The cluster knows neither that user nor those tokens: they let nobody in there."""
+    async with (
+        sasl_broker() as broker,
+        SimProxy(
+            broker.open_transport,
+            [("simulated", 9092)],
+            {**MECHANISMS, "delegation.token.secret.key": "of-the-proxy"},
+            listeners=("SASL_PLAINTEXT",),
+            users=USERS,
+            logins=UpstreamLogins(settings()),
+        ) as proxy,
+    ):
+        connection = await connected(proxy, "SASL_PLAINTEXT")
+        made = await connection.call(CreateDelegationTokenRequest(max_lifetime_ms=-1))
+        assert (made.error_code, made.principal_name) == (0, "app")
+        assert broker.node.services.delegation_tokens.all() == []
+        by_token = password("SCRAM-SHA-256", made.token_id, base64.b64encode(bytes(made.hmac)).decode(), TOKENAUTH)
+        again = await open_connection(proxy.open_transport, HOST, PORT, security=by_token)
+        assert not (await again.call(MetadataRequest([]))).error_code
+        refused = await again.call(CreateDelegationTokenRequest(max_lifetime_ms=-1))
+        assert refused.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        with pytest.raises(AuthenticationError):
+            await open_connection(broker.open_transport, *broker.listener.address, security=by_token)
