@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
 
 DENIED_NAMES_MAX = 10
-"""Names that the lines of one principal, operation and type of resource tell in `REPEATED_LINE_INTERVAL_MS`."""
+"""Names that a line tells; there is one in `REPEATED_LINE_INTERVAL_MS` for a principal, operation and type of resource."""
 NAME_CHARS_SHOWN = 250
 """Characters of a name that are shown: topics have no longer ones."""
 
@@ -27,8 +27,9 @@ Cause = tuple[str, int, int]
 
 
 class DeniedLines:
-    """What is denied together, such as the topics of one request, is one line. A name that was told is not told again
-    within the interval, and no more than `DENIED_NAMES_MAX` are; the next line counts the others (``left_out``).
+    """At most one line in the interval for each cause. The first one tells at once what is denied together, such as the
+    topics of one request. What is denied later in the interval is told by the next line, which the first denial after
+    it writes: `DENIED_NAMES_MAX` names, and how many denials no line names (``left_out``).
     """
 
     __slots__ = ("_clock", "_told")
@@ -45,22 +46,19 @@ class DeniedLines:
         told = self._told.get(cause)
         # Wall time may jump back. Then a new interval begins.
         if told is None or not 0 <= now_ms - told.since_ms < REPEATED_LINE_INTERVAL_MS:
-            left_out = 0
-            if told is not None:
-                del self._told[cause]
-                left_out = told.left_out
-            elif len(self._told) >= REPEATED_LINES_MAX:
+            earlier = self._told.pop(cause, None)
+            if len(self._told) >= REPEATED_LINES_MAX:
                 del self._told[next(iter(self._told))]
-            told = self._told[cause] = _Told(now_ms, left_out)
-        if len(told.names) >= DENIED_NAMES_MAX or name in told.names:
-            told.left_out += 1
-            return
-        told.names.add(name)
-        told.new.append(name[:NAME_CHARS_SHOWN])
-        if len(told.new) == 1:
+            told = self._told[cause] = _Told(now_ms, earlier)
             # The rest of the request, up to its next turn, comes before that.
             context = contextvars.copy_context()
             trio.lowlevel.current_trio_token().run_sync_soon(context.run, self._tell, cause, told, who.host)
+        shown = name[:NAME_CHARS_SHOWN]
+        if len(told.new) >= DENIED_NAMES_MAX or shown in told.names:
+            told.left_out += 1
+            return
+        told.names.add(shown)
+        told.new.append(shown)
 
     @staticmethod
     def _tell(cause: Cause, told: _Told, host: str) -> None:
@@ -79,14 +77,19 @@ class DeniedLines:
 
 
 class _Told:
-    """What was told of one cause since a time (broker time, milliseconds)."""
+    """What was denied for one cause since its last line (broker time, milliseconds)."""
 
     __slots__ = ("left_out", "names", "new", "since_ms")
 
-    def __init__(self, since_ms: int, left_out: int) -> None:
+    def __init__(self, since_ms: int, earlier: _Told | None) -> None:
+        """``earlier``: what the interval before this one has left for this one's line, which has a place for what is
+        denied now, too.
+        """
+        waiting = [] if earlier is None else earlier.new
         self.since_ms = since_ms
-        self.names: set[str] = set()
-        self.new: list[str] = []
+        self.new = waiting[: DENIED_NAMES_MAX - 1]
         """Names for the next line."""
-        self.left_out = left_out
+        self.names = set(self.new)
+        """These, and those that the last line told."""
+        self.left_out = (0 if earlier is None else earlier.left_out) + len(waiting) - len(self.new)
         """Denials that no line names."""

@@ -162,7 +162,9 @@ async def token_of_the_proxys_user(broker: SimBroker) -> bytes:
 
 @pytest.mark.parametrize("with_fast_paths", [False, True])
 @pytest.mark.parametrize("kind", ["one for all", "one for each user"])
-def test_a_client_that_nobody_knows_gets_no_token_of_the_proxys_user(kind: str, with_fast_paths: bool) -> None:
+def test_a_client_that_nobody_knows_gets_no_token_of_the_proxys_user(
+    kind: str, with_fast_paths: bool
+) -> None:
     """It would be a log-in as that user, without the proxy, and after its end."""
     parts: Mapping[str, Any] = {"reactor": MemoryReactor(), "pipes": MemoryPipes()} if with_fast_paths else {}
 
@@ -208,7 +210,9 @@ async def test_a_user_of_the_proxy_gets_tokens_of_the_proxy() -> None:
         made = await connection.call(CreateDelegationTokenRequest(max_lifetime_ms=-1))
         assert (made.error_code, made.principal_name) == (0, "app")
         assert broker.node.services.delegation_tokens.all() == []
-        by_token = password("SCRAM-SHA-256", made.token_id, base64.b64encode(bytes(made.hmac)).decode(), TOKENAUTH)
+        by_token = password(
+            "SCRAM-SHA-256", made.token_id, base64.b64encode(bytes(made.hmac)).decode(), TOKENAUTH
+        )
         again = await open_connection(proxy.open_transport, HOST, PORT, security=by_token)
         assert not (await again.call(MetadataRequest([]))).error_code
         refused = await again.call(CreateDelegationTokenRequest(max_lifetime_ms=-1))
