@@ -1,0 +1,201 @@
+"""Every request in every state of a log-in: both targets answer alike, and let in who has the password, in order."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from compat_tests.security.sasl import PASSWORD, USER, SaslTarget, while_sessions_pass
+from oncelog.wire.framing import encode_frame
+from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest
+from oncelog.wire.messages.list_groups import ListGroupsRequest
+from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
+from oncelog.wire.schema import Message
+from tests.harness.sasl_client import Closed, SaslClient, ScramClient
+
+pytestmark = pytest.mark.slow
+
+RIGHT, WRONG = f"\0{USER}\0{PASSWORD}".encode(), f"\0{USER}\0x".encode()
+FOR_ANOTHER = f"root\0{USER}\0{PASSWORD}".encode()
+"""The password of `USER`, with the wish to be root."""
+SCRAM = "SCRAM-SHA-256"
+CLOSED, SERVED = "closed", "served"
+TRIES = 3
+"""A session may end while a slow machine is asking: what differs is asked again."""
+
+ILLEGAL_STATE, UNSUPPORTED_MECHANISM = 34, 33
+
+Outcome = tuple[object, ...] | str
+Answered = tuple[Outcome, str]
+"""The answer to a request, and whether the client is served after it."""
+
+
+# -- states: what has been said before
+
+
+def handshake(mechanism: str, version: int, client: SaslClient) -> None:
+    assert client.handshake(mechanism, version).error_code == 0
+
+
+def amid_scram(client: SaslClient) -> None:
+    handshake(SCRAM, 1, client)
+    client.authenticate(ScramClient(SCRAM, USER, PASSWORD).first())
+
+
+def logged_in(mechanism: str, client: SaslClient) -> None:
+    client.log_in(mechanism, USER, PASSWORD)
+
+
+def renewing(mechanism: str, client: SaslClient) -> None:
+    logged_in(mechanism, client)
+    handshake(mechanism, 1, client)
+
+
+def renewing_amid_scram(client: SaslClient) -> None:
+    logged_in(SCRAM, client)
+    amid_scram(client)
+
+
+def renewed(client: SaslClient) -> None:
+    logged_in("PLAIN", client)
+    logged_in("PLAIN", client)
+
+
+STATES: dict[str, tuple[bool, Callable[[SaslClient], object]]] = {
+    "nothing": (False, lambda client: None),
+    "ApiVersions": (False, lambda client: client.call(ApiVersionsRequest("x", "1"), 3)),
+    "SaslHandshake": (False, partial(handshake, "PLAIN", 1)),
+    "SaslHandshake for SCRAM": (False, partial(handshake, SCRAM, 1)),
+    "SaslHandshake 0": (False, partial(handshake, "PLAIN", 0)),
+    "amid SCRAM": (False, amid_scram),
+    "logged in by PLAIN": (False, partial(logged_in, "PLAIN")),
+    "logged in by SCRAM": (False, partial(logged_in, SCRAM)),
+    "a session with an end": (True, partial(logged_in, "PLAIN")),
+    "a renewal has begun": (True, partial(renewing, "PLAIN")),
+    "a renewal amid SCRAM": (True, renewing_amid_scram),
+    "renewed": (True, renewed),
+}
+"""By name: whether it is on the listener whose sessions end, and what the client has done."""
+
+
+# -- requests
+
+
+def asked(request: Message, version: int, client: SaslClient) -> Outcome:
+    response = client.call(request, version)  # type: ignore[arg-type]
+    names = ("error_code", "error_message", "mechanisms", "session_lifetime_ms")
+    found = {name: getattr(response, name, None) for name in names}
+    if found["mechanisms"]:
+        found["mechanisms"] = sorted(found["mechanisms"])
+    if found["session_lifetime_ms"]:
+        found["session_lifetime_ms"] = "some"
+    if isinstance(request, CreateDelegationTokenRequest):
+        del found["error_message"]
+    return tuple(found.values())
+
+
+def bare(frame: bytes, client: SaslClient) -> Outcome:
+    client.socket.sendall(encode_frame(frame))
+    answer = client.receive()
+    return ("bytes", answer if len(answer) < 4 else "some")
+
+
+REQUESTS: dict[str, Callable[[SaslClient], Outcome]] = {
+    "ApiVersions": partial(asked, ApiVersionsRequest("x", "1"), 3),
+    "SaslHandshake PLAIN": partial(asked, SaslHandshakeRequest("PLAIN"), 1),
+    "SaslHandshake PLAIN 0": partial(asked, SaslHandshakeRequest("PLAIN"), 0),
+    "SaslHandshake SCRAM": partial(asked, SaslHandshakeRequest(SCRAM), 1),
+    "SaslHandshake GSSAPI": partial(asked, SaslHandshakeRequest("GSSAPI"), 1),
+    "the right password": partial(asked, SaslAuthenticateRequest(RIGHT), 2),
+    "the right password, version 0": partial(asked, SaslAuthenticateRequest(RIGHT), 0),
+    "a wrong password": partial(asked, SaslAuthenticateRequest(WRONG), 2),
+    "the right password, to be root": partial(asked, SaslAuthenticateRequest(FOR_ANOTHER), 2),
+    "an empty token": partial(asked, SaslAuthenticateRequest(b""), 2),
+    "the right password without a header": partial(bare, RIGHT),
+    "a wrong password without a header": partial(bare, WRONG),
+    "an empty frame": partial(bare, b""),
+    "nonsense": partial(bare, b"\xff" * 30),
+    "ListGroups": partial(asked, ListGroupsRequest(), 4),
+    "CreateDelegationToken": partial(asked, CreateDelegationTokenRequest(None, None, [], 60_000), 3),
+}
+
+
+def outcome(ask: Callable[[SaslClient], Outcome], client: SaslClient) -> Answered:
+    found: Outcome = CLOSED
+    try:
+        found = ask(client)
+        served = client.call(ListGroupsRequest(), 4).error_code == 0
+    except Closed:
+        served = False
+    return found, SERVED if served else CLOSED
+
+
+# -- the grid
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[dict[str, SaslTarget]]:
+    with contextlib.ExitStack() as stack:
+        found = {name: SaslTarget(name) for name in ("kafka", "oncelog")}
+        for target in found.values():
+            target.properties["connection.failed.authentication.delay.ms"] = "0"
+            stack.enter_context(target.running())
+        yield found
+
+
+def are_alike(kafka: Answered, oncelog: Answered) -> bool:
+    """Whether the targets do the same, but for what docs/differences.md says of a log-in's other requests."""
+    if kafka == oncelog:
+        return True
+    if (kafka[1], oncelog[1]) != (CLOSED, CLOSED):
+        return False
+    has_said = kafka[0][0] if oncelog[0] == CLOSED else oncelog[0][0] if kafka[0] == CLOSED else None
+    return has_said == (ILLEGAL_STATE if oncelog[0] == CLOSED else UNSUPPORTED_MECHANISM)
+
+
+def answer(target: SaslTarget, state: str, request: str) -> Answered:
+    has_end, prepare = STATES[state]
+    with SaslClient(target.short_sessions if has_end else target.bootstrap) as client:
+        prepare(client)
+        return outcome(REQUESTS[request], client)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_request_in_every_state(both: dict[str, SaslTarget], state: str) -> None:
+    found = {}
+    for request in REQUESTS:
+        for _ in range(TRIES):
+            found[request] = {name: answer(target, state, request) for name, target in both.items()}
+            if are_alike(**found[request]):
+                break
+    different = {name: row for name, row in found.items() if not are_alike(**row)}
+    assert not different, "\n".join(f"{state}, then {name}: {row}" for name, row in different.items())
+    get_in = {name for name, row in found.items() if row["oncelog"][1] == SERVED}
+    if state in ("nothing", "ApiVersions", "amid SCRAM", "SaslHandshake for SCRAM"):
+        assert get_in == set(), "nobody has shown the password of the mechanism"
+    elif state.startswith("SaslHandshake"):
+        assert get_in and all(name.startswith("the right password") for name in get_in)
+
+
+def test_every_request_after_the_sessions_end(both: dict[str, SaslTarget]) -> None:
+    """Nothing but a renewal is served."""
+    found = {}
+    for name, target in both.items():
+        clients = {request: SaslClient(target.short_sessions) for request in REQUESTS}
+        for client in clients.values():
+            logged_in("PLAIN", client)
+        for _ in while_sessions_pass(target.short_sessions, 1):
+            pass
+        found[name] = {request: outcome(REQUESTS[request], client) for request, client in clients.items()}
+        for client in clients.values():
+            client.socket.close()
+    for request in REQUESTS:
+        assert are_alike(found["kafka"][request], found["oncelog"][request]), request
+    assert all(served == CLOSED for _, served in found["oncelog"].values())
+    answered = {request for request, (said, _) in found["oncelog"].items() if said != CLOSED}
+    assert answered == {request for request in REQUESTS if request.startswith("SaslHandshake")}
