@@ -1,7 +1,7 @@
 """A crash at any step: acknowledged batches survive, all others exist completely or not at all.
 
-A random life of a store (topics made and deleted, settings, producer ids, small snapshots) is broken off at one of its
-file operations. After the death of the process everything acknowledged is there; after a loss of power only where every
+A random life of a store (topics made and deleted, settings, ACLs, users, producer ids, small snapshots) is broken off at
+one of its file operations. After the death of the process everything acknowledged is there; after a loss of power only where every
 commit is synced. Failures print the seed and the step.
 """
 
@@ -15,7 +15,15 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.metadata.image import MetadataImage
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.wire.schema import Message
-from oncelog.wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from oncelog.wire.stored.metadata import (
+    AccessControlEntryRecord,
+    ConfigRecord,
+    PartitionRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
 from tests.harness.metadata_node import open_store
 from tests.sim.files import SimFileSystem, SimulatedCrash
 
@@ -36,6 +44,8 @@ def config(*, synced: bool) -> BrokerConfig:
 
 def next_commit(image: MetadataImage, chance: random.Random) -> list[Message]:
     """Something that may be done to this image."""
+    if chance.random() < 0.4:
+        return next_change_of_rights(image, chance)
     if chance.random() < 0.6 or not image.topics:
         topic_id, count = chance.randbytes(16), chance.randint(1, 4)
         rows: list[Message] = [TopicRecord(f"t{image.offset}", topic_id)]
@@ -47,6 +57,25 @@ def next_commit(image: MetadataImage, chance: random.Random) -> list[Message]:
     if chance.random() < 0.5:
         return [RemoveTopicRecord(chance.choice(list(image.topics_by_id)))]
     return [ConfigRecord(4, "", "log.retention.ms", str(chance.randrange(1000)))]
+
+
+def next_change_of_rights(image: MetadataImage, chance: random.Random) -> list[Message]:
+    """What CreateAcls, DeleteAcls and AlterUserScramCredentials write: all rows of one request."""
+    known = list(image.acls.by_id)
+    if known and chance.random() < 0.3:
+        gone = chance.sample(known, chance.randint(1, len(known)))
+        return [RemoveAccessControlEntryRecord(one) for one in gone]
+    if chance.random() < 0.5:
+        return [
+            UserScramCredentialRecord(f"u{image.offset}", mechanism, b"salt", b"stored", b"server", 4096)
+            for mechanism in (1, 2)
+        ]
+    return [
+        AccessControlEntryRecord(
+            chance.randbytes(16), 2, f"t{image.offset}", 3, "User:app", "*", operation, 3
+        )
+        for operation in range(3, 3 + chance.randint(1, 3))
+    ]
 
 
 def durable_state(image: MetadataImage) -> list[str]:
