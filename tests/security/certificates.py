@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -114,3 +115,12 @@ class Authority:
         if is_authority:
             builder = builder.add_extension(SIGNING, critical=True)
         return builder.sign(self._key, hashes.SHA256())
+
+
+def client_hello() -> bytes:
+    """The first message of a client's handshake, for localhost."""
+    outgoing = ssl.MemoryBIO()
+    half = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with suppress(ssl.SSLWantReadError):
+        half.do_handshake()
+    return outgoing.read()

@@ -16,7 +16,7 @@ from oncelog.broker.security.listener import HANDSHAKE_SECONDS
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from tests.harness.sim_broker import SimBroker
-from tests.security.certificates import Authority
+from tests.security.certificates import Authority, client_hello
 
 AUTHORITY = Authority()
 SERVER = AUTHORITY.identity("server")
@@ -101,14 +101,6 @@ async def is_served(secured: trio.SSLStream[trio.SocketStream]) -> bool:
     request = encode_request(ApiVersionsRequest("test", "1"), 3, 7, "test")
     await secured.send_all(request)
     return await secured.receive_some() != b""
-
-
-def client_hello() -> bytes:
-    outgoing = ssl.MemoryBIO()
-    half = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
-    with pytest.raises(ssl.SSLWantReadError):
-        half.do_handshake()
-    return outgoing.read()
 
 
 @pytest.mark.parametrize("says", ["nothing", "a byte a second", "all of its first message"])

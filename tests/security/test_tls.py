@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import ssl
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,13 +14,15 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import oncelog
-from tests.security.certificates import Authority
+from tests.security.certificates import Authority, client_hello
 
 AUTHORITY = Authority()
 SERVER = AUTHORITY.identity("server")
 CLIENT = AUTHORITY.identity("client")
 STRANGER = Authority("strangers").identity("stranger")
 EXPIRED = AUTHORITY.identity("expired", days=-1)
+
+END = "-----END CERTIFICATE-----\n"
 
 CONFIG = {
     "listeners": "SSL://127.0.0.1:0",
@@ -209,6 +213,57 @@ def test_garbage_and_silence_harm_nobody(kafka: oncelog.Broker, files: Path) -> 
     assert shake_hands(kafka, trusting(files)) == "TLSv1.3"
     for one in silent:
         one.close()
+
+
+def test_half_handshakes_harm_nobody(kafka: oncelog.Broker, files: Path) -> None:
+    """Two hundred that have the broker sign, and then say nothing more."""
+    host, port = kafka.bootstrap_servers.split(":")
+    hello = client_hello()
+    half = [socket.create_connection((host, int(port)), timeout=60) for _ in range(200)]
+    for one in half:
+        one.sendall(hello)
+    for one in half:
+        assert one.recv(1), "the broker's part of the handshake"
+        assert one.fileno() >= 0
+    assert shake_hands(kafka, trusting(files)) == "TLSv1.3"
+    for one in half:
+        one.close()
+    assert shake_hands(kafka, trusting(files)) == "TLSv1.3"
+
+
+@pytest.mark.parametrize("name", ["localhost", "evil.example", "x" * 63, None])
+def test_the_name_that_a_client_asks_for_chooses_nothing(
+    kafka: oncelog.Broker, files: Path, name: str | None
+) -> None:
+    """The server name (SNI) is of no use to a broker with one certificate: it shows that one."""
+    context = trusting(files)
+    context.check_hostname = False
+    host, port = kafka.bootstrap_servers.split(":")
+    with (
+        socket.create_connection((host, int(port)), timeout=60) as plain,
+        context.wrap_socket(plain, server_hostname=name) as secured,
+    ):
+        shown = secured.getpeercert(binary_form=True)
+    assert shown == ssl.PEM_cert_to_DER_cert(SERVER.chain.decode().split(END)[0] + END)
+
+
+def test_a_client_cannot_have_the_handshake_done_again(kafka: oncelog.Broker, files: Path) -> None:
+    """A renegotiation of TLS 1.2 costs the broker a signature, and the client nothing. Python's clients have none."""
+    openssl = shutil.which("openssl")
+    assert openssl is not None, "this test needs the command openssl"
+    command = [openssl, "s_client", "-connect", kafka.bootstrap_servers, "-tls1_2"]
+    done = subprocess.run(
+        [*command, "-CAfile", str(files / "ca.pem")],
+        input=b"R\n" * 3,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert b"Verify return code: 0" in said
+    assert b"RENEGOTIATING" in said
+    assert b"no renegotiation" in said
+    assert shake_hands(kafka, trusting(files)) == "TLSv1.3"
 
 
 @pytest.mark.parametrize(
