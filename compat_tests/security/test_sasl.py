@@ -144,19 +144,23 @@ def outcome(client: SaslClient, *arguments: str) -> tuple[int, str | None] | str
     [
         (("PLAIN", USER, PASSWORD), "in"),
         (("PLAIN", USER, "x"), (FAILED, "Authentication failed: Invalid username or password")),
+        (("PLAIN", "nobody", "x"), (FAILED, "Authentication failed: Invalid username or password")),
         (("PLAIN", USER, ""), (FAILED, "Authentication failed: password not specified")),
         (("PLAIN", "", "x"), (FAILED, "Authentication failed: username not specified")),
         (
             ("PLAIN", "a\0b", "x"),
             (FAILED, "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
         ),
-        (
-            ("SCRAM-SHA-256", USER, "x"),
+        *(
             (
-                FAILED,
-                "Authentication failed during authentication due to invalid credentials with SASL mechanism "
-                "SCRAM-SHA-256",
-            ),
+                ("SCRAM-SHA-256", user, "x"),
+                (
+                    FAILED,
+                    "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+                    "SCRAM-SHA-256",
+                ),
+            )
+            for user in (USER, "nobody")
         ),
         (("OAUTHBEARER", USER, "x.y.z"), (FAILED, '{"status":"invalid_token"}')),
         (("OAUTHBEARER", USER, unsecured({"sub": "a", "exp": 5})), (FAILED, '{"status":"invalid_token"}')),
@@ -168,6 +172,29 @@ def test_what_a_failed_login_is_told(sasl: SaslTarget, arguments: tuple[str, ...
         if expected != "in":
             with pytest.raises(Closed):
                 client.call(ApiVersionsRequest("x", "1"), 3)
+
+
+def test_a_recorded_log_in_lets_nobody_in(sasl: SaslTarget) -> None:
+    """Nobody gets in by the messages of another's SCRAM, nor without a proof of his own."""
+    scram = ScramClient("SCRAM-SHA-256", USER, PASSWORD)
+    with SaslClient(sasl.bootstrap) as client:
+        client.handshake("SCRAM-SHA-256")
+        first = scram.first()
+        final = scram.final(client.authenticate(first))
+        assert scram.is_server(client.authenticate(final))
+    for said in ("the same", "another proof", "no proof"):
+        with SaslClient(sasl.bootstrap) as thief:
+            thief.handshake("SCRAM-SHA-256")
+            answer = thief.authenticate(first)
+            message = final
+            if said == "another proof":
+                message = ScramClient("SCRAM-SHA-256", USER, "x").final(answer)
+            elif said == "no proof":
+                message = final.rpartition(b",p=")[0] + b",p="
+            with pytest.raises(LoginFailed):
+                thief.authenticate(message)
+            with pytest.raises(Closed):
+                thief.call(MetadataRequest([]), 12)
 
 
 def test_an_unknown_mechanism(sasl: SaslTarget) -> None:
