@@ -25,7 +25,12 @@ from compat_tests.security.logged_in_clients import (
 )
 from compat_tests.security.secured import AUDIENCE, LISTENERS, USERS, Secured
 from compat_tests.security.test_clients import AT_ONCE, TIMEOUT_S, certificates, runners, wanted
+from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest
+from oncelog.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from oncelog.wire.schema import Message, Request
 from tests.harness.sasl_client import SaslClient
 
 __all__ = ["certificates", "runners", "wanted"]
@@ -223,21 +228,42 @@ def test_a_client_is_turned_away(client: str, case: str, said: Said) -> None:
 ILLEGAL_SASL_STATE = 34
 
 
-def answers(address: str, listener: str, certificates: pathlib.Path) -> list[object]:
-    """What a client is told that tries the password of another user, whether it has shown who it is or not."""
+def connected(address: str, listener: str, certificates: pathlib.Path) -> SaslClient:
+    """A client that has shown who it is, where the listener asks."""
     tls = None
     if listener.endswith("SSL"):
         tls = ssl.create_default_context(cafile=certificates / "ca.pem")
         tls.check_hostname = False
         tls.load_cert_chain(certificates / "app.pem")
-    with SaslClient(address, tls) as client:
+    client = SaslClient(address, tls)
+    if listener.startswith("SASL"):
+        client.log_in("PLAIN", "app", USERS["app"])
+    return client
+
+
+def answers(address: str, listener: str, certificates: pathlib.Path) -> list[object]:
+    """What a client is told that tries the password of another user, whether it has shown who it is or not."""
+    with connected(address, listener, certificates) as client:
         found: list[object] = []
-        if listener.startswith("SASL"):
-            client.log_in("PLAIN", "app", USERS["app"])
-        else:
+        if not listener.startswith("SASL"):
             found += [client.handshake("PLAIN", version) for version in (0, 1)]
         token = f"\0guest\0{USERS['guest']}".encode()
         return found + [client.call(SaslAuthenticateRequest(token), version) for version in (0, 1, 2)]
+
+
+def options_of(
+    listener: str, kafka: Secured, certificates: pathlib.Path, folder: pathlib.Path
+) -> tuple[str, list[str], list[str]]:
+    """The arguments of a proxy with this listener, and a log-in of its own at the cluster."""
+    way = Way("", "SASL_SSL", str(certificates / "ca.pem"), "", SCRAMS[1], "app", USERS["app"])
+    config = folder / "client.properties"
+    config.write_text("".join(f"{key}={text}\n" for key, text in java_settings(way).items()))
+    options = ["--upstream-config", str(config), *set_by(tls_options(certificates))]
+    if listener.startswith("SASL"):
+        options += ["--user", f"app:{USERS['app']}"]
+    else:
+        options += ["-c", "ssl.client.auth=required"]
+    return kafka.address("SASL_SSL"), [listener], options
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
@@ -245,15 +271,37 @@ def test_no_client_tries_passwords_in_the_session_of_the_proxy(
     kafka: Secured, certificates: pathlib.Path, tmp_path: pathlib.Path, listener: str
 ) -> None:
     """It is told what Kafka tells on such a listener, and nothing goes to the cluster."""
-    way = Way("", "SASL_SSL", str(certificates / "ca.pem"), "", SCRAMS[1], "app", USERS["app"])
-    config = tmp_path / "client.properties"
-    config.write_text("".join(f"{key}={text}\n" for key, text in java_settings(way).items()))
-    options = ["--upstream-config", str(config), *set_by(tls_options(certificates))]
-    if listener.startswith("SASL"):
-        options += ["--user", f"app:{USERS['app']}"]
-    else:
-        options += ["-c", "ssl.client.auth=required"]
     told = answers(kafka.address(listener), listener, certificates)
-    with RunningProxy(kafka.address("SASL_SSL"), [listener], options) as proxy:
+    with RunningProxy(*options_of(listener, kafka, certificates, tmp_path)) as proxy:
         assert answers(proxy.addresses[listener], listener, certificates) == told
     assert {getattr(response, "error_code", 0) for response in told} == {ILLEGAL_SASL_STATE}
+
+
+NOT_ALLOWED = 64
+TOKEN_REQUESTS: list[tuple[Request[Message], int]] = [
+    (CreateDelegationTokenRequest(max_lifetime_ms=-1), 3),
+    (RenewDelegationTokenRequest(b"x", -1), 2),
+    (ExpireDelegationTokenRequest(b"x", -1), 2),
+    (DescribeDelegationTokenRequest(None), 3),
+]
+"""With the newest version of each."""
+
+
+def test_no_client_gets_a_token_in_the_session_of_the_proxy(
+    kafka: Secured, certificates: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Who has not logged in is told what Kafka tells him."""
+    found = []
+    with RunningProxy(*options_of("PLAINTEXT", kafka, certificates, tmp_path)) as proxy:
+        for address in (kafka.address("PLAINTEXT"), proxy.addresses["PLAINTEXT"]):
+            with connected(address, "PLAINTEXT", certificates) as client:
+                found.append(
+                    [
+                        client.call(request, version)
+                        for request, newest in TOKEN_REQUESTS
+                        for version in range(1, newest + 1)
+                    ]
+                )
+    told, by_proxy = found
+    assert by_proxy == told
+    assert {getattr(response, "error_code", 0) for response in told} == {NOT_ALLOWED}
