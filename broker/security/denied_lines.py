@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.clock import Clock
 
 DENIED_NAMES_MAX = 10
-"""Names that a line tells; there is one in `REPEATED_LINE_INTERVAL_MS` for a principal, operation and type of resource."""
+"""Names that a line tells. There is one in `REPEATED_LINE_INTERVAL_MS` for each `Cause`."""
 NAME_CHARS_SHOWN = 250
 """Characters of a name that are shown: topics have no longer ones."""
 

@@ -142,7 +142,8 @@ class Changes:
     def wait_for(self, count: int) -> None:
         with self._changed:
             done = self._changed.wait_for(lambda: self._acknowledged >= count or self._is_over, DEADLINE_S)
-            assert done and not self._is_over, (self._acknowledged, count)
+            assert done, (self._acknowledged, count)
+            assert not self._is_over, "a request failed while the broker was alive"
 
     def join(self) -> None:
         """End after the broker's death: nothing is sent to the next one."""
@@ -227,7 +228,10 @@ def test_acls_and_users_are_changed_wholly_or_not_at_all() -> None:
                 assert let_in == {True} or user not in users, "an acknowledged user is lost"
                 amid += user not in users
                 if let_in == {True}:
-                    assert may_write(address, user) == (user in found), "the ACLs that are listed are in force"
+                    assert may_write(address, user) == (user in found), (
+                        "the ACLs that are listed are in force"
+                    )
         assert broker.tracebacks == 0, broker.output()
-    assert allowed and denied, "nothing was acknowledged"
+    assert allowed, "nothing was acknowledged"
+    assert denied, "no deletion was acknowledged"
     assert amid, "no request was under way when the broker died"

@@ -110,7 +110,9 @@ def test_a_fetch_session_of_another_client(admins: Admins) -> None:
             "Fetch", 16, {**values, "session_id": session, "session_epoch": 1, "topics": []}
         )
         return stolen["error_code"], [
-            (one["error_code"], bool(one["records"])) for row in stolen["responses"] for one in row["partitions"]
+            (one["error_code"], bool(one["records"]))
+            for row in stolen["responses"]
+            for one in row["partitions"]
         ]
 
     assert tried(admins, attack) == (0, [(TOPIC_DENIED, False)])
@@ -130,8 +132,10 @@ def test_a_share_session_made_before_the_right_went(admins: Admins) -> None:
         alter = {"group_id": group, "topics": [{"topic_name": topic, "partitions": [start]}]}
         patient(
             lambda: admin.call_unobserved("AlterShareGroupOffsets", 0, alter),
-            lambda one: one["error_code"]
-            or any(row["error_code"] for topic in one["responses"] for row in topic["partitions"]),
+            lambda one: (
+                one["error_code"]
+                or any(row["error_code"] for topic in one["responses"] for row in topic["partitions"])
+            ),
         )
         assert admin.produce(topic, batch(1))["error_code"] == 0
 

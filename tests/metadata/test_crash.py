@@ -1,8 +1,8 @@
 """A crash at any step: acknowledged batches survive, all others exist completely or not at all.
 
-A random life of a store (topics made and deleted, settings, ACLs, users, producer ids, small snapshots) is broken off at
-one of its file operations. After the death of the process everything acknowledged is there; after a loss of power only where every
-commit is synced. Failures print the seed and the step.
+A random life of a store (topics made and deleted, settings, ACLs, users, producer ids, small snapshots) is broken off
+at one of its file operations. After the death of the process everything acknowledged is there; after a loss of power
+only where every commit is synced. Failures print the seed and the step.
 """
 
 from __future__ import annotations

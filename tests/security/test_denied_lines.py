@@ -54,7 +54,7 @@ def test_a_request_for_many_names_is_one_line(lines: list[str]) -> None:
 
 
 def test_what_is_denied_in_the_minute_is_in_the_next_line(lines: list[str]) -> None:
-    """One line a minute, in which a reader finds each missing right, also of a client that asks for one after another."""
+    """So a reader finds each missing right, also of a client that asks for one after another."""
 
     async def run() -> None:
         said = Said(lines)
