@@ -85,11 +85,12 @@ class _Told:
         """``earlier``: what the interval before this one has left for this one's line, which has a place for what is
         denied now, too.
         """
-        waiting = [] if earlier is None else earlier.new
+        waiting: list[str] = [] if earlier is None else earlier.new
+        left_out: int = 0 if earlier is None else earlier.left_out
         self.since_ms = since_ms
-        self.new = waiting[: DENIED_NAMES_MAX - 1]
+        self.new: list[str] = waiting[: DENIED_NAMES_MAX - 1]
         """Names for the next line."""
         self.names = set(self.new)
         """These, and those that the last line told."""
-        self.left_out = (0 if earlier is None else earlier.left_out) + len(waiting) - len(self.new)
+        self.left_out: int = left_out + len(waiting) - len(self.new)
         """Denials that no line names."""

@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 
@@ -56,13 +58,14 @@ def acls_of(user: str) -> list[AclBinding]:
 
 
 def filter_of(user: str | None) -> AclBindingFilter:
-    principal = user and f"User:{user}"
+    """The ACLs of one user, or of all."""
+    anything: Any = None
     return AclBindingFilter(
         ResourceType.TOPIC,
         TOPIC,
         ResourcePatternType.LITERAL,
-        principal,
-        None,
+        anything if user is None else f"User:{user}",
+        anything,
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
@@ -97,7 +100,7 @@ class Changes:
             self._places.acquire()
             user = f"u{self.count}"
             self.count += 1
-            salted = [
+            salted: list[UserScramCredentialAlteration] = [
                 UserScramCredentialUpsertion(
                     user + end, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode()
                 )
@@ -105,8 +108,8 @@ class Changes:
             ]
             passed = self._admin.alter_user_scram_credentials(salted, request_timeout=DEADLINE_S)
             created = self._admin.create_acls(acls_of(user), request_timeout=DEADLINE_S)
-            self._on_done(passed.values(), lambda user=user: self.users.add(user))
-            self._on_done(created.values(), lambda user=user: self._on_allowed(user))
+            self._on_done(passed.values(), partial(self.users.add, user))
+            self._on_done(created.values(), partial(self._on_allowed, user))
 
     def _on_allowed(self, user: str) -> None:
         if self._is_over or int(user[1:]) % 3:
@@ -114,7 +117,7 @@ class Changes:
             self._places.release()
             return
         deleted = self._admin.delete_acls([filter_of(user)], request_timeout=DEADLINE_S)
-        self._on_done(deleted.values(), lambda: self._on_deleted(user))
+        self._on_done(deleted.values(), partial(self._on_deleted, user))
 
     def _on_deleted(self, user: str) -> None:
         self.denied.add(user)

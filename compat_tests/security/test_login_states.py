@@ -15,7 +15,7 @@ from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenR
 from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
-from oncelog.wire.schema import Message
+from oncelog.wire.schema import Message, Request
 from tests.harness.sasl_client import Closed, SaslClient, ScramClient
 
 pytestmark = pytest.mark.slow
@@ -98,8 +98,8 @@ LET_IN: dict[str, set[str]] = {
 # -- requests
 
 
-def asked(request: Message, version: int, client: SaslClient) -> Outcome:
-    response = client.call(request, version)  # type: ignore[arg-type]
+def asked(request: Request[Message], version: int, client: SaslClient) -> Outcome:
+    response = client.call(request, version)
     names = ("error_code", "error_message", "mechanisms", "session_lifetime_ms")
     found = {name: getattr(response, name, None) for name in names}
     if found["mechanisms"]:

@@ -289,7 +289,7 @@ def test_another_principals_transaction_by_its_producer_id(admins: Admins) -> No
         assert produce(admin, theirs, victim, 0) == 0
         attacker = begin(client, mine)
         assert attacker != victim
-        marker = {"producer_id": victim[0], "producer_epoch": victim[1], "transaction_result": False}
+        marker: Fields = {"producer_id": victim[0], "producer_epoch": victim[1], "transaction_result": False}
         marker |= {"coordinator_epoch": 0, "topics": [{"name": topic, "partition_indexes": [0]}]}
         found: list[object] = [
             ("AddPartitionsToTxn of theirs", add(client, theirs, victim)),

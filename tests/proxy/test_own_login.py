@@ -23,6 +23,7 @@ from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from oncelog.wire.schema import Request
 from tests.client.security.test_login import SESSION_S, password, sasl_broker
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
@@ -178,12 +179,13 @@ def test_a_client_that_nobody_knows_gets_no_token_of_the_proxys_user(
             tokens = broker.node.services.delegation_tokens
             before = tokens.all()
             connection = await connected(proxy, "PLAINTEXT")
-            for request in (
+            requests: tuple[Request[Any], ...] = (
                 CreateDelegationTokenRequest(max_lifetime_ms=-1),
                 RenewDelegationTokenRequest(hmac, 1),
                 ExpireDelegationTokenRequest(hmac, -1),
                 DescribeDelegationTokenRequest(None),
-            ):
+            )
+            for request in requests:
                 for version in (1, 2):
                     response = await connection.call(request, version)
                     assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
