@@ -61,6 +61,11 @@ def renewing_amid_scram(client: SaslClient) -> None:
     amid_scram(client)
 
 
+def renewing_by_another_mechanism(client: SaslClient) -> None:
+    logged_in(SCRAM, client)
+    handshake("PLAIN", 1, client)
+
+
 def renewed(client: SaslClient) -> None:
     logged_in("PLAIN", client)
     logged_in("PLAIN", client)
@@ -78,6 +83,7 @@ STATES: dict[str, tuple[bool, Callable[[SaslClient], object]]] = {
     "a session with an end": (True, partial(logged_in, "PLAIN")),
     "a renewal has begun": (True, partial(renewing, "PLAIN")),
     "a renewal amid SCRAM": (True, renewing_amid_scram),
+    "a renewal by another mechanism": (True, renewing_by_another_mechanism),
     "renewed": (True, renewed),
 }
 """By name: whether it is on the listener whose sessions end, and what the client has done."""
@@ -91,6 +97,7 @@ LET_IN: dict[str, set[str]] = {
     "amid SCRAM": set(),
     "a renewal has begun": {"the right password", "the right password, version 0"},
     "a renewal amid SCRAM": set(),
+    "a renewal by another mechanism": set(),
 }
 """The requests after which the client is served, by the state of a log-in that is not complete."""
 
