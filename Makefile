@@ -83,7 +83,7 @@ test-oldest: $(VENV)/.synced  ## test-fast with the oldest dependencies that are
 	@VIRTUAL_ENV=$(abspath $(OLDEST)) $(BIN)/uv pip install -q --upgrade --resolution lowest-direct -e .
 	$(OLDEST)/bin/pytest tests -m "not slow" -n auto $(ARGS)
 
-lint: $(VENV)/.synced  ## style, types, the one-way imports, dead code
+lint: $(VENV)/.synced  ## style, types, the one-way imports, dead code, words, ceilings of lines
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@! git grep -nE '^ *(from|import) (wire|coordinator|broker|spark_it\.sink)\b' -- '*.py' || (echo "import it from oncelog" >&2; false)
@@ -92,6 +92,8 @@ lint: $(VENV)/.synced  ## style, types, the one-way imports, dead code
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/unasync.py --check
 	$(BIN)/python .ci/dead_code.py
+	$(BIN)/python .ci/words.py
+	$(BIN)/python .ci/lines.py
 
 # And the archive of Spark's classes, which the first test would make otherwise while the others wait.
 lint-spark: $(SPARK)/.synced $(NEXT)/.synced

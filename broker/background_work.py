@@ -38,7 +38,7 @@ class BackgroundWork:
         """What is being done just now."""
         return list(self._running)
 
-    def came_due(self, what: str, **about: str | int) -> None:
+    def timer_event(self, what: str, **about: str | int) -> None:
         """Tell the listener, if there is one."""
         if self.listener is not None:
             self.listener(what, about)

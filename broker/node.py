@@ -101,9 +101,9 @@ class Node:
         self._users = Users({}) if users is None else users
         self._acls = acls
         self.fail_on_bugs = False
-        """Whether a defect of ours ends the node, as tests want it, or only the request."""
+        """Whether an internal error ends the node, as tests want it, or only the request."""
         self.bugs = 0
-        """How many requests and tasks failed because of a defect of ours."""
+        """How many requests and tasks failed with an internal error."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, rng)
         self.logs = LogManager(files.absolute_path(config.data_dir), files, clock, rng, config)
         self.logs.on_bug = self.note_bug
@@ -320,10 +320,10 @@ class Node:
         return self._producer_ids.next()
 
     def note_bug(self) -> None:
-        """Count a request or task that failed because of a defect of ours; raise AssertionError if `fail_on_bugs`."""
+        """Count a request or task that failed with an internal error; raise AssertionError if `fail_on_bugs`."""
         self.bugs += 1
         if self.fail_on_bugs:
-            raise AssertionError("a request failed by our own fault: see the log")
+            raise AssertionError("a request failed with an internal error: see the log")
 
     # -- metadata
 

@@ -67,4 +67,4 @@ class Services(NamedTuple):
     login_observers: list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]
     """Told of each request of a log-in, which no interceptor sees, and of peers turned away. Must not raise."""
     note_bug: Callable[[], None]
-    """Called after a request failed because of a defect of ours: tests end the node then."""
+    """Called after a request failed with an internal error: tests end the node then."""

@@ -13,7 +13,7 @@ from oncelog.broker.config.broker_config import is_known
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = (
-    *(ROOT / "docs").glob("*.md"),
+    *(page for page in (ROOT / "docs").glob("*.md") if page.name != "glossary.md"),
     *(ROOT / "docs" / "decisions").glob("*.md"),
     ROOT / "README.md",
     ROOT / "compat_tests" / "README.md",

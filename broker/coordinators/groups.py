@@ -83,7 +83,7 @@ class GroupCoordinator:
         self._config = environment.config
         self._clock = environment.clock
         self._lines = environment.lines
-        self._came_due = environment.background.came_due
+        self._came_due = environment.background.timer_event
         self._random = rng
         self._context: GroupContext | None = None
         self._expiry_at = 0.0
@@ -109,7 +109,7 @@ class GroupCoordinator:
                 overrides=self._overrides,
                 topics=_ImageTopics(self._metadata),
                 log_info=_log.info,
-                came_due=self._came_due,
+                timer_event=self._came_due,
             )
         return self._context
 

@@ -228,7 +228,7 @@ class MarkerWriter:
             )
 
     def _report_bug(self, pending: PendingEnd) -> None:
-        _log.exception("a transaction was not completed by our own fault", id=pending.transactional_id)
+        _log.exception("a transaction was not completed with an internal error", id=pending.transactional_id)
         self._note_bug()
 
 

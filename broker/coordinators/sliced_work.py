@@ -49,6 +49,6 @@ class SlicedWork:
                 except KafkaError as error:
                     _log.warning("work on shards not finished", topic=self._topic, error=str(error))
                 except Exception:
-                    _log.exception("work on shards failed by our own fault", topic=self._topic)
+                    _log.exception("work on shards failed with an internal error", topic=self._topic)
                     self._note_bug()
             await self._added.wait()

@@ -103,7 +103,7 @@ class CoordinatorTimer:
             if key not in self.deadlines:
                 self.deadlines.set(key, RETRY_BACKOFF_MS, action, early_ms=RETRY_BACKOFF_MS)
         except Exception:
-            _log.exception("a deadline failed by our own fault", topic=self._topic, deadline=key)
+            _log.exception("a deadline failed with an internal error", topic=self._topic, deadline=key)
             self._note_bug()
         finally:
             self._is_acting = False

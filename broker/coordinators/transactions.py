@@ -50,7 +50,7 @@ class TransactionCoordinator:
         self._metadata = environment.metadata
         self._config = environment.config
         self._clock = environment.clock
-        self._came_due = environment.background.came_due
+        self._came_due = environment.background.timer_event
         self._next_producer_id = next_producer_id
         self._context: TransactionContext | None = None
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
@@ -70,7 +70,7 @@ class TransactionCoordinator:
                 transaction_version=self.transaction_version,
                 next_producer_id=self._next_producer_id,
                 on_prepared=self.markers.on_prepared,
-                came_due=self._came_due,
+                timer_event=self._came_due,
             )
         return self._context
 

@@ -212,12 +212,12 @@ class Api:
 
         Raises CloseConnection for a Produce that wants no response: so its client notices, as in Kafka.
         """
-        from oncelog.broker.refusal.error_response import error_response_in_steps, places_of
+        from oncelog.broker.refusal.error_response import error_fields_of, error_response_in_steps
 
         name = self.handler.name
         if name == "produce" and request.acks == 0:
             raise CloseConnection(Reason("{} without acks cannot be answered: {}", name, error))
-        places = places_of(name, self.request, self.response, version)
+        places = error_fields_of(name, self.request, self.response, version)
         return begun(error_response_in_steps(places, request, error))
 
 

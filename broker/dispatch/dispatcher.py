@@ -4,7 +4,7 @@
 `_dispatch_fast`, which first tries `oncelog.broker.dispatch.fast_produce`, and the connection whose Produce satisfies a
 delayed fetch sends its response (`oncelog.broker.fetch.delayed`). Installing one switches both off and empties what
 they remember, so that it sees every request and every response. Quotas, too, empty what they remember, whenever one
-changes; then the fast paths take no request that a quota concerns: such a request is watched.
+changes; then the fast paths take no request that a quota concerns: such a request is intercepted.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class Dispatcher(Interception):
         self._services = services
         self._apis: dict[int, Api] = {}
         """The APIs that were asked for so far, by key."""
-        self._is_watched = False
+        self._may_intercept = False
         """Whether interceptors or quotas are installed. Interceptors see every request and response; without any, a
-        request is watched if a quota concerns it.
+        request is intercepted if a quota concerns it.
         """
         self._uses_fast_paths = True
         self._fast_produce: FastProduce | None = None
@@ -115,7 +115,7 @@ class Dispatcher(Interception):
 
     def _choose_path(self) -> None:
         self.forget()
-        self._is_watched = bool(self._interceptors) or self._quotas is not None
+        self._may_intercept = bool(self._interceptors) or self._quotas is not None
         fetches = self._services.delayed_fetches
         if self._uses_fast_paths and not self._interceptors:
             self.dispatch = self._dispatch_fast
@@ -130,18 +130,18 @@ class Dispatcher(Interception):
         api_key, version, correlation_id = _prefix_at(frame, 0)
         if api_key != PRODUCE_KEY or connection.pending:
             return self._dispatch(connection, frame)
-        fronts = connection.produce_fronts
+        prefixes = connection.produce_prefixes
         fast = self._fast_produce
         if (
-            fronts is not None
+            prefixes is not None
             and fast is not None
-            and fast.handle(frame, fronts, version, correlation_id, connection.writer.out)
+            and fast.handle(frame, prefixes, version, correlation_id, connection.writer.out)
         ):
             return None
         return self._dispatch(connection, frame)
 
     def _dispatch(self, connection: Connection, frame: memoryview) -> Pending[Any] | None:
-        decode = self._decode_watched if self._is_watched else self._decode
+        decode = self._decode_intercepted if self._may_intercept else self._decode
         try:
             context = decode(connection, frame)
         except ManyElements:
@@ -152,7 +152,7 @@ class Dispatcher(Interception):
                 connection, context, Pending(self._handle_after_pending(connection, context))
             )
         if context.frame is not None:
-            return self._as_pending(connection, context, Pending(self._handle_watched(context)))
+            return self._as_pending(connection, context, Pending(self._handle_intercepted(context)))
         response = self._handle(context)
         if (
             context.api.handler.api_key == PRODUCE_KEY
@@ -177,7 +177,7 @@ class Dispatcher(Interception):
         header = read_request_header(frame, api.flexible[version])
         connection.client_id = header.client_id
         context = LargeRequestContext(api, version, correlation_id, header.client_id, connection, NOT_DECODED)
-        if self._is_watched and (self._interceptors or self._concerns_quotas(connection, frame)):
+        if self._may_intercept and (self._interceptors or self._concerns_quotas(connection, frame)):
             context.frame = frame
             if self._quotas is not None:
                 context.usage = self._quotas.begin(context, began)
@@ -201,7 +201,7 @@ class Dispatcher(Interception):
             if context.api.handler.api_key != PRODUCE_KEY:
                 await connection.wait_drained()
             if context.frame is not None:
-                response = await self._handle_watched(context)
+                response = await self._handle_intercepted(context)
             else:
                 response = await finished(self._handle(context))
             await connection.wait_drained()
@@ -251,8 +251,8 @@ class Dispatcher(Interception):
         connection.client_id = header.client_id
         return RequestContext(api, version, correlation_id, header.client_id, connection, request)
 
-    def _decode_watched(self, connection: Connection, frame: memoryview) -> RequestContext:
-        """As `_decode`; a watched request gets its frame, copied: others use the buffer while interceptors wait."""
+    def _decode_intercepted(self, connection: Connection, frame: memoryview) -> RequestContext:
+        """As `_decode`; an intercepted request gets a copy of its frame: others use the buffer meanwhile."""
         began = real_time.monotonic()
         if not self._interceptors and not self._concerns_quotas(connection, frame):
             return self._decode(connection, frame)
@@ -283,7 +283,7 @@ class Dispatcher(Interception):
     def _remember(
         self, connection: Connection, context: RequestContext, frame: memoryview, response: Any
     ) -> None:
-        """Let the fast path take requests with the front of this Produce, unless the handler refused something."""
+        """Let the fast path take requests with the prefix of this Produce, unless the handler refused something."""
         if self._fast_produce is None:
             from oncelog.broker.dispatch.fast_produce import FastProduce
 
@@ -301,9 +301,9 @@ class Dispatcher(Interception):
         except CloseConnection:
             raise
         except Exception as error:
-            return self._own_bug(context, error)
+            return self._internal_error(context, error)
 
-    async def _handle_watched(self, context: RequestContext) -> Any:
+    async def _handle_intercepted(self, context: RequestContext) -> Any:
         response = await self._ask_interceptors(context)
         return self.if_wanted(context, await self.handle(context) if response is None else response)
 
@@ -318,8 +318,8 @@ class Dispatcher(Interception):
 
     async def _handle_after_pending(self, connection: Connection, context: RequestContext) -> Any:
         await connection.wait_drained()
-        if self._is_watched:
-            return await self._handle_watched(context)
+        if self._may_intercept:
+            return await self._handle_intercepted(context)
         return await finished(self._handle(context))
 
     def _authorize(self, context: RequestContext) -> None:

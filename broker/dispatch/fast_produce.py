@@ -2,9 +2,9 @@
 
 A producer most often sends one batch to one partition at a time, and from one request to the next nothing changes but
 the correlation id and the batch: client id, acks, time-out, topic and partition stay, byte for byte. So does the
-response but for three offsets. The bytes before the records are called the front of a request. Fronts are remembered
+response but for three offsets. The bytes before the records are called the prefix of a request. Prefixes are remembered
 for all connections of a principal together (with an authorizer, for those from one host); the batch of a request with a
-known front goes to the log at once. Special cases (a partition that does not exist or is not yet part of the
+known prefix goes to the log at once. Special cases (a partition that does not exist or is not yet part of the
 transaction, a response that waits for the disk) are left to ``oncelog.broker.handlers.produce``.
 """
 
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.produce import ProduceRequest
 
 KNOWN_MAX = 16 * 1024
-"""How many fronts are remembered, at some 600 bytes each. One more, and all are forgotten."""
+"""How many prefixes are remembered, at some 600 bytes each. One more, and all are forgotten."""
 
 LENGTHS_MAX = 4
-"""How many lengths of fronts are tried for a request: the latest of its connection."""
+"""How many lengths of prefixes are tried for a request: the latest of its connection."""
 
-FRONT_BYTES_MAX = 512
-"""Bytes of the longest front that is remembered; most have about 60."""
+PREFIX_BYTES_MAX = 512
+"""Bytes of the longest prefix that is remembered; most have about 60."""
 
 TAGS_BYTES = 3
 """Bytes after the records of the only partition: no tagged fields of the partition, the topic and the request."""
@@ -71,8 +71,8 @@ _pack_correlation_id = Struct(">i").pack_into
 _pack_offsets = _offsets.pack_into
 
 
-class _KnownFront:
-    """What all requests with one front have in common."""
+class _KnownPrefix:
+    """What all requests with one prefix have in common."""
 
     __slots__ = (
         "acks",
@@ -115,20 +115,20 @@ class _KnownFront:
         return bytes(out)
 
 
-class ProduceFronts:
+class ProducePrefixes:
     """What is remembered for one connection."""
 
     __slots__ = ("known", "lengths")
 
     def __init__(self) -> None:
-        self.known: dict[bytes, _KnownFront] = {}
+        self.known: dict[bytes, _KnownPrefix] = {}
         """Those of its principal: `FastProduce.remember` sets them, `FastProduce.forget` empties them."""
         self.lengths: list[int] = []
         """Where the size of the records stood in the connection's requests so far."""
 
 
 class FastProduce:
-    """The fronts of lately seen Produce requests, of all connections."""
+    """The prefixes of lately seen Produce requests, of all connections."""
 
     __slots__ = ("_api", "_cluster", "_count", "_known", "_services")
 
@@ -136,7 +136,7 @@ class FastProduce:
         self._services = services
         self._cluster = services.cluster
         self._api = api
-        self._known: dict[object, dict[bytes, _KnownFront]] = {}
+        self._known: dict[object, dict[bytes, _KnownPrefix]] = {}
         """By whom decisions are about (`Authorization.identity`), and by the bytes between a request's correlation id
         and the size of its records.
         """
@@ -150,15 +150,15 @@ class FastProduce:
         self._count = 0
 
     def handle(
-        self, frame: memoryview, fronts: ProduceFronts, version: int, correlation_id: int, out: bytearray
+        self, frame: memoryview, prefixes: ProducePrefixes, version: int, correlation_id: int, out: bytearray
     ) -> bool:
-        """Append the records of ``frame`` to their log, and the response to ``out``. Returns False if the front is not
-        known or the case is special: then neither was done. Raises CloseConnection, and any bug of ours.
+        """Append the records of ``frame`` to their log, and the response to ``out``. Returns False if the prefix is not
+        known or the case is special: then neither was done. Raises CloseConnection, and any internal error.
         """
         known = None
-        fronts_known = fronts.known
-        for position in fronts.lengths:
-            known = fronts_known.get(bytes(frame[REQUEST_PREFIX_SIZE:position]))
+        prefixes_known = prefixes.known
+        for position in prefixes.lengths:
+            known = prefixes_known.get(bytes(frame[REQUEST_PREFIX_SIZE:position]))
             if known is not None:
                 break
         if known is None or known.version != version:
@@ -199,7 +199,7 @@ class FastProduce:
             )
         return True
 
-    def _find_leader(self, known: _KnownFront) -> LeaderPartition | None:
+    def _find_leader(self, known: _KnownPrefix) -> LeaderPartition | None:
         """Return the partition; None if that fails, and the handler of Produce responds with the error."""
         try:
             if (
@@ -212,7 +212,7 @@ class FastProduce:
             return None
         return known.leader
 
-    def _verify_or_add(self, known: _KnownFront, records: memoryview) -> bool:
+    def _verify_or_add(self, known: _KnownPrefix, records: memoryview) -> bool:
         """Verify that the partition is part of the batch's transaction, or add it. Returns False if that must wait or
         fails.
         """
@@ -232,10 +232,10 @@ class FastProduce:
         frame: memoryview,
         response: ProduceResponse | None,
     ) -> None:
-        """Remember the front of ``frame``: later requests may have the same.
+        """Remember the prefix of ``frame``: later requests may have the same.
 
-        A front is remembered for what its principal may do, so only where the handler has refused nothing. The handler
-        asks for the transactional id only if the records are transactional; later ones of the front may be.
+        A prefix is remembered for what its principal may do, so only where the handler has refused nothing. The handler
+        asks for the transactional id only if the records are transactional; later ones of the prefix may be.
         """
         request: ProduceRequest = context.request
         version = context.api_version
@@ -254,21 +254,21 @@ class FastProduce:
         size = len(topic.partition_data[0].records or b"")
         position = len(frame) - TAGS_BYTES - size - ((size + 1).bit_length() + 6) // 7
         records = _records_at(frame, position)
-        if records is None or len(records) != size or position > FRONT_BYTES_MAX:
+        if records is None or len(records) != size or position > PREFIX_BYTES_MAX:
             return
-        fronts = connection.produce_fronts
-        if fronts is None:
-            fronts = connection.produce_fronts = ProduceFronts()
-        lengths = fronts.lengths
+        prefixes = connection.produce_prefixes
+        if prefixes is None:
+            prefixes = connection.produce_prefixes = ProducePrefixes()
+        lengths = prefixes.lengths
         if position not in lengths:
             if len(lengths) >= LENGTHS_MAX:
                 del lengths[0]
             lengths.append(position)
-        front = bytes(frame[REQUEST_PREFIX_SIZE:position])
+        prefix = bytes(frame[REQUEST_PREFIX_SIZE:position])
         who = self._services.authorization.identity(context)
         # Never a dictionary of before `forget`: others may have it who must not share this one any more.
-        fronts.known = self._known.get(who) or {}
-        known = fronts.known.get(front)
+        prefixes.known = self._known.get(who) or {}
+        known = prefixes.known.get(prefix)
         if known is not None and known.version == version:
             return
         name = topic.name
@@ -280,8 +280,8 @@ class FastProduce:
                 self.forget()
             if known is None:
                 self._count += 1
-            self._known[who] = fronts.known
-            fronts.known[front] = _KnownFront(self._api, version, request, name)
+            self._known[who] = prefixes.known
+            prefixes.known[prefix] = _KnownPrefix(self._api, version, request, name)
 
 
 def _records_at(frame: memoryview, position: int) -> memoryview | None:

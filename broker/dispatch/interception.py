@@ -166,7 +166,7 @@ class Interception:
     # -- its steps
 
     def _interceptors_for(self, context: RequestContext) -> tuple[Interceptor, ...]:
-        """Return those that are shown this request and its response."""
+        """Return the interceptors that see this request and its response."""
         return self._interceptors
 
     async def _or_refused(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
@@ -180,7 +180,7 @@ class Interception:
         except (CloseConnection, ConnectionLost):
             raise
         except Exception as error:
-            return await finished(self._own_bug(context, error))
+            return await finished(self._internal_error(context, error))
 
     @staticmethod
     def if_wanted(context: RequestContext, response: Any) -> Any:
@@ -215,11 +215,11 @@ class Interception:
                 response.throttle_time_ms = max(throttle_ms, response.throttle_time_ms)
             connection.mute(throttle_ms)
 
-    def _own_bug(self, context: RequestContext, error: Exception) -> Message | Pending[Message]:
-        """Log a defect of ours; return the response for it. Raises CloseConnection if the API has no field for it."""
+    def _internal_error(self, context: RequestContext, error: Exception) -> Message | Pending[Message]:
+        """Log an internal error; return the response for it. Raises CloseConnection if the API has no field for it."""
         self._lines.write(
             log.exception,
-            "a request failed by our own fault",
+            "a request failed with an internal error",
             {
                 "api": context.api.handler.name,
                 "version": context.api_version,

@@ -36,7 +36,7 @@ class Interceptor:
     known_topics: KnownTopics | None = None
     """The topics of the cluster; whoever installs a user's interceptor sets it."""
     only_reads = False
-    """Whether it changes neither a request nor a response, and responds to none: a proxy passes on the bytes that came.
+    """Whether it changes neither a request nor a response, and responds to none: a proxy forwards the bytes that came.
     """
 
     async def on_request(self, context: RequestContext) -> Any:

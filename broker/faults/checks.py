@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.faults.rule import ONLY_FOR
 from oncelog.broker.faults.words import RuleError
 from oncelog.broker.handlers.table import HANDLERS, api_name
-from oncelog.broker.refusal.error_response import places_of
+from oncelog.broker.refusal.error_response import error_fields_of
 from oncelog.broker.refusal.rows import FACTS, depths_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _check_action(rule: Rule, handler: Handler, versions: list[int]) -> None:
     name = api_name(handler.name)
     request, response = messages_of(handler.name)
     if rule.action == "error" and not any(
-        places_of(handler.name, request, response, version).depth(0) is not None for version in versions
+        error_fields_of(handler.name, request, response, version).depth(0) is not None for version in versions
     ):
         raise RuleError(f"{name} responses of these versions have no place for an error", "error")
     allowed = ONLY_FOR.get(rule.action)

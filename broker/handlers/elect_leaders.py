@@ -31,16 +31,16 @@ def handle(
     services: Services, request: ElectLeadersRequest, context: RequestContext
 ) -> ElectLeadersResponse | Pending[ElectLeadersResponse]:
     image = services.metadata.image
-    is_for_all = request.topic_partitions is None
+    is_wildcard = request.topic_partitions is None
     wanted: list[tuple[str, Sequence[int]]]
     if request.topic_partitions is None:
         wanted = [(topic.name, range(len(topic.partitions))) for topic in image.topics.values()]
     else:
         wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
     response = ElectLeadersResponse()
-    if request.election_type not in (PREFERRED, UNCLEAN) and (is_for_all or wanted):
+    if request.election_type not in (PREFERRED, UNCLEAN) and (is_wildcard or wanted):
         response.error_code = ErrorCode.INVALID_REQUEST
-        if is_for_all:
+        if is_wildcard:
             return response
 
     def rows() -> Iterator[None]:
@@ -51,7 +51,7 @@ def handle(
             for index in indexes:
                 code, text = _elect(image, name, index, request.election_type)
                 # The response for all partitions leaves out those that need no election.
-                if not is_for_all or code != ErrorCode.ELECTION_NOT_NEEDED:
+                if not is_wildcard or code != ErrorCode.ELECTION_NOT_NEEDED:
                     topic_result.partition_result.append(PartitionResult(index, code, text))
                 yield
 

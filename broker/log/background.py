@@ -111,7 +111,7 @@ def _report_bug(manager: LogManager) -> None:
 def _expire_producers(manager: LogManager) -> Iterator[None]:
     for log in manager.usable_logs():
         for producer_id in log.remove_expired_producers(manager.clock.now_ms()):
-            manager.background.came_due(
+            manager.background.timer_event(
                 "producer expired", producer_id=producer_id, topic=log.topic, partition=log.partition
             )
         yield
@@ -132,7 +132,7 @@ def _delete_old_segments(manager: LogManager) -> Iterator[None]:
         try:
             count = delete_old_segments(log, manager.clock.now_ms())
             if count:
-                manager.background.came_due(
+                manager.background.timer_event(
                     "segments deleted", topic=log.topic, partition=log.partition, count=count
                 )
         except OSError as error:

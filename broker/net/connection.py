@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from oncelog.broker.dispatch.dispatcher import Dispatcher
-    from oncelog.broker.dispatch.fast_produce import ProduceFronts
+    from oncelog.broker.dispatch.fast_produce import ProducePrefixes
     from oncelog.broker.net.server import BoundListener, Server
     from oncelog.broker.request import Pending
     from oncelog.broker.seams.transport import Transport
@@ -60,7 +60,7 @@ log = get_logger(__name__)
 class Connection(Peer):
     """The connection of a client to a broker."""
 
-    __slots__ = ("_dispatcher", "_drained", "_lost", "_requests", "pending", "produce_fronts")
+    __slots__ = ("_dispatcher", "_drained", "_lost", "_requests", "pending", "produce_prefixes")
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Connection(Peer):
         """Produce responses that wait for the disk while reading goes on. While there are any, only the task of
         `_respond_in_order` writes.
         """
-        self.produce_fronts: ProduceFronts | None = None
+        self.produce_prefixes: ProducePrefixes | None = None
         """What the fast path of Produce knows of this connection."""
         self._dispatcher = dispatcher
         self._drained: trio.Event | None = None
@@ -85,14 +85,14 @@ class Connection(Peer):
         """Requests since the task last waited."""
 
     def _forget_requests(self) -> None:
-        self.produce_fronts = None
+        self.produce_prefixes = None
 
     def charge(self, seconds: float) -> None:
         """See `Peer.charge`."""
         self._requests += int(seconds * (FAIR_REQUESTS / FAIR_S))
 
     def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
-        """Handle a request, whatever the gate is. See `Dispatcher.dispatch`."""
+        """Handle a request, whatever the authentication handler is. See `Dispatcher.dispatch`."""
         return self._dispatcher.dispatch(self, frame)
 
     async def flush(self) -> None:
@@ -153,11 +153,11 @@ class Connection(Peer):
                 break
             position = start + size
             self._requests += 1
-            gate = self.gate
+            authenticate = self.authentication_handler
             pending = (
                 dispatcher.dispatch(self, view[start:position])
-                if gate is None
-                else gate(view[start:position])
+                if authenticate is None
+                else authenticate(view[start:position])
             )
             if pending is not None and self._enqueue(pending):
                 pending = None
@@ -220,7 +220,8 @@ class Connection(Peer):
                     have += await self._receive(whole[have : min(size, len(buffer))])
             with memoryview(buffer) as whole:
                 self._requests += 1
-                pending = self.dispatch_now(whole[4:size]) if self.gate is None else self.gate(whole[4:size])
+                handle = self.authentication_handler or self.dispatch_now
+                pending = handle(whole[4:size])
             if pending is not None and not self._enqueue(pending):
                 await self._respond(pending)
         finally:
@@ -277,7 +278,7 @@ class Connection(Peer):
                 # Taken out only now: while it is there, nobody else writes to this connection.
                 pending.popleft()
         except Exception:
-            log.exception("a connection failed by our own fault", peer=self.transport.peer)
+            log.exception("a connection failed with an internal error", peer=self.transport.peer)
             self._lost = True
             self.close("see the error above")
             self._server.note_bug()

@@ -48,10 +48,10 @@ class Peer:
         "_principal",
         "_security",
         "_server",
+        "authentication_handler",
         "client_id",
         "close_reason",
         "frame_bytes_max",
-        "gate",
         "heard_at",
         "is_cut_off",
         "is_token_authenticated",
@@ -80,10 +80,10 @@ class Peer:
         """When the peer was last heard, or a response to it was completed (real time, seconds)."""
         self.close_reason: str | None = None
         """What the log says of its end, if neither side says another thing; None: nothing."""
-        self.gate: Callable[[memoryview], Pending[Any] | None] | None = None
+        self.authentication_handler: Callable[[memoryview], Pending[Any] | None] | None = None
         """Takes frames in place of the dispatcher: a log-in, or a session that ends."""
         self.lets_pass: Callable[[int], bool] | None = None
-        """Whether the gate would let a request with this API key pass; it need not be given such a one."""
+        """Whether the authentication handler would let a request with this API key pass, without being given it."""
         self.frame_bytes_max: int | None = None
         """A smaller limit than the server's, before the log-in."""
         self.must_log_in_since: float | None = None
@@ -114,7 +114,7 @@ class Peer:
         raise NotImplementedError
 
     def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
-        """Handle a request, whatever the gate is. Returns a response to wait for, or None."""
+        """Handle a request, whatever the authentication handler is. Returns a response to wait for, or None."""
         raise NotImplementedError
 
     def charge(self, seconds: float) -> None:
@@ -152,7 +152,7 @@ class Peer:
             else:
                 log.debug("connection lost", peer=self.transport.peer, error=str(error))
         except Exception:
-            log.exception("a connection failed by our own fault", peer=self.transport.peer)
+            log.exception("a connection failed with an internal error", peer=self.transport.peer)
             self._server.note_bug()
         finally:
             self.writer.discard()

@@ -295,7 +295,7 @@ class ProxyConnection(Peer):
             return end
         self.passing = 0
         lets_pass = self.lets_pass
-        if self.gate is not None and lets_pass is None:
+        if self.authentication_handler is not None and lets_pass is None:
             self._is_stopped = end - position >= 4
             return position
         owed = self.owed
@@ -372,13 +372,13 @@ class ProxyConnection(Peer):
 
     async def _handle_gated(self, frame: memoryview) -> None:
         """Handle a frame, or let the log-in handle it."""
-        gate = self.gate
-        if gate is None:
+        authenticate = self.authentication_handler
+        if authenticate is None:
             await self.requests.handle(frame)
             return
         if self.owed and len(frame) >= 2 and _int16_at(frame)[0] in LOGIN_KEYS:
             await self.wait_drained()
-        pending = gate(frame)
+        pending = authenticate(frame)
         if pending is not None:
             await pending.wait()
         await self.flush()

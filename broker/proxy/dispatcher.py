@@ -279,11 +279,11 @@ class ProxyDispatcher(Interception):
         await in_slices(self._addresses.rewrite(plan.key, response, connection.listener_name))
         return version, response
 
-    def presented(self, node: Endpoint, listener: str) -> tuple[str, int]:
+    def advertised(self, node: Endpoint, listener: str) -> tuple[str, int]:
         """Return the address of a node for clients of a listener. The proxy listens there from then on. Raises
         CloseConnection if there are more nodes than the proxy allows.
         """
-        return self._addresses.present(node.node_id, node.host, node.port, listener)
+        return self._addresses.advertised(node.node_id, node.host, node.port, listener)
 
     async def respond(
         self, context: RequestContext, response: Any, payload: Buffer | None, plan: Plan | None

@@ -160,7 +160,7 @@ class UpstreamLink:
         except (OSError, trio.ClosedResourceError, ConnectionLost) as error:
             log.debug("upstream connection lost", peer=self.transport.peer, error=str(error))
         except Exception:
-            log.exception("a connection failed by our own fault", peer=self._client.peer)
+            log.exception("a connection failed with an internal error", peer=self._client.peer)
             self._server.note_bug()
         finally:
             self.is_writing = False
@@ -342,7 +342,7 @@ class UpstreamLink:
         stop = position + walk.left
         if walk.is_at_end and stop <= len(view):
             listener = self._connection.listener_name
-            rewrite_fields(view[position:stop], lambda node: self._dispatcher.presented(node, listener))
+            rewrite_fields(view[position:stop], lambda node: self._dispatcher.advertised(node, listener))
             self._walk = None
             return stop
         return position

@@ -100,9 +100,9 @@ class Proxy:
         self.random = rng
         self.lines = LineLimiter(clock)
         self.fail_on_bugs = False
-        """Whether a defect of ours ends the proxy, as tests want it, or only the connection."""
+        """Whether an internal error ends the proxy, as tests want it, or only the connection."""
         self.bugs = 0
-        """How many requests and tasks failed because of a defect of ours."""
+        """How many requests and tasks failed with an internal error."""
         self.upstream = Upstream(upstream, self.lines, self._on_node)
         self.access: Access
         """Users, ACLs and quotas of its own."""
@@ -212,10 +212,10 @@ class Proxy:
             self._connection_rates.on_change()
 
     def note_bug(self) -> None:
-        """Count a request or task that failed because of a defect of ours; raise AssertionError if `fail_on_bugs`."""
+        """Count a request or task that failed with an internal error; raise AssertionError if `fail_on_bugs`."""
         self.bugs += 1
         if self.fail_on_bugs:
-            raise AssertionError("a request failed by our own fault: see the log")
+            raise AssertionError("a request failed with an internal error: see the log")
 
     # -- for interceptors
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TOPICS_MAX = 100_000
 """Topics that are remembered; beyond that, the first ones are forgotten."""
 NODES_MAX = 1000
-"""Nodes that are presented. A cluster of more is refused: each takes a port of every listener."""
+"""Nodes that are advertised. A cluster of more is refused: each takes a port of every listener."""
 
 log = get_logger(__name__)
 

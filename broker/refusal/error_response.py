@@ -136,7 +136,7 @@ class Places:
 
 
 @lru_cache(maxsize=256)
-def places_of(name: str, request: Any, response: Any, version: int) -> Places:
+def error_fields_of(name: str, request: Any, response: Any, version: int) -> Places:
     """Return the places of an API's version, whose messages are of these classes."""
     return Places(name, request, response, version)
 

@@ -9,7 +9,7 @@ from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.refusal.error_response import complete, error_response_in_steps, places_of
+from oncelog.broker.refusal.error_response import complete, error_fields_of, error_response_in_steps
 from oncelog.broker.refusal.rows import Located, Row, Rows
 from oncelog.wire.schema import ZERO_UUID, deep_copy
 from oncelog.wire.steps import finish
@@ -65,10 +65,10 @@ class Refusal:
         self._name = api.handler.name
         self._response = api.response
         self._error = error
-        self._places = places_of(self._name, api.request, api.response, version)
+        self._places = error_fields_of(self._name, api.request, api.response, version)
         self._located = located
         self._matches = chosen.matches
-        self._is_for_all = depth == 0
+        self._is_wildcard = depth == 0
         place = self._places.depth(depth)
         self._is_whole = not place
         """Whether the whole response has the error, or there is no place for it at all."""
@@ -84,7 +84,7 @@ class Refusal:
     def _find(self, row: Row, depth: int) -> Iterator[None]:
         self._is_left |= row.is_all
         if depth == self._depth:
-            if self._is_for_all or any(map(self._matches, row.leaves())):
+            if self._is_wildcard or any(map(self._matches, row.leaves())):
                 self._refused.add(id(row))
             else:
                 self._is_left = True
@@ -100,7 +100,7 @@ class Refusal:
             return True
         if self._name == "metadata" and self._places.version >= METADATA_OF_NO_TOPICS_VERSION:
             return False  # the response tells of brokers, too: clients ignore one without any
-        if self._is_for_all:
+        if self._is_wildcard:
             return True
         if self._name in ("fetch", "share_fetch"):
             return False  # its session goes on
@@ -154,7 +154,7 @@ class Refusal:
     def response_in_steps(self, handled: Any = None) -> Steps[Any]:
         """Do as `response`, a row at each step."""
         request = self._located.whole.element
-        if handled is None and (self._is_whole or self._is_for_all):
+        if handled is None and (self._is_whole or self._is_wildcard):
             self.is_placed = bool(self._places.depth(0) == 0 or (self._depth and self._refused))
             return (yield from error_response_in_steps(self._places, request, self._error))
         response = self._response() if handled is None else handled
@@ -212,7 +212,7 @@ class Refusal:
         }
         row = Row(None, key, parent.facts | facts)
         if depth == self._depth:
-            return self._error_row(key, depth) if self._is_for_all or self._matches(row) else told
+            return self._error_row(key, depth) if self._is_wildcard or self._matches(row) else told
         row.is_all = True
         yield from self._merge(told, row, depth)
         return told

@@ -68,7 +68,7 @@ class ShareGroupStates:
             _log.warning("share partitions not noted as initialized", group=begun.group_id, error=str(error))
         except Exception:
             errors = {}
-            _log.exception("initialization failed by our own fault", group=begun.group_id)
+            _log.exception("initialization failed with an internal error", group=begun.group_id)
             self._note_bug()
         if errors:
             _log.warning(

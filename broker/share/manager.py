@@ -54,7 +54,7 @@ class SharePartitionManager:
         self._metadata = environment.metadata
         self._cluster = environment.cluster
         self._background = environment.background
-        self.came_due = environment.background.came_due
+        self.timer_event = environment.background.timer_event
         self._note_bug = environment.note_bug
         self.sessions = ShareSessions(environment.config.current.group_share_max_share_sessions)
         self._partitions: dict[tuple[str, Uuid, int], SharePartition] = {}
@@ -95,7 +95,7 @@ class SharePartitionManager:
             except KafkaError as error:
                 _log.debug("state of a share partition was not stored", error=str(error))
             except Exception:
-                _log.exception("work for a share partition failed by our own fault")
+                _log.exception("work for a share partition failed with an internal error")
                 self._note_bug()
 
     def set_deadline(self, partition: SharePartition, at: float) -> None:

@@ -342,7 +342,7 @@ class SharePartition:
         changes = window.expire(self._manager.clock.monotonic())
         self.watch_locks()
         if changes:
-            self._manager.came_due(
+            self._manager.timer_event(
                 "record locks ended",
                 group=self.group_id,
                 topic=self.topic,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from oncelog.coordinator.came_due import nobody
+from oncelog.coordinator.timer_event import nobody
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
-    from oncelog.coordinator.came_due import CameDue
     from oncelog.coordinator.deadlines import Deadlines
+    from oncelog.coordinator.timer_event import TimerEvent
     from oncelog.wire.schema import Uuid
 
 
@@ -101,10 +101,19 @@ class GroupContext:
 
     ``now_ms`` returns wall time in milliseconds, ``settings`` the current settings, ``overrides`` a group's dynamic
     configuration (ConfigResource type GROUP) by key, within the broker's limits; ``log_info`` writes to the broker's
-    own log; ``came_due`` is told what was done because of a deadline.
+    own log; ``timer_event`` is told what was done because of a deadline.
     """
 
-    __slots__ = ("came_due", "deadlines", "log_info", "now_ms", "overrides", "random", "settings", "topics")
+    __slots__ = (
+        "deadlines",
+        "log_info",
+        "now_ms",
+        "overrides",
+        "random",
+        "settings",
+        "timer_event",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -116,7 +125,7 @@ class GroupContext:
         overrides: Callable[[str], Mapping[str, str]],
         topics: Topics,
         log_info: InfoLogger = _discard,
-        came_due: CameDue = nobody,
+        timer_event: TimerEvent = nobody,
     ) -> None:
         self.now_ms = now_ms
         self.random = rng
@@ -125,12 +134,12 @@ class GroupContext:
         self.overrides = overrides
         self.topics = topics
         self.log_info = log_info
-        self.came_due = came_due
+        self.timer_event = timer_event
 
     def note_dropped(self, group_id: str, member_id: str, reason: str) -> None:
         """Say that a member was removed because it was late."""
         self.log_info("a member is dropped", group=group_id, member=member_id, reason=reason)
-        self.came_due("member dropped", group=group_id, member=member_id, reason=reason)
+        self.timer_event("member dropped", group=group_id, member=member_id, reason=reason)
 
     def other_type(self, group_id: str, group_type: str, protocol: str) -> None:
         """Write to the log that a client may not join a group of another type. Its error does not tell it which."""

@@ -47,9 +47,9 @@ def expire_group(shard: GroupShard, group_id: str) -> Iterator[None]:
             records += group.tombstones()
         shard.commit(records)
         if expired:
-            shard.context.came_due("offsets expired", group=group_id, count=expired)
+            shard.context.timer_event("offsets expired", group=group_id, count=expired)
         if is_over:
-            shard.context.came_due("group removed", group=group_id)
+            shard.context.timer_event("group removed", group=group_id)
         yield
 
 

@@ -90,7 +90,7 @@ def abort(shard: TransactionShard, transactional_id: str, transaction: Transacti
     """
     metadata = transaction.metadata
     fence(shard, transactional_id, transaction)
-    shard.context.came_due(
+    shard.context.timer_event(
         "transaction timed out",
         transactional_id=transactional_id,
         producer_id=metadata.producer_id,
@@ -133,5 +133,5 @@ def forget_expired(shard: TransactionShard) -> list[str]:
         names = expired[at : at + EXPIRED_BATCH]
         shard.forget(names)
         for name in names:
-            shard.context.came_due("transactional id expired", transactional_id=name)
+            shard.context.timer_event("transactional id expired", transactional_id=name)
     return expired

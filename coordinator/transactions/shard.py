@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from oncelog.coordinator.came_due import nobody
 from oncelog.coordinator.partition_writer import NO_PRODUCER_ID, CoordinatorRecord
+from oncelog.coordinator.timer_event import nobody
 from oncelog.coordinator.transactions import expiry
 from oncelog.coordinator.transactions.errors import to_client_error
 from oncelog.coordinator.transactions.state import (
@@ -28,9 +28,9 @@ from oncelog.wire.stored.transactions import TransactionLogKey, TransactionLogVa
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oncelog.coordinator.came_due import CameDue
     from oncelog.coordinator.deadlines import Deadlines
     from oncelog.coordinator.partition_writer import PartitionWriter
+    from oncelog.coordinator.timer_event import TimerEvent
     from oncelog.wire.schema import Message
 
 
@@ -49,16 +49,16 @@ class TransactionContext:
     ``now_ms`` returns wall time in milliseconds, ``settings`` the current settings, ``transaction_version`` the
     finalized level of that feature, ``next_producer_id`` a new producer id (it may raise KafkaError). ``on_prepared``
     is called in the step that decides a transaction and has its markers written, as described in `markers`.
-    ``came_due`` is told what was done because of a deadline.
+    ``timer_event`` is told what was done because of a deadline.
     """
 
     __slots__ = (
-        "came_due",
         "deadlines",
         "next_producer_id",
         "now_ms",
         "on_prepared",
         "settings",
+        "timer_event",
         "transaction_version",
     )
 
@@ -71,7 +71,7 @@ class TransactionContext:
         transaction_version: Callable[[], int],
         next_producer_id: Callable[[], int],
         on_prepared: Callable[[TransactionShard, PendingEnd], None],
-        came_due: CameDue = nobody,
+        timer_event: TimerEvent = nobody,
     ) -> None:
         self.now_ms = now_ms
         self.deadlines = deadlines
@@ -79,7 +79,7 @@ class TransactionContext:
         self.transaction_version = transaction_version
         self.next_producer_id = next_producer_id
         self.on_prepared = on_prepared
-        self.came_due = came_due
+        self.timer_event = timer_event
 
 
 class TransactionShard:

@@ -13,7 +13,7 @@ import trio.testing
 
 from compat_tests.batches import TRANSACTIONAL, batch, record
 from oncelog.broker.dispatch import fast_produce
-from oncelog.broker.dispatch.fast_produce import FRONT_BYTES_MAX, FastProduce
+from oncelog.broker.dispatch.fast_produce import PREFIX_BYTES_MAX, FastProduce
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.produce import (
@@ -190,14 +190,14 @@ def test_transactional_batches(versions: Versions, fast: list[bool]) -> None:
     assert fast.count(True) >= 7
 
 
-def _front(client_id: bytes) -> bytes:
+def _prefix(client_id: bytes) -> bytes:
     return struct.pack(">hhih", 0, 9, 0, len(client_id)) + client_id + b"\0"
 
 
 async def _produce_as(client: SimClient, client_id: bytes, partition: int) -> int:
     """The error code of a plain Produce, by a client of that name."""
     request = produce_request("t", batch(), partition)
-    await client.send_frame(_front(client_id) + request.encode(9))
+    await client.send_frame(_prefix(client_id) + request.encode(9))
     frame = await client.receive_frame()
     answer = ProduceResponse.decode(frame, 9, 5)
     return int(answer.responses[0].partition_responses[0].error_code)
@@ -222,13 +222,13 @@ def test_only_so_many_and_short_requests_are_kept(fast: list[bool], monkeypatch:
             asked = len(fast)
             long_named = broker.connect()
             for _ in range(2):
-                assert await _produce_as(long_named, b"x" * FRONT_BYTES_MAX, 0) == 0
+                assert await _produce_as(long_named, b"x" * PREFIX_BYTES_MAX, 0) == 0
             assert len(fast) == asked
 
     run()
 
 
-def test_a_front_that_was_refused_is_not_remembered(fast: list[bool]) -> None:
+def test_a_prefix_that_was_refused_is_not_remembered(fast: list[bool]) -> None:
     """Else the next request would pass by whoever refused this one."""
 
     @simulated
@@ -332,7 +332,7 @@ async def test_the_repeat_of_a_batch_that_is_not_on_the_disk_yet_waits_for_it() 
 
 
 @simulated
-async def test_a_topic_without_partitions_is_no_front() -> None:
+async def test_a_topic_without_partitions_is_no_prefix() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "t")

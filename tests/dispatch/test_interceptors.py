@@ -351,7 +351,7 @@ async def test_no_error_of_an_interceptor_is_taken_for_a_lost_peer(
         response = await client.call(ListGroupsRequest(), 0, ListGroupsResponse)
         assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert broker.node.bugs == 1
-        assert [type(error).__name__ in line for line in lines if "own fault" in line] == [True]
+        assert [type(error).__name__ in line for line in lines if "internal error" in line] == [True]
 
 
 @simulated

@@ -1,5 +1,5 @@
 """Random rules before random requests: whatever they do, responses keep their order, no file and no connection is left,
-nothing fails by our own fault, and without rules all is as ever.
+nothing fails with an internal error, and without rules all is as ever.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.metadata.configs import dynamic_broker_texts
 from oncelog.broker.metadata.image import BROKER
 from oncelog.broker.metadata.store import MetadataStore
-from oncelog.broker.refusal.error_response import error_response, places_of
+from oncelog.broker.refusal.error_response import error_fields_of, error_response
 from oncelog.broker.request import Pending
 from oncelog.broker.security.host_names import HostNames
 from oncelog.wire.errors import KafkaError
@@ -91,5 +91,5 @@ class StandInNode:
             kind = getattr(
                 import_module(messages), type(request).__name__.removesuffix("Request") + "Response"
             )
-            response = error_response(places_of(name, type(request), kind, version), seen, error)
+            response = error_response(error_fields_of(name, type(request), kind, version), seen, error)
         return type(response).decode(response.encode(version), version)

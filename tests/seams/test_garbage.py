@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
@@ -39,12 +41,21 @@ def test_a_large_request_sets_off_no_full_collection(settled: None) -> None:
     assert len(rows) == ROWS
 
 
+class Cycle:
+    """Garbage by itself, once no one else refers to it."""
+
+    def __init__(self) -> None:
+        self.myself = self
+
+
 def test_young_garbage_is_found(settled: None) -> None:
-    found = gc.get_stats()[0]["collections"]
-    for _ in range(2_000):
-        one: list[object] = []
-        one.append(one)
-    assert gc.get_stats()[0]["collections"] > found
+    garbage_found = threading.Event()
+    weakref.finalize(Cycle(), garbage_found.set)
+    for _ in range(1_000_000):  # one collection, but another thread may just be in one
+        if garbage_found.is_set():
+            return
+        Cycle()
+    pytest.fail(f"no collection: enabled {gc.isenabled()}, thresholds {gc.get_threshold()}, {gc.get_count()}")
 
 
 async def topics(client: SimClient) -> None:

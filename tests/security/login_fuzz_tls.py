@@ -165,7 +165,7 @@ def fuzz(count: int, seed: int) -> int:
         while any(left > before[name] for name, left in _left().items()):
             assert time.monotonic() < deadline, f"seed {seed}: before {before}, now {_left()}"
             log_in()  # the broker has turns for this and for what is left to do
-        bugs = [line for line in kafka.log_lines if "our own fault" in line]
+        bugs = [line for line in kafka.log_lines if "internal error" in line]
         assert not bugs, f"seed {seed}: {bugs}"
     return completed
 

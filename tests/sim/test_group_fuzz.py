@@ -1,4 +1,4 @@
-"""Requests about groups in which anything may stand, well formed as they are: none is our own fault, none ends its
+"""Requests about groups in which anything may stand, well formed as they are: none is internal error, none ends its
 connection, the log can be replayed at any time, and who behaves is served."""
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Cleaner:
             bytes_before=before,
             bytes_after=log.size,
         )
-        manager.background.came_due(
+        manager.background.timer_event(
             "log compacted", topic=log.topic, partition=log.partition, from_offset=start, to_offset=end
         )
         return True

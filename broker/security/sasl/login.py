@@ -1,7 +1,8 @@
 """`SaslLogin`: the log-in of one connection, and the end of its session.
 
-While a connection logs in, its frames come here and not to the dispatcher (`Peer.gate`). After that there is no gate,
-or one that refuses frames after the end of the session (KIP-368). Source: ``SaslChannelBuilder``, ``KafkaChannel``.
+While a connection logs in, its frames come here and not to the dispatcher (`Peer.authentication_handler`). After that
+there is no authentication handler, or one that refuses frames after the end of the session (KIP-368). Source:
+``SaslChannelBuilder``, ``KafkaChannel``.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class SaslLogin:
 
     def begin(self) -> None:
         """Take the connection's frames until it has logged in."""
-        self._connection.gate = self._handle
+        self._connection.authentication_handler = self._handle
         self._connection.lets_pass = None
         self._connection.frame_bytes_max = self._listener.receive_bytes_max
         self._connection.must_log_in_since = real_time.monotonic()
@@ -87,7 +88,7 @@ class SaslLogin:
         connection.principal = f"User:{self._authenticator.principal_name}"
         connection.is_token_authenticated = self._authenticator.is_token_authenticated
         connection.frame_bytes_max = None
-        connection.gate = self._watch
+        connection.authentication_handler = self._watch
         connection.lets_pass = self._lets_pass
         connection.must_log_in_since = None
         self._ends_at = None if lifetime_ms is None else now + lifetime_ms / 1000
@@ -99,8 +100,8 @@ class SaslLogin:
         )
 
     def _watch(self, frame: memoryview) -> Pending[Any] | None:
-        """Pass requests of a session on. One after its end closes the connection. A SaslHandshake renews the session if
-        it has an end; otherwise it is passed on to be refused.
+        """Dispatch requests of a session. One after its end closes the connection. A SaslHandshake renews the session
+        if it has an end; otherwise its handler refuses it.
         """
         connection = self._connection
         if self._ends_at is None:

@@ -66,7 +66,7 @@ def delay_first_rebalance(shard: GroupShard, group: ClassicGroup, delay_ms: int,
 
 def _complete_late(shard: GroupShard, group: ClassicGroup) -> None:
     """The time to join is over. Raises KafkaError as `complete`."""
-    shard.context.came_due("join phase ended", group=group.group_id)
+    shard.context.timer_event("join phase ended", group=group.group_id)
     complete(shard, group)
 
 

@@ -19,7 +19,7 @@ def expire(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
     if member_id in group.pending_joins:
         group.remove(member_id)
         reason = "did not join with its new member id in time"
-        shard.context.came_due("member dropped", group=group.group_id, member=member_id, reason=reason)
+        shard.context.timer_event("member dropped", group=group.group_id, member=member_id, reason=reason)
     else:
         member = group.members.get(member_id)
         if member is None or member.is_kept_alive:
