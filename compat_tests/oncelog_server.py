@@ -49,7 +49,7 @@ class Oncelog(LocalBroker):
 
     def start(self) -> Self:
         """Start, and return at the ready line. Raises AssertionError with the broker's output."""
-        command = [sys.executable, "-m", "oncelog.broker.cli", "serve", "--listen", self._listeners()]
+        command = [sys.executable, "-m", "oncelog.broker.command.cli", "serve", "--listen", self._listeners()]
         command += ["--data-dir", str(self.data_dir), *self._arguments]
         for key, value in self._properties.items():
             command += ["-c", f"{key}={value}"]

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from oncelog.broker.filters.passing_records import PassingRecord
     from oncelog.broker.filters.record_filter import RecordFilter
     from oncelog.broker.filters.renaming import rename_groups, rename_topics, rename_transactional_ids
-    from oncelog.broker.request import NO_RESPONSE, CloseConnection, RequestContext
+    from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection, RequestContext
     from oncelog.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -166,7 +166,7 @@ _MODULES = {
     "ClientMetric": "oncelog.broker.control.client_metric_types",
     "ClientMetricsPush": "oncelog.broker.control.client_metric_types",
     "Clock": "oncelog.broker.embedded.sync_api.clock",
-    "CloseConnection": "oncelog.broker.request",
+    "CloseConnection": "oncelog.broker.requests.request",
     "ErrorCode": "oncelog.wire.errors",
     "FailedLogin": "oncelog.broker.control.request_types",
     "Faults": "oncelog.broker.embedded.sync_api.faults",
@@ -179,7 +179,7 @@ _MODULES = {
     "IsolationLevel": "oncelog.broker.control.types",
     "KafkaError": "oncelog.wire.errors",
     "Member": "oncelog.broker.control.types",
-    "NO_RESPONSE": "oncelog.broker.request",
+    "NO_RESPONSE": "oncelog.broker.requests.request",
     "NotFoundError": "oncelog.broker.control.errors",
     "NotRunningError": "oncelog.broker.control.errors",
     "Occurrence": "oncelog.broker.control.types",
@@ -194,7 +194,7 @@ _MODULES = {
     "RecordFilter": "oncelog.broker.filters.record_filter",
     "RecordGiven": "oncelog.broker.control.types",
     "Request": "oncelog.broker.control.request_types",
-    "RequestContext": "oncelog.broker.request",
+    "RequestContext": "oncelog.broker.requests.request",
     "Rule": "oncelog.broker.embedded.sync_api.faults",
     "RuleDraft": "oncelog.broker.embedded.sync_api.faults",
     "RuleState": "oncelog.broker.faults.state",

@@ -2,6 +2,6 @@
 
 import sys
 
-from oncelog.broker.cli import main
+from oncelog.broker.command.cli import main
 
 sys.exit(main())

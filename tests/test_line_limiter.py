@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oncelog.broker.line_limiter import REPEATED_LINE_INTERVAL_MS, REPEATED_LINES_MAX, LineLimiter
-from oncelog.broker.reasons import Reason
+from oncelog.broker.logging.line_limiter import REPEATED_LINE_INTERVAL_MS, REPEATED_LINES_MAX, LineLimiter
+from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.seams.clock import MovableClock
 
 

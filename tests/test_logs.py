@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from oncelog.broker import logs
+from oncelog.broker.logging import logs
 from oncelog.broker.seams import stderr
 from oncelog.broker.seams.platforms import HERE
 from oncelog.broker.seams.stderr import StderrSink
@@ -126,7 +126,7 @@ def test_lost_lines_are_counted_in_a_line(sink: Lines) -> None:
     sink.lost = 3
     log.info("x")
     assert sink.lines[1].endswith(
-        "WARNING oncelog.broker.logs: log lines were lost, nobody read them lines=3\n"
+        "WARNING oncelog.broker.logging.logs: log lines were lost, nobody read them lines=3\n"
     )
 
 

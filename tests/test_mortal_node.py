@@ -16,7 +16,7 @@ from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import LeaderOf, Retry
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.net.server import BoundListener
-from oncelog.broker.node import Node
+from oncelog.broker.node.node import Node
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import FileSystem
 from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied

@@ -74,7 +74,7 @@ def check_contents(source: pathlib.Path, sdist: pathlib.Path, wheel: pathlib.Pat
 
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
-    assert {"oncelog/py.typed", "oncelog/broker/cli.py", "oncelog/spark/once.py"} <= names
+    assert {"oncelog/py.typed", "oncelog/broker/command/cli.py", "oncelog/spark/once.py"} <= names
     about = {name for name in names if ".dist-info/" in name}
     assert names - about == files_of(source, installed=True)
     assert {name.partition("/")[2] for name in about} == {

@@ -12,13 +12,13 @@ import pytest
 import trio
 import trio.testing
 
-from oncelog.broker import logs
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.listeners import resolve_listeners
+from oncelog.broker.logging import logs
 from oncelog.broker.net.server import BoundListener
-from oncelog.broker.node import Node
+from oncelog.broker.node.node import Node
+from oncelog.broker.node.serve import serve
 from oncelog.broker.seams.clock import SystemClock
-from oncelog.broker.serve import serve
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.harness.log_lines import Lines
 from tests.harness.process_state import state_of_the_process

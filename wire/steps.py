@@ -1,7 +1,7 @@
 """Long work as a generator: it yields after each step, and returns its result.
 
 A step takes much less than a millisecond, whatever a peer has sent. The caller decides what happens between two steps:
-nothing (`finish`), or other work (`oncelog.broker.slices`).
+nothing (`finish`), or other work (`oncelog.broker.scheduling.slices`).
 """
 
 from __future__ import annotations

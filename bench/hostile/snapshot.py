@@ -32,7 +32,15 @@ def refused_snapshot() -> str:
         ):
             for _ in range(1024):
                 file.write(bytes(MIB))
-        command = [sys.executable, "-m", "oncelog.broker.cli", "serve", "--listen", "127.0.0.1:0", "--memory"]
+        command = [
+            sys.executable,
+            "-m",
+            "oncelog.broker.command.cli",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--memory",
+        ]
         command += ["--from-snapshot", str(path)]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         began = time.perf_counter()

@@ -18,9 +18,9 @@ from oncelog.broker.config.client_metrics_config import (
     parse_subscription,
 )
 from oncelog.broker.metadata.image import CLIENT_METRICS
-from oncelog.broker.request import host_of
+from oncelog.broker.requests.request import host_of
+from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.slices import Slices, in_slices
 from oncelog.wire.crc import crc32c
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.schema import ZERO_UUID, uuid_to_text
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.client_metrics_config import Subscription
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.metadata.store import MetadataStore
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.broker.seams.clock import Clock
     from oncelog.wire.messages.push_telemetry import PushTelemetryRequest
     from oncelog.wire.schema import Uuid

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from oncelog.broker.authorization import (
+from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.metadata.acl_changes import error_of
+from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, AclBinding
+from oncelog.broker.requests.authorization import (
     ACL_OPERATIONS,
     CLUSTER_NAME,
     CLUSTER_RESOURCE,
@@ -16,9 +19,6 @@ from oncelog.broker.authorization import (
     USER_RESOURCE,
     acl_operation,
 )
-from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.metadata.acl_changes import error_of
-from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, AclBinding
 
 RESOURCES = {
     "topic": TOPIC_RESOURCE,

@@ -28,9 +28,9 @@ from oncelog.broker.control.new_topics import create_topics
 from oncelog.broker.control.operations import call_operation
 from oncelog.broker.emulation.release import OURS, emulated
 from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError
-from oncelog.broker.logs import LogOutput, get_logger, logging_to
+from oncelog.broker.logging.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.net.listen import ListenError
-from oncelog.broker.node import Node
+from oncelog.broker.node.node import Node
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.mortal_files import without_deaths
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from oncelog.broker.faults.crash_points import CrashPoints
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.faults.rule import Rule
-    from oncelog.broker.logs import Sink
+    from oncelog.broker.logging.logs import Sink
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.seams.clock import Clock
 

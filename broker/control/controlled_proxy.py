@@ -25,11 +25,11 @@ from oncelog.broker.faults.seen_sessions import SeenSessions
 from oncelog.broker.faults.words import RuleError
 from oncelog.broker.filters.loading import install_filters
 from oncelog.broker.log.data_directory import DataDirectoryError
-from oncelog.broker.logs import LogOutput, get_logger, logging_to
+from oncelog.broker.logging.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.net.listen import ListenError
 from oncelog.broker.proxy.serve import new_proxy, node_binder
 from oncelog.broker.proxy.upstream import UpstreamError
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.error_groups import only_error
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.journal import Observer
     from oncelog.broker.dispatch.policies import Interceptor, RequestPath
     from oncelog.broker.faults.rule import Rule
-    from oncelog.broker.logs import Sink
+    from oncelog.broker.logging.logs import Sink
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.proxy.proxy import Proxy
     from oncelog.broker.proxy.settings import ProxySettings

@@ -15,7 +15,7 @@ from oncelog.broker.control.messages import errors_and_rows, hide_secrets, name_
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers.table import HANDLERS, api_name
-from oncelog.broker.request import CloseConnection, RequestContext
+from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.broker.security.failed_authentication import FailedAuthentication
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY, read_request_header

@@ -22,14 +22,14 @@ from oncelog.broker.control.due import occurrence
 from oncelog.broker.control.errors import WaitTimeoutError
 from oncelog.broker.coordinators.marker_writer import END_OF_TRANSACTION
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.topic_names import INTERNAL_TOPICS
 from oncelog.coordinator.groups.group_deadline import GroupDeadline
+from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Mapping
 
     from oncelog.broker.control.types import Occurrence
-    from oncelog.broker.node import Node
+    from oncelog.broker.node.node import Node
     from oncelog.broker.seams.clock import MovableClock
     from oncelog.coordinator.groups.group import Group
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oncelog.broker.control.options import TopicOptions
-    from oncelog.broker.node import Node
+    from oncelog.broker.node.node import Node
 
 
 def create_topics(node: Node, topics: Mapping[str, TopicOptions], *, validate_only: bool = False) -> None:

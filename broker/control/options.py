@@ -10,11 +10,11 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import PLAINTEXT, resolve_listeners
+from oncelog.broker.config.options import PORT_MAX
 from oncelog.broker.control.acl_options import Acl, acl_bindings
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.emulation.release import emulated
 from oncelog.broker.metadata.acls import AclBinding
-from oncelog.broker.options import PORT_MAX
 from oncelog.broker.security.sasl.users import Users
 from oncelog.broker.security.user_options import check_logins, security_config
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from oncelog.broker.client.security.keys import read_client_properties
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import resolve_listeners
+from oncelog.broker.config.options import UsageError
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.options import BrokerOptions, checked_options, config_texts
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.filters.loading import FilterError, checked_filter, is_filter, load_filter
-from oncelog.broker.options import UsageError
 from oncelog.broker.proxy.settings import (
     NOTHING_TO_KEEP,
     PASSED,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.names import check_word, no_partition, not_found
 from oncelog.broker.control.types import IsolationLevel, Record, TimestampType
-from oncelog.broker.slices import Slices
+from oncelog.broker.scheduling.slices import Slices
 from oncelog.wire.batch import HEADER_SIZE, NO_SEQUENCE, SEQUENCE_MAX, read_header
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import iterate_records
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.node import Node
+    from oncelog.broker.node.node import Node
     from oncelog.wire.batch import BatchHeader
     from oncelog.wire.schema import Buffer, Uuid
 

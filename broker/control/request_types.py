@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from oncelog.broker.authorization import ANONYMOUS
 from oncelog.broker.control.types import Record, Shown, datetime_of
+from oncelog.broker.requests.authorization import ANONYMOUS
 
 NAMES_SHOWN = 3
 """How many topics, groups and transactional ids a request's ``repr`` shows."""

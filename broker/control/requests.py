@@ -13,8 +13,8 @@ from oncelog.broker.control.journal import RequestListener
 from oncelog.broker.control.names import check_word
 from oncelog.broker.handlers.table import HANDLERS, api_name, api_names
 from oncelog.broker.refusal.rows import GROUP, TOPIC, TRANSACTIONAL_ID
+from oncelog.broker.scheduling.slices import Slices
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.slices import Slices
 from oncelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.log.data_directory import partition_of
 from oncelog.broker.log.file_names import LOG_SUFFIX
-from oncelog.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, read_header
 from oncelog.wire.compression import NONE, compress
 from oncelog.wire.crc import crc32c
@@ -21,6 +20,7 @@ from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import records_of, scan
 from oncelog.wire.stored import groups, transactions
 from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_value
+from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from oncelog.wire.batch import BatchHeader

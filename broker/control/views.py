@@ -23,15 +23,15 @@ from oncelog.broker.control.types import (
 )
 from oncelog.broker.metadata.configs import topic_rows
 from oncelog.broker.metadata.image import TOPIC
-from oncelog.broker.topic_names import INTERNAL_TOPICS
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import uuid_to_text
+from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oncelog.broker.control.types import Assignment
-    from oncelog.broker.node import Node
+    from oncelog.broker.node.node import Node
     from oncelog.coordinator.groups.classic.group import ClassicGroup
     from oncelog.coordinator.groups.classic.member import ClassicGroupMember
     from oncelog.coordinator.groups.consumer.group import ConsumerGroup

@@ -20,7 +20,7 @@ from oncelog.broker.control_http.failures import INTERNAL, HttpError, error_json
 from oncelog.broker.control_http.guard import Guard
 from oncelog.broker.control_http.openapi import openapi
 from oncelog.broker.control_http.routes import ROUTES
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:

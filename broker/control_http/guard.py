@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
 
+from oncelog.broker.config.options import is_loopback
 from oncelog.broker.control_http.failures import HttpError, error_json
-from oncelog.broker.options import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

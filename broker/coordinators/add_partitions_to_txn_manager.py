@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.coordinators.transactions import TRANSACTION_END_WAIT_S
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.coordinators.transactions import TransactionCoordinator
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.background_work import BackgroundWork
-    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
-    from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.log.manager import LogManager
+    from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.scheduling.background_work import BackgroundWork
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from oncelog.broker.config.group_config import beyond_limits, within_limits
 from oncelog.broker.coordinators.members_heard import MembersHeard
 from oncelog.broker.coordinators.runtime import CoordinatorRuntime, M
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.image import GROUP
-from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.groups.group import SHARE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+from oncelog.wire.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     import random
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.members_heard import Peer
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.store import MetadataStore
-    from oncelog.broker.request import Pending
+    from oncelog.broker.requests.request import Pending
     from oncelog.coordinator.groups.context import CoordinatorTopic, GroupContext
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.promise import Promise

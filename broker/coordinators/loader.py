@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.log.results import FileRange
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.wire.batch import HEADER_SIZE, crc_matches, read_header
 from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type
 from oncelog.wire.errors import DecodeError

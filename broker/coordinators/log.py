@@ -18,7 +18,7 @@ from oncelog.wire.stored.coordinator import encode_key, encode_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oncelog.broker.cluster import Cluster, LeaderPartition
+    from oncelog.broker.cluster.cluster import Cluster, LeaderPartition
     from oncelog.broker.seams.clock import Clock
     from oncelog.coordinator.partition_writer import CoordinatorRecord
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from oncelog.broker.log.producers.state import AppendOrigin
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.topic_names import OFFSETS_TOPIC
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment

@@ -19,11 +19,11 @@ from oncelog.broker.coordinators.partition_of_key import partition_of_key
 from oncelog.broker.coordinators.shard import S, ShardContext
 from oncelog.broker.coordinators.sliced_work import SlicedWork
 from oncelog.broker.coordinators.timer import RETRY_BACKOFF_MS, CoordinatorTimer
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.internal_topics import topic_parameters
-from oncelog.broker.request import Pending
+from oncelog.broker.requests.request import Pending
+from oncelog.broker.scheduling.slices import Slices
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.slices import Slices
 from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from oncelog.broker.coordinators.runtime import CoordinatorRuntime
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.internal_topics import ensure
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.topic_names import SHARE_GROUP_STATE_TOPIC
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import RemoveTopicRecord
+from oncelog.wire.topic_names import SHARE_GROUP_STATE_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

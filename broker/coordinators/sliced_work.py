@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.logs import get_logger
-from oncelog.broker.slices import in_slices
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncelog.broker.background_work import BackgroundWork
+    from oncelog.broker.scheduling.background_work import BackgroundWork
 
 _log = get_logger(__name__)
 

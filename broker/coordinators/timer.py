@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.scheduling.slices import Slices
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.slices import Slices
 from oncelog.coordinator.deadlines import Deadlines
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from oncelog.broker.background_work import BackgroundWork
-    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.logging.line_limiter import LineLimiter
+    from oncelog.broker.scheduling.background_work import BackgroundWork
     from oncelog.broker.seams.clock import Clock
 
 RETRY_BACKOFF_MS = 500

@@ -15,12 +15,12 @@ import trio
 from oncelog.broker.coordinators.marker_writer import MarkerWriter
 from oncelog.broker.coordinators.runtime import CoordinatorRuntime, M
 from oncelog.broker.metadata.image import TRANSACTION_VERSION
-from oncelog.broker.request import Pending
+from oncelog.broker.requests.request import Pending
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.topic_names import TRANSACTIONS_TOPIC
 from oncelog.wire.batch import NO_SEQUENCE
 from oncelog.wire.compression import NONE
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.topic_names import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

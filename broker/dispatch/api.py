@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.handlers.table import api_name
-from oncelog.broker.reasons import Reason
-from oncelog.broker.request import CloseConnection
-from oncelog.broker.slices import Slices, in_slices
+from oncelog.broker.logging.reasons import Reason
+from oncelog.broker.requests.request import CloseConnection
+from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.wire.compiler import compile_at_once_decoder, compile_step_decoder, compile_step_encoder
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY, has_tagged_response_header
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     import trio
 
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.handlers.table import Handle, Handler
     from oncelog.broker.net.writer import ResponseWriter
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.compiler import StepEncoder
     from oncelog.wire.errors import KafkaError
     from oncelog.wire.schema import Message

@@ -12,11 +12,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.authorization import CLUSTER_OPERATION
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interception import Interception
-from oncelog.broker.reasons import Reason
-from oncelog.broker.request import (
+from oncelog.broker.logging.reasons import Reason
+from oncelog.broker.requests.authorization import CLUSTER_OPERATION
+from oncelog.broker.requests.request import (
     NO_RESPONSE,
     NOT_DECODED,
     CloseConnection,
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.dispatch.fast_produce import FastProduce
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.handlers.table import Handle
     from oncelog.broker.net.connection import Connection
-    from oncelog.broker.services import Services
     from oncelog.wire.schema import Message
 
 JOIN_GROUP_KEY, SYNC_GROUP_KEY = 11, 14

@@ -13,7 +13,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import TransactionalProducer
 from oncelog.broker.handlers.appends import error_row, response_for_acks
 from oncelog.broker.handlers.produce import (
@@ -25,7 +24,7 @@ from oncelog.broker.handlers.produce import (
     producer_of,
     support_of,
 )
-from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+from oncelog.broker.requests.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.compiler import long_uvarint
 from oncelog.wire.errors import KafkaError
@@ -36,14 +35,15 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from oncelog.wire.validate import LongValidation
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster import LeaderPartition
+    from oncelog.broker.cluster.cluster import LeaderPartition
     from oncelog.broker.dispatch.api import Api
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.net.connection import Connection
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.messages.produce import ProduceRequest
 
 KNOWN_MAX = 16 * 1024

@@ -9,21 +9,27 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from oncelog.broker.dispatch.api import LARGE_RESPONSES_AT_ONCE
-from oncelog.broker.logs import get_logger
-from oncelog.broker.request import NO_RESPONSE, NOT_DECODED, CloseConnection, ConnectionLost, finished
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.requests.request import (
+    NO_RESPONSE,
+    NOT_DECODED,
+    CloseConnection,
+    ConnectionLost,
+    finished,
+)
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from oncelog.broker.authorization import Authorization, Authorizer
     from oncelog.broker.dispatch.api import Api
     from oncelog.broker.dispatch.policies import Interceptor, Quotas
-    from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.log.results import FileRange
+    from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.net.writer import ResponseWriter
-    from oncelog.broker.request import Pending, RequestContext
+    from oncelog.broker.requests.authorization import Authorization, Authorizer
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.schema import Message
 
 LARGE_REQUESTS_AT_ONCE = 4

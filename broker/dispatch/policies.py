@@ -1,7 +1,8 @@
 """Interfaces of the `Dispatcher`: interceptors and quotas, which stand between a request and its handler and between a
 response and its client, and the view that an interceptor has of its node or proxy.
 
-The quotas are in `oncelog.broker.security.quotas`, the interface of an authorizer in `oncelog.broker.authorization`.
+The quotas are in `oncelog.broker.security.quotas`, the interface of an authorizer in
+`oncelog.broker.requests.authorization`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sized
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.broker.security.usage import Usage
     from oncelog.wire.schema import Uuid
 

@@ -9,7 +9,7 @@ import trio
 
 from oncelog.broker.faults.rule import ROW_FILTERS
 from oncelog.broker.faults.state import RuleState, rule_name
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

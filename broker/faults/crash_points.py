@@ -15,25 +15,25 @@ from oncelog.broker.log.file_names import LOG_SUFFIX
 from oncelog.broker.refusal.rows import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
 from oncelog.broker.seams.memory_files import ProcessDied
 from oncelog.broker.seams.mortal_files import MortalFileSystem
-from oncelog.broker.topic_names import (
-    CLUSTER_METADATA_TOPIC,
-    OFFSETS_TOPIC,
-    SHARE_GROUP_STATE_TOPIC,
-    TRANSACTIONS_TOPIC,
-)
 from oncelog.coordinator.transactions.state import TransactionState
 from oncelog.wire.batch import read_header
 from oncelog.wire.records import iterate_records
 from oncelog.wire.stored import groups, share, transactions
 from oncelog.wire.stored.coordinator import decode_key, decode_value
+from oncelog.wire.topic_names import (
+    CLUSTER_METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.faults.fault_rules import FaultRules
-    from oncelog.broker.node import Node
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.node.node import Node
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.broker.seams.files import Buffer
     from oncelog.wire.batch import BatchHeader
 

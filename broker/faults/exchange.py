@@ -11,7 +11,7 @@ from oncelog.broker.fetch.fetch import file_ranges
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.refusal.row_refusal import Refusal, copy_of
 from oncelog.broker.refusal.rows import GROUP, PARTITION, TOPIC, Row
-from oncelog.broker.request import NO_RESPONSE, CloseConnection
+from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oncelog.broker.dispatch.policies import RequestPath
     from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.refusal.rows import Located
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.schema import Uuid
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oncelog.broker.faults.fetched import RememberedFetches, RememberedShareFetches
     from oncelog.broker.faults.rule import Rule, RuleTarget
     from oncelog.broker.faults.state import RuleState
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.schema import Uuid
 
 MAKES_TOPICS = frozenset(("create_topics", "metadata", "describe_topic_partitions", "delete_topics"))

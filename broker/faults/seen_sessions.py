@@ -11,7 +11,7 @@ from oncelog.wire.schema import ZERO_UUID, deep_copy
 
 if TYPE_CHECKING:
     from oncelog.broker.fetch.sessions import FetchKey
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
 SESSIONS_MAX = 1_000
 """How many sessions are remembered, as ``max.incremental.fetch.session.cache.slots`` has it by default. The oldest is

@@ -25,7 +25,7 @@ import trio
 from oncelog.broker.fetch.fetch import INLINE_BYTES_MAX
 from oncelog.broker.fetch.sessions import NO_SESSION
 from oncelog.broker.fetch.template import Shape
-from oncelog.broker.request import Pending
+from oncelog.broker.requests.request import Pending
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:

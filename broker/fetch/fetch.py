@@ -27,7 +27,7 @@ from oncelog.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.fetch.sessions import FetchSessions
     from oncelog.broker.log.partition_log import PartitionLog

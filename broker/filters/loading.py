@@ -7,20 +7,20 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.config.options import closest
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.faults.words import suggestion
 from oncelog.broker.filters.record_filter import RecordFilter
 from oncelog.broker.handlers.table import api_names
-from oncelog.broker.logs import get_logger
-from oncelog.broker.options import closest
-from oncelog.broker.request import NO_RESPONSE, CloseConnection, ConnectionLost
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection, ConnectionLost
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from oncelog.broker.dispatch.policies import KnownTopics, RequestPath
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
 log = get_logger(__name__)
 

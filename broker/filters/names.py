@@ -13,7 +13,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
     Named = tuple[str, Callable[[str, RequestContext], str | None]]
     """A function, after its name for messages."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.filters.passing_records import PassingRecord, rewrite
 from oncelog.broker.log.results import FileRange
-from oncelog.broker.logs import get_logger
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.requests.request import CloseConnection
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -21,7 +21,7 @@ from oncelog.wire.messages.produce import (
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.messages.produce import ProduceRequest
     from oncelog.wire.schema import Uuid
 

@@ -21,7 +21,7 @@ from oncelog.broker.filters.named_fields import (
     rename_key,
 )
 from oncelog.broker.filters.names import Functions, Names, Prefix, Table
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.requests.request import CloseConnection
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_acls import DeleteAclsRequest
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
     ToCluster: TypeAlias = Callable[[str, RequestContext], str | None]
     PrefixGiven: TypeAlias = str | Callable[[RequestContext], str]

@@ -11,16 +11,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import (
+from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.requests.authorization import (
     CLUSTER_ACTION,
     TOPIC_RESOURCE,
     TRANSACTIONAL_ID_RESOURCE,
     WRITE,
 )
-from oncelog.broker.handlers.chunked import begun
-from oncelog.broker.request import Pending, finished
-from oncelog.broker.slices import Slices
-from oncelog.broker.topic_names import INTERNAL_TOPICS
+from oncelog.broker.requests.request import Pending, finished
+from oncelog.broker.scheduling.slices import Slices
 from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.add_partitions_to_txn import (
@@ -32,11 +31,12 @@ from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from oncelog.wire.steps import finish
+from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster import Cluster
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.cluster.cluster import Cluster
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.coordinator.transactions.shard import TransactionShard
     from oncelog.wire.steps import Steps
 

@@ -17,8 +17,8 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(services: Services, request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.metadata.client_quota_changes import alter
 from oncelog.broker.metadata.client_quotas import IP, entity_of
-from oncelog.broker.request import Pending
-from oncelog.broker.slices import in_slices
+from oncelog.broker.requests.request import Pending
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -20,9 +20,9 @@ from oncelog.wire.messages.alter_client_quotas import (
 from oncelog.wire.messages.describe_client_quotas import EntityData
 
 if TYPE_CHECKING:
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.client_quotas import Entity
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.errors import KafkaError
     from oncelog.wire.steps import Steps
 

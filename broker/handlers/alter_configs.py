@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import ALTER_CONFIGS
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.handlers.config_rights import config_refusal
 from oncelog.broker.metadata.config_changes import (
@@ -19,6 +18,7 @@ from oncelog.broker.metadata.config_changes import (
     alter,
 )
 from oncelog.broker.metadata.image import CLIENT_METRICS
+from oncelog.broker.requests.authorization import ALTER_CONFIGS
 from oncelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -26,8 +26,8 @@ from oncelog.wire.messages.alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

@@ -21,9 +21,9 @@ from oncelog.wire.messages.alter_partition_reassignments import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.image import MetadataImage, Partition
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

@@ -19,10 +19,10 @@ from oncelog.wire.messages.alter_replica_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.cluster.cluster import Cluster
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.log.manager import LogManager
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 FUTURE_NAME_LENGTH_MAX = 255
 """The longest name of a directory. During a move the partition's directory has an id and a suffix in its name."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import GROUP_RESOURCE, READ, TOPIC_DENIED, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.metadata.features import are_share_groups_enabled
-from oncelog.broker.request import Pending
+from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ, TOPIC_DENIED, TOPIC_RESOURCE
+from oncelog.broker.requests.request import Pending
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.alter_share_group_offsets import (
@@ -22,8 +22,8 @@ from oncelog.wire.messages.alter_share_group_offsets import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.coordinator.groups.share.initialization import Initialization
     from oncelog.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequestTopic
     from oncelog.wire.steps import Steps

@@ -21,9 +21,9 @@ from oncelog.wire.stored.metadata import RemoveUserScramCredentialRecord, UserSc
 
 if TYPE_CHECKING:
     from oncelog.broker.credentials.scram import ScramMechanism
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.image import MetadataImage
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion
     from oncelog.wire.schema import Message
     from oncelog.wire.steps import Steps

@@ -20,8 +20,8 @@ from oncelog.wire.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 SOFTWARE_NAME_VERSION = 3
 ZERO_MIN_FEATURES_VERSION = 4

@@ -8,11 +8,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from oncelog.broker.reasons import Reason
-from oncelog.broker.request import CloseConnection, Pending, finished
+from oncelog.broker.logging.reasons import Reason
+from oncelog.broker.requests.request import CloseConnection, Pending, finished
+from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.slices import Slices, in_slices
-from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
     PRODUCE_TOPIC_ID_VERSION,
@@ -25,12 +24,13 @@ from oncelog.wire.messages.produce import (
     TopicProduceResponse,
 )
 from oncelog.wire.steps import listed
+from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from oncelog.wire.validate import InvalidRecords, LongValidation, validate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
         AddPartitionsToTxnManager,
         PartitionKey,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         TransactionalProducer,
     )
     from oncelog.broker.log.partition_log import Check, PartitionLog
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
     Row = tuple[str, PartitionProduceData]
     """The topic's name, empty if its id is unknown, and a partition's part of the request."""

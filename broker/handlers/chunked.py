@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from oncelog.broker.request import Pending, finished
-from oncelog.broker.slices import Slices, in_slices
+from oncelog.broker.requests.request import Pending, finished
+from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.wire.steps import take
 
 if TYPE_CHECKING:

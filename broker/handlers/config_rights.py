@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import CLUSTER, GROUP_RESOURCE, TOPIC_RESOURCE, denied
 from oncelog.broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from oncelog.broker.requests.authorization import CLUSTER, GROUP_RESOURCE, TOPIC_RESOURCE, denied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.errors import KafkaError
 
 CLUSTERS = frozenset((BROKER, BROKER_LOGGER, CLIENT_METRICS))

@@ -24,8 +24,8 @@ from oncelog.wire.messages.consumer_group_describe import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import after_a_turn
 from oncelog.broker.handlers.client import client_of
 from oncelog.broker.metadata.features import is_consumer_protocol_enabled
+from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -24,8 +24,8 @@ from oncelog.wire.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

@@ -13,8 +13,8 @@ from oncelog.broker.metadata.acls import AclBinding
 from oncelog.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(services: Services, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:

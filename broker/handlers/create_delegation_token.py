@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import CREATE_TOKENS, USER_RESOURCE
 from oncelog.broker.handlers.delegation_tokens import check_channel, told
+from oncelog.broker.requests.authorization import CREATE_TOKENS, USER_RESOURCE
 from oncelog.broker.security.delegation_tokens import USER_TYPE, Principal
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_delegation_token import (
@@ -19,8 +19,8 @@ from oncelog.wire.messages.create_delegation_token import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 NO_TIME = -1
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import ALTER, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.metadata import topics
+from oncelog.broker.requests.authorization import ALTER, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -18,8 +18,8 @@ from oncelog.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.schema import Message
     from oncelog.wire.steps import Steps
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.metadata import topics
+from oncelog.broker.requests.authorization import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC_RESOURCE
 from oncelog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.authorization import Authorization
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.authorization import Authorization
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.steps import Steps
 
 CONFIGURATION_VERSION = 5

@@ -8,7 +8,7 @@ from oncelog.broker.security.delegation_tokens import Principal
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
 REQUESTER_FROM_VERSION = 3

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DELETE, GROUP_RESOURCE
 from oncelog.broker.handlers.chunked import chunked_by_part
-from oncelog.broker.request import Pending
+from oncelog.broker.requests.authorization import DELETE, GROUP_RESOURCE
+from oncelog.broker.requests.request import Pending
 from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.groups.group import SHARE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -24,8 +24,8 @@ from oncelog.wire.messages.delete_groups import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
 
     ByPartition = dict[int, tuple[GroupShard, list[str]]]

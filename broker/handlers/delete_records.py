@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DELETE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import chunked
-from oncelog.broker.topic_names import INTERNAL_TOPICS
+from oncelog.broker.requests.authorization import DELETE, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -15,13 +14,14 @@ from oncelog.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.cluster import Cluster
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.cluster.cluster import Cluster
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 UNKNOWN_LOW_WATERMARK = -1
 TO_HIGH_WATERMARK = -1

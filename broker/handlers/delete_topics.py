@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import CLUSTER, DELETE, DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata import topics
+from oncelog.broker.requests.authorization import CLUSTER, DELETE, DESCRIBE, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -23,9 +23,9 @@ from oncelog.wire.messages.delete_topics import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.authorization import Authorization
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.authorization import Authorization
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 DELETION_DISABLED_VERSION = 3
 """The first version with TOPIC_DELETION_DISABLED."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata.acl_changes import AclFilter
-from oncelog.broker.request import CloseConnection, Pending
+from oncelog.broker.requests.request import CloseConnection, Pending
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_acls import (
     AclDescription,
@@ -22,9 +22,9 @@ from oncelog.wire.messages.describe_acls import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.acls import AclBinding
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 UNKNOWN = 0
 """The resource type, pattern type, permission type or operation that no client may send."""

@@ -15,8 +15,8 @@ from oncelog.wire.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

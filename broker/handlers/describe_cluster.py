@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import NOT_ASKED
+from oncelog.broker.requests.authorization import NOT_ASKED
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -13,8 +13,8 @@ from oncelog.wire.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
 """Endpoint types (KIP-919)."""

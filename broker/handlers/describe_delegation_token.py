@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import (
+from oncelog.broker.handlers.delegation_tokens import check_channel, told
+from oncelog.broker.requests.authorization import (
     DELEGATION_TOKEN_RESOURCE,
     DESCRIBE,
     DESCRIBE_TOKENS,
     USER_RESOURCE,
 )
-from oncelog.broker.handlers.delegation_tokens import check_channel, told
 from oncelog.broker.security.delegation_tokens import Principal, is_owner_or_renewer
 from oncelog.wire.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -24,8 +24,8 @@ from oncelog.wire.messages.describe_delegation_token import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.stored.metadata import DelegationTokenRecord
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, NOT_ASKED
 from oncelog.broker.handlers.chunked import chunked_by_row
 from oncelog.broker.handlers.client import client_of
+from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, NOT_ASKED
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_groups import (
@@ -20,8 +20,8 @@ from oncelog.wire.messages.describe_groups import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
 
 

@@ -14,8 +14,8 @@ from oncelog.wire.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

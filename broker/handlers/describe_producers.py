@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import READ, TOPIC_RESOURCE, denied
 from oncelog.broker.handlers.chunked import chunked
+from oncelog.broker.requests.authorization import READ, TOPIC_RESOURCE, denied
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -21,9 +21,9 @@ from oncelog.wire.messages.describe_producers import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncelog.broker.cluster import Cluster
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.cluster.cluster import Cluster
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
-from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import describe_quorum as messages
 from oncelog.wire.messages.describe_quorum import (
@@ -21,12 +20,13 @@ from oncelog.wire.messages.describe_quorum import (
     ReplicaState,
     TopicDescription,
 )
+from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 NODES_VERSION = 2
 

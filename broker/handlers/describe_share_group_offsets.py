@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_DENIED, TOPIC_RESOURCE
 from oncelog.broker.metadata.features import are_share_groups_enabled
-from oncelog.broker.request import Pending
-from oncelog.broker.slices import Slices
+from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_DENIED, TOPIC_RESOURCE
+from oncelog.broker.requests.request import Pending
+from oncelog.broker.scheduling.slices import Slices
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_share_group_offsets import (
@@ -29,9 +29,9 @@ from oncelog.wire.messages.describe_share_group_offsets import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.messages.describe_share_group_offsets import DescribeShareGroupOffsetsRequestGroup
 
 UNINITIALIZED = -1

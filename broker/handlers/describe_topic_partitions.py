@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.metadata.topics import check_name
-from oncelog.broker.topic_names import INTERNAL_TOPICS
+from oncelog.broker.requests.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -21,11 +20,12 @@ from oncelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from oncelog.wire.schema import ZERO_UUID
+from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.steps import Steps
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DESCRIBE, TOPIC_RESOURCE, TRANSACTIONAL_ID_RESOURCE
 from oncelog.broker.handlers.chunked import chunked_by_row
+from oncelog.broker.requests.authorization import DESCRIBE, TOPIC_RESOURCE, TRANSACTIONAL_ID_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -18,8 +18,8 @@ from oncelog.wire.messages.describe_transactions import (
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import TransactionCoordinator
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 

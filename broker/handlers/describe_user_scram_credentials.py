@@ -18,8 +18,8 @@ from oncelog.wire.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.steps import Steps
 
 

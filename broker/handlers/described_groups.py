@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_RESOURCE
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.schema import Message
 

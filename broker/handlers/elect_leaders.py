@@ -20,9 +20,9 @@ from oncelog.wire.messages.elect_leaders import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.image import MetadataImage
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 PREFERRED, UNCLEAN = 0, 1
 

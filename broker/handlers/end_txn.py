@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
+from oncelog.broker.requests.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 FENCED_VERSION = 2

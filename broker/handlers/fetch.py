@@ -11,19 +11,19 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import CLUSTER, CLUSTER_ACTION, READ, TOPIC_RESOURCE
 from oncelog.broker.fetch.delayed import DelayedFetch
 from oncelog.broker.fetch.fetch import Fetch
 from oncelog.broker.fetch.sessions import FetchItem, FetchKey
+from oncelog.broker.requests.authorization import CLUSTER, CLUSTER_ACTION, READ, TOPIC_RESOURCE
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.fetch import FETCH_TOPIC_ID_VERSION, FetchRequest, FetchResponse
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster import Cluster
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.cluster.cluster import Cluster
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.broker.security.usage import Usage
-    from oncelog.broker.services import Services
 
 
 def handle(

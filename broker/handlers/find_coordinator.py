@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.authorization import (
+from oncelog.broker.handlers.chunked import chunked
+from oncelog.broker.metadata.internal_topics import ensure
+from oncelog.broker.requests.authorization import (
     CLUSTER_ACTION,
     DESCRIBE,
     GROUP_RESOURCE,
     TRANSACTIONAL_ID_RESOURCE,
 )
-from oncelog.broker.handlers.chunked import chunked
-from oncelog.broker.metadata.internal_topics import ensure
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.find_coordinator import (
     Coordinator,
@@ -31,10 +31,10 @@ from oncelog.wire.primitives import uuid_from_text, uuid_to_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.cluster import NodeAddress
+    from oncelog.broker.cluster.cluster import NodeAddress
     from oncelog.broker.coordinators.runtime import CoordinatorRuntime
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 RESOURCE = {GROUP: GROUP_RESOURCE, TRANSACTION: TRANSACTIONAL_ID_RESOURCE}

@@ -9,11 +9,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import ALTER_CONFIGS
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.handlers.config_rights import config_refusal
 from oncelog.broker.metadata.config_changes import KEYS_PER_RESOURCE_MAX, AlteredResource, ConfigChange, alter
 from oncelog.broker.metadata.image import CLIENT_METRICS
+from oncelog.broker.requests.authorization import ALTER_CONFIGS
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -21,8 +21,8 @@ from oncelog.wire.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import (
+from oncelog.broker.requests.authorization import (
     CLUSTER,
     IDEMPOTENT_WRITE,
     TOPIC_RESOURCE,
@@ -27,9 +27,9 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.authorization import Authorization
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.authorization import Authorization
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 NO_PRODUCER_ID = -1

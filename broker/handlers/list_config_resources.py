@@ -16,8 +16,8 @@ from oncelog.wire.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 RESOURCE_TYPES_VERSION = 1
 

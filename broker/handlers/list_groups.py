@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import CLUSTER, DESCRIBE, GROUP_RESOURCE
 from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.requests.authorization import CLUSTER, DESCRIBE, GROUP_RESOURCE
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.messages.list_groups import ListedGroup
     from oncelog.wire.steps import Steps
 

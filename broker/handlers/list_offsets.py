@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import begun
-from oncelog.broker.request import Pending
+from oncelog.broker.requests.authorization import DESCRIBE, TOPIC_RESOURCE
+from oncelog.broker.requests.request import Pending
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -25,11 +25,11 @@ from oncelog.wire.messages.list_offsets import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.cluster.cluster import Cluster
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.log.results import TimestampOffset
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.steps import Steps
 
 LATEST = -1

@@ -16,9 +16,9 @@ from oncelog.wire.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.steps import Steps
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DESCRIBE, TRANSACTIONAL_ID_RESOURCE
 from oncelog.broker.handlers.chunked import chunked_then
+from oncelog.broker.requests.authorization import DESCRIBE, TRANSACTIONAL_ID_RESOURCE
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

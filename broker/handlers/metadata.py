@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import CLUSTER, CREATE, DESCRIBE, NOT_ASKED, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import begun
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.internal_topics import auto_create
 from oncelog.broker.metadata.topics import check_name
-from oncelog.broker.topic_names import INTERNAL_TOPICS
+from oncelog.broker.requests.authorization import CLUSTER, CREATE, DESCRIBE, NOT_ASKED, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.metadata import (
     MetadataRequest,
@@ -23,11 +22,12 @@ from oncelog.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from oncelog.wire.schema import ZERO_UUID
+from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.steps import Steps
 
 _log = get_logger(__name__)

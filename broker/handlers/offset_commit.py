@@ -9,10 +9,10 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import ROWS_AT_ONCE, chunked_then
 from oncelog.broker.handlers.client import client_of
 from oncelog.broker.handlers.topic_results import merged
+from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_commit import (
     OFFSET_COMMIT_TOPIC_ID_VERSION,
@@ -27,10 +27,10 @@ from oncelog.wire.messages.offset_commit import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.coordinators.groups import GroupCoordinator
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DELETE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.handlers.topic_results import merged
+from oncelog.broker.requests.authorization import DELETE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -21,8 +21,8 @@ from oncelog.wire.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.steps import Steps
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import chunked_by_row, chunked_then
+from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_fetch import (
     OFFSET_FETCH_TOPIC_ID_VERSION,
@@ -30,9 +30,9 @@ from oncelog.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from oncelog.broker.cluster import Cluster
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.cluster.cluster import Cluster
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
 
 WHOLE_ERROR_VERSION = 2

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.handlers.chunked import chunked
+from oncelog.broker.requests.authorization import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -21,9 +21,9 @@ from oncelog.wire.messages.offset_for_leader_epoch import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.cluster import Cluster
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.cluster.cluster import Cluster
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

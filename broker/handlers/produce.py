@@ -11,7 +11,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import TOPIC_RESOURCE, TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
     Refusals,
     SupportedOperation,
@@ -25,8 +24,9 @@ from oncelog.broker.handlers.appends import (
     name_of,
     response_for_acks,
 )
-from oncelog.broker.request import Pending, finished
-from oncelog.broker.slices import in_slices
+from oncelog.broker.requests.authorization import TOPIC_RESOURCE, TRANSACTIONAL_ID_RESOURCE, WRITE
+from oncelog.broker.requests.request import Pending, finished
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
@@ -38,8 +38,8 @@ from oncelog.wire.messages.produce import (
 from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.steps import Steps
 
 MAGIC_AT, MAGIC = 16, 2

@@ -11,7 +11,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
     from oncelog.wire.schema import Uuid
 
 

@@ -16,8 +16,8 @@ from oncelog.wire.messages.renew_delegation_token import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 NO_TIME = -1
 

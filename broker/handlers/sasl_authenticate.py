@@ -12,8 +12,8 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.broker.metadata.features import are_share_groups_enabled
-from oncelog.broker.request import Pending
+from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.requests.request import Pending
 from oncelog.broker.share.responses import RENEW_VERSION, Acknowledging, by_topic, is_member_id, leader_of
 from oncelog.broker.share.sessions import FINAL_EPOCH
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -24,8 +24,8 @@ from oncelog.wire.messages.share_acknowledge import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
 from oncelog.broker.metadata.features import are_share_groups_enabled
-from oncelog.broker.request import Pending
+from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.requests.request import Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.share.delayed import DelayedShareFetch
 from oncelog.broker.share.fetch import ACQUIRE_MODES, ShareFetch, error_row, release_rows
@@ -31,8 +31,8 @@ from oncelog.wire.messages.share_fetch import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.broker.share.sessions import PartitionKey, ShareContext, ShareSession
 
 

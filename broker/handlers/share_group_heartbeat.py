@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import DESCRIBE, GROUP_RESOURCE, READ, TOPIC_RESOURCE, denied
 from oncelog.broker.handlers.client import client_of
 from oncelog.broker.metadata.features import are_share_groups_enabled
+from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, READ, TOPIC_RESOURCE, denied
 from oncelog.broker.share.responses import is_member_id
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.share_group_heartbeat import (
@@ -25,8 +25,8 @@ from oncelog.wire.messages.share_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
 
 

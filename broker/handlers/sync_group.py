@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import GROUP_RESOURCE, READ
 from oncelog.broker.handlers.client import client_of
+from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import Pending, RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import Pending, RequestContext
 
 PROTOCOL_VERSION = 5
 

@@ -11,13 +11,6 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import (
-    GROUP_RESOURCE,
-    READ,
-    TOPIC_RESOURCE,
-    TRANSACTIONAL_ID_RESOURCE,
-    WRITE,
-)
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
     PartitionKey,
     Refusals,
@@ -27,8 +20,14 @@ from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
 from oncelog.broker.handlers.chunked import chunked_then
 from oncelog.broker.handlers.client import client_of
 from oncelog.broker.handlers.topic_results import merged
-from oncelog.broker.request import Pending, finished
-from oncelog.broker.topic_names import OFFSETS_TOPIC
+from oncelog.broker.requests.authorization import (
+    GROUP_RESOURCE,
+    READ,
+    TOPIC_RESOURCE,
+    TRANSACTIONAL_ID_RESOURCE,
+    WRITE,
+)
+from oncelog.broker.requests.request import Pending, finished
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.txn_offset_commit import (
@@ -39,12 +38,13 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from oncelog.wire.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
 
     Response = TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]

@@ -18,9 +18,9 @@ from oncelog.wire.stored.metadata import PartitionChangeRecord, UnregisterBroker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.image import MetadataImage
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.schema import Message
 
 

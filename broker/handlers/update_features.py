@@ -17,8 +17,8 @@ from oncelog.wire.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 NO_RESULTS_VERSION = 2
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import ALTER, CLUSTER, CLUSTER_ACTION
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.log.producers.state import AppendOrigin
-from oncelog.broker.request import Pending, finished
-from oncelog.broker.topic_names import OFFSETS_TOPIC
+from oncelog.broker.requests.authorization import ALTER, CLUSTER, CLUSTER_ACTION
+from oncelog.broker.requests.request import Pending, finished
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.write_txn_markers import (
@@ -24,13 +23,14 @@ from oncelog.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from oncelog.wire.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.handlers.services import Services
     from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.request import RequestContext
-    from oncelog.broker.services import Services
+    from oncelog.broker.requests.request import RequestContext
 
 UnflushedResult = tuple["PartitionLog", int, WritableTxnMarkerPartitionResult]
 

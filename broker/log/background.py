@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.log.retention import delete_old_segments
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.slices import in_slices
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:

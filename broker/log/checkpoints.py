@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.background_work import BackgroundWork
+    from oncelog.broker.scheduling.background_work import BackgroundWork
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.time_gaps import TimeGaps
+from oncelog.broker.logging.line_limiter import LineLimiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

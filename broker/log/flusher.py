@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from oncelog.broker.background_work import BackgroundWork
     from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.scheduling.background_work import BackgroundWork
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
 

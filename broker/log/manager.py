@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from oncelog.broker.background_work import BackgroundWork
 from oncelog.broker.log.checkpoints import PartitionKey, PartitionOffsets
 from oncelog.broker.log.closing import close_all, flush_all
 from oncelog.broker.log.data_directory import (
@@ -30,9 +29,10 @@ from oncelog.broker.log.opening import create_partition, open_partition
 from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
 from oncelog.broker.log.recovery.queue import RecoveryQueue
 from oncelog.broker.log.time_gaps import MalformedTimeGapsError, read_time_gaps
-from oncelog.broker.logs import get_logger
-from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.scheduling.background_work import BackgroundWork
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
+from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

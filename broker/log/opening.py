@@ -16,7 +16,7 @@ from oncelog.broker.log.producers.replay import RECOVERY_STEP_BYTES, load_newest
 from oncelog.broker.log.producers.snapshots import ProducerSnapshots
 from oncelog.broker.log.producers.state import ProducerStateManager
 from oncelog.broker.log.segment import Segment, open_segment
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import ZERO_UUID
 

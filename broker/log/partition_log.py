@@ -20,8 +20,8 @@ from oncelog.broker.log.producers.replay import read_marker, restore_earlier_bat
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.log.results import AppendResult, LogRead, first_at_or_after, latest_timestamp
 from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, AppendRules
-from oncelog.broker.logs import get_logger
-from oncelog.broker.slices import in_slices
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.wire.batch import CONTROL_BIT, LOG_OVERHEAD, stamp
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.validate import read_produced_batch, validate, validate_built

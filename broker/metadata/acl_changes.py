@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.authorization import CLUSTER_NAME, CLUSTER_RESOURCE, TWO_PHASE_COMMIT, USER_RESOURCE
 from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD
+from oncelog.broker.requests.authorization import (
+    CLUSTER_NAME,
+    CLUSTER_RESOURCE,
+    TWO_PHASE_COMMIT,
+    USER_RESOURCE,
+)
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import RemoveAccessControlEntryRecord
 

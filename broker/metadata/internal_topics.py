@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.topics import UNSET, create
-from oncelog.broker.topic_names import (
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from oncelog.wire.steps import finish
+from oncelog.wire.topic_names import (
     INTERNAL_TOPICS,
     OFFSETS_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
 )
-from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
-from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.logs import KAFKA_LEVELS, ROOT, current_output, logger_names
+from oncelog.broker.logging.logs import KAFKA_LEVELS, ROOT, current_output, logger_names
 from oncelog.broker.metadata.configs import parse_node_id
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_configs import DescribeConfigsResourceResult

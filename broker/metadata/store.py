@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.line_limiter import LineLimiter
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.line_limiter import LineLimiter
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata import features, snapshots
 from oncelog.broker.metadata.features import OUR_FEATURES
 from oncelog.broker.metadata.image import METADATA_VERSION, MetadataImage

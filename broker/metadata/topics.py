@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from oncelog.broker.metadata.configs import check_topic_overrides, creation_rows
 from oncelog.broker.metadata.image import TOPIC
 from oncelog.broker.metadata.placement import check_assignment, partition_record, place
-from oncelog.broker.topic_names import CLUSTER_METADATA_TOPIC
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicResult
 from oncelog.wire.messages.delete_topics import DeletableTopicResult
@@ -24,6 +23,7 @@ from oncelog.wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.net.peer import Peer
 from oncelog.broker.net.server import SHARED_BUFFER_BYTES
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.broker.net.writer import SEND_SOON_BYTES
-from oncelog.broker.reasons import Reason
-from oncelog.broker.request import CloseConnection, ConnectionLost
+from oncelog.broker.requests.request import CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from oncelog.broker.dispatch.dispatcher import Dispatcher
     from oncelog.broker.dispatch.fast_produce import ProducePrefixes
     from oncelog.broker.net.server import BoundListener, Server
-    from oncelog.broker.request import Pending
+    from oncelog.broker.requests.request import Pending
     from oncelog.broker.seams.transport import Transport
 
 BEGINNING_BYTES = 4 * 1024

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 
-from oncelog.broker.authorization import ANONYMOUS
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.broker.net.writer import ResponseWriter
-from oncelog.broker.reasons import Reason
-from oncelog.broker.request import AuthenticationFailed, CloseConnection, ConnectionLost
+from oncelog.broker.requests.authorization import ANONYMOUS
+from oncelog.broker.requests.request import AuthenticationFailed, CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.errors import DecodeError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.net.server import BoundListener, Server
-    from oncelog.broker.request import Pending
+    from oncelog.broker.requests.request import Pending
     from oncelog.broker.seams.transport import Transport
 
 UNKNOWN_SOFTWARE = "unknown"

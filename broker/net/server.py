@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.net.held_bytes import LOGIN_BYTES_MAX, UNSENT_BYTES_MAX, HeldBytes
 from oncelog.broker.net.peer import Peer
 from oncelog.broker.seams.clock import real_time
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.dispatch.interception import Interception
-    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.seams.transport import Transport
     from oncelog.broker.security.connection_rates import ConnectionRates

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.net.held_bytes import HeldBytes
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelog.broker.authorization import CLUSTER_OPERATION, Authorization
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers.table import HANDLERS, api_name
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.acl_changes import store_acls
 from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.proxy.fetch_quota import FetchQuota
 from oncelog.broker.proxy.mutation_quota import MutationQuotas
 from oncelog.broker.proxy.upstream_topics import UpstreamTopics
-from oncelog.broker.request import finished
+from oncelog.broker.requests.authorization import CLUSTER_OPERATION, Authorization
+from oncelog.broker.requests.request import finished
 from oncelog.broker.security.delegation_tokens import DelegationTokens
 from oncelog.broker.security.denied_lines import DeniedLines
 from oncelog.broker.security.host_names import HostNames
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
-    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
     from oncelog.broker.proxy.own_metadata import OwnMetadata
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.acls import StandardAuthorizer

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.authorization import CLUSTER, CREATE, DELETE, TOPIC_RESOURCE
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.proxy.rights import AllRows, RefusedRows, check_request, refused_rows
 from oncelog.broker.proxy.rights_in_responses import restrict
 from oncelog.broker.refusal.row_refusal import Refusal
 from oncelog.broker.refusal.rows import TOPIC, locate_in_steps
-from oncelog.broker.request import NO_RESPONSE
-from oncelog.broker.slices import Slices, in_slices
+from oncelog.broker.requests.authorization import CLUSTER, CREATE, DELETE, TOPIC_RESOURCE
+from oncelog.broker.requests.request import NO_RESPONSE
+from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.header import METADATA_KEY
 from oncelog.wire.messages.metadata import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.rights import Choice
     from oncelog.broker.proxy.upstream_topics import UpstreamTopics
     from oncelog.broker.refusal.rows import Located
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.schema import Uuid
     from oncelog.wire.steps import Steps
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.net.connection import FAIR_BYTES, OTHER_FRAME_BYTES_MAX
 from oncelog.broker.net.peer import Peer
 from oncelog.broker.proxy.acks import HEAD_BYTES, acks_of
@@ -26,8 +27,7 @@ from oncelog.broker.proxy.owed import Awaited, Owed
 from oncelog.broker.proxy.request_handler import RequestHandler
 from oncelog.broker.proxy.splicing import HEAD_READ_BYTES, SPLICE_BYTES_MIN
 from oncelog.broker.proxy.turns import RequestTurns
-from oncelog.broker.reasons import Reason
-from oncelog.broker.request import CloseConnection, ConnectionLost, Pending
+from oncelog.broker.requests.request import CloseConnection, ConnectionLost, Pending
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE, SASL_AUTHENTICATE_KEY, SASL_HANDSHAKE_KEY

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.dispatch.interception import Interception
 from oncelog.broker.handlers.table import api_name
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.proxy.apis import READ, REWRITTEN, KnownApis, Plan
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR, PassedProxies
 from oncelog.broker.proxy.versions import passable, unsupported
-from oncelog.broker.reasons import Reason
-from oncelog.broker.request import CloseConnection, LargeRequestContext, RequestContext
+from oncelog.broker.requests.request import CloseConnection, LargeRequestContext, RequestContext
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.slices import in_slices
 from oncelog.wire.compiler import ManyElements
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import (
@@ -36,12 +36,12 @@ from oncelog.wire.messages.api_versions import ApiVersionsResponse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.authorization import Authorization
     from oncelog.broker.dispatch.policies import Interceptor
-    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.proxy.addresses import Addresses
     from oncelog.broker.proxy.connection import ProxyConnection
     from oncelog.broker.proxy.endpoints import Endpoint
+    from oncelog.broker.requests.authorization import Authorization
     from oncelog.wire.primitives import Buffer
 
 LARGE_PAYLOAD_BYTES = 64 * 1024

@@ -8,7 +8,7 @@ from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.wire.header import FETCH_KEY
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.broker.security.quotas import ClientQuotas
 
 

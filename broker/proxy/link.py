@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.net.connection import FAIR_BYTES
 from oncelog.broker.proxy.apis import ENDPOINTS, READ
 from oncelog.broker.proxy.dispatcher import LARGE_PAYLOAD_BYTES
@@ -21,7 +21,7 @@ from oncelog.broker.proxy.fetch_walk import FetchWalk
 from oncelog.broker.proxy.owed import Awaited, Made, Shown
 from oncelog.broker.proxy.splicing import HEAD_READ_BYTES, SPLICE_BYTES_MIN, Splice
 from oncelog.broker.proxy.turns import ResponseTurns
-from oncelog.broker.request import CloseConnection, ConnectionLost
+from oncelog.broker.requests.request import CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.errors import DecodeError

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from oncelog.broker.proxy.upstream_topics import UpstreamTopics
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.broker.security.usage import MutationQuota
     from oncelog.wire.schema import Uuid
 

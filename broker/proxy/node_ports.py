@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.config.options import PORT_MAX
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.net.listen import ListenError
-from oncelog.broker.options import PORT_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.net.server import BoundListener
 
     BindNode = Callable[[BoundListener, int, int], BoundListener]

@@ -10,7 +10,7 @@ from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.opening import CONNECT_TIMEOUT_S, open_connection
 from oncelog.broker.proxy.passed_proxies import LOOP_ERROR, LoopError
 from oncelog.broker.proxy.upstream_logins import NoUpstreamLogin, Renewal
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError

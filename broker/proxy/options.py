@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from oncelog.broker.options import (
+from oncelog.broker.config.options import (
     SYNONYMOUS_OPTIONS,
     Parser,
     UsageError,

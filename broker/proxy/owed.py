@@ -8,7 +8,7 @@ import trio
 
 if TYPE_CHECKING:
     from oncelog.broker.proxy.apis import Plan
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
 
 class Shown:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.log.data_directory import PROXY_NODE_ID, DataDirectory, DataDirectoryError
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.store import MetadataStore
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.wire.errors import DecodeError, KafkaError
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.entropy import unguessable
 from oncelog.wire.compiler import put_uvarint, tag_header, uvarint
 from oncelog.wire.errors import DecodeError, ErrorCode

@@ -11,8 +11,8 @@ import trio
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.opening import CONNECT_TIMEOUT_S
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
-from oncelog.broker.line_limiter import LineLimiter
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.line_limiter import LineLimiter
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.net.server import BoundListener, Server
 from oncelog.broker.proxy.access import Access
 from oncelog.broker.proxy.addresses import Addresses
@@ -25,7 +25,7 @@ from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR
 from oncelog.broker.proxy.upstream import Upstream, UpstreamError
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.proxy.used_keys import has_own_access
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.connection_limits import ConnectionLimits

@@ -12,7 +12,7 @@ from oncelog.broker.client.security.login import HANDSHAKE_VERSION
 from oncelog.broker.proxy.acks import acks_of
 from oncelog.broker.proxy.owed import Awaited, Made, Owed, Shown
 from oncelog.broker.proxy.passed_proxies import LoopError, has_ids, ids_of, is_api_versions
-from oncelog.broker.request import NO_RESPONSE, CloseConnection
+from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.framing import encode_request
 from oncelog.wire.header import API_VERSIONS_KEY, PRODUCE_KEY, SASL_HANDSHAKE_KEY
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
     from oncelog.broker.proxy.link import UpstreamLink
     from oncelog.broker.proxy.upstream_logins import Renewal
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.primitives import Buffer
 
 OWN_CORRELATION_ID = 2**31 - 1

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelog.broker.authorization import (
+from oncelog.broker.handlers.config_rights import config_refusal
+from oncelog.broker.refusal.rows import GROUP, GROUP_KEY_TYPE, TOPIC, TRANSACTION_KEY_TYPE, TRANSACTIONAL_ID
+from oncelog.broker.requests.authorization import (
     ALTER,
     ALTER_CONFIGS,
     AUTHORIZATION_ERROR,
@@ -28,17 +30,15 @@ from oncelog.broker.authorization import (
     TWO_PHASE_COMMIT,
     WRITE,
 )
-from oncelog.broker.handlers.config_rights import config_refusal
-from oncelog.broker.refusal.rows import GROUP, GROUP_KEY_TYPE, TOPIC, TRANSACTION_KEY_TYPE, TRANSACTIONAL_ID
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncelog.broker.authorization import Authorization
     from oncelog.broker.refusal.rows import Located, Row
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.authorization import Authorization
+    from oncelog.broker.requests.request import RequestContext
 
     May = Callable[[str], bool]
     """Whether something may be done to the resource with a name."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.authorization import (
+from oncelog.broker.requests.authorization import (
     CLUSTER,
     CLUSTER_ACTION,
     DESCRIBE,
@@ -26,8 +26,8 @@ from oncelog.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncelog.broker.authorization import Authorization
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.authorization import Authorization
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.schema import Uuid
     from oncelog.wire.steps import Steps
 

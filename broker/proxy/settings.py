@@ -10,7 +10,7 @@ from oncelog.broker.config import sources
 from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import resolve_listeners
-from oncelog.broker.options import (
+from oncelog.broker.config.options import (
     DEFAULT_PORT,
     PORT_MAX,
     UsageError,

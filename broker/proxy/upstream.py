@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelog.broker.logs import get_logger
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.requests.request import CloseConnection
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.steps import finish
@@ -13,7 +13,7 @@ from oncelog.wire.steps import finish
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oncelog.broker.line_limiter import LineLimiter
+    from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
     from oncelog.wire.schema import Uuid
     from oncelog.wire.steps import Steps

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.request import RequestContext
-from oncelog.broker.slices import in_slices
+from oncelog.broker.requests.request import RequestContext
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.wire.header import METADATA_KEY, encode_request_header
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from oncelog.wire.steps import listed

@@ -4,7 +4,7 @@
 node, which is passed in, and which a test may move (`MovableClock`).
 - **Real time** bounds waits for a peer (a socket's idle time, a Fetch's max wait, a request's patience) and
 pauses after a failure. It is `real_time`, which no test moves.
-- **A slice of work** (`oncelog.broker.slices`) is measured in real time too.
+- **A slice of work** (`oncelog.broker.scheduling.slices`) is measured in real time too.
 
 All waits follow Trio's clock, so the virtual clock of a simulation rules them.
 """

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import (
+from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.listeners import PLAINTEXT
+from oncelog.broker.metadata.acl_changes import error_of
+from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD, AclBinding
+from oncelog.broker.requests.authorization import (
     ACL_OPERATIONS,
     ALL,
     ANONYMOUS,
@@ -19,10 +23,6 @@ from oncelog.broker.authorization import (
     USER_RESOURCE,
     acl_operation,
 )
-from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.config.listeners import PLAINTEXT
-from oncelog.broker.metadata.acl_changes import error_of
-from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD, AclBinding
 from oncelog.broker.security.acls import ANY_PRINCIPAL
 
 if TYPE_CHECKING:

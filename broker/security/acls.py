@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.authorization import (
+from oncelog.broker.config.checks import super_users
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD
+from oncelog.broker.requests.authorization import (
     ALL,
     ALTER,
     ALTER_CONFIGS,
@@ -23,16 +26,13 @@ from oncelog.broker.authorization import (
     READ,
     WRITE,
 )
-from oncelog.broker.config.checks import super_users
-from oncelog.broker.logs import get_logger
-from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from oncelog.broker.authorization import Resource
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.acls import AclBinding, AclsImage
+    from oncelog.broker.requests.authorization import Resource
     from oncelog.wire.schema import Uuid
 
 log = get_logger(__name__)

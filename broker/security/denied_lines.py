@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.authorization import OPERATION_NAMES, RESOURCE_NAMES
-from oncelog.broker.line_limiter import REPEATED_LINE_INTERVAL_MS, REPEATED_LINES_MAX
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.line_limiter import REPEATED_LINE_INTERVAL_MS, REPEATED_LINES_MAX
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.requests.authorization import OPERATION_NAMES, RESOURCE_NAMES
 
 if TYPE_CHECKING:
-    from oncelog.broker.authorization import Asking
+    from oncelog.broker.requests.authorization import Asking
     from oncelog.broker.seams.clock import Clock
 
 DENIED_NAMES_MAX = 10

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.credentials.stores import StoreError
-from oncelog.broker.logs import get_logger
-from oncelog.broker.request import AuthenticationFailed, CloseConnection
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.requests.request import AuthenticationFailed, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.tls import TlsTransport, read_file
 from oncelog.broker.seams.transport import SocketTransport

@@ -25,7 +25,7 @@ from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.image import MetadataImage
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
 INT_MAX = 2**31 - 1
 BUCKET_IDLE_MS = 3_600_000

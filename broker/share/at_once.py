@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from oncelog.broker.slices import Slices
+from oncelog.broker.scheduling.slices import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.share.at_once import each
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from oncelog.broker.background_work import BackgroundWork
     from oncelog.broker.coordinators.groups import GroupCoordinator
+    from oncelog.broker.scheduling.background_work import BackgroundWork
     from oncelog.broker.share.persister import SharePersister
     from oncelog.coordinator.groups.share.initialization import Initialization
     from oncelog.wire.schema import Uuid

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from oncelog.broker.coordinators.timer import CoordinatorTimer
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.image import GROUP
 from oncelog.broker.share.sessions import ShareSessions
 from oncelog.wire.errors import ErrorCode, KafkaError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.share.acknowledgement import acknowledge
 from oncelog.broker.share.acquisition import Acquisition, without_aborted
 from oncelog.broker.share.in_flight import NEVER
@@ -23,7 +23,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oncelog.broker.cluster import LeaderPartition
+    from oncelog.broker.cluster.cluster import LeaderPartition
     from oncelog.broker.log.results import FileRange, LogRead
     from oncelog.broker.share.acknowledgement import Acknowledgement
     from oncelog.broker.share.acquisition import Acquired

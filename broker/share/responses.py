@@ -11,7 +11,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.share.manager import SharePartitionManager
     from oncelog.broker.share.partition import Storing
     from oncelog.broker.share.sessions import PartitionKey

@@ -19,7 +19,7 @@ from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.refusal.rows import GROUP, TOPIC, locate
-from oncelog.broker.request import CloseConnection, RequestContext
+from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.failed_authentication import FailedAuthentication
 from oncelog.broker.trace.rendering import Shown, message_text, quoted

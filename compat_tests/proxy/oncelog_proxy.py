@@ -45,7 +45,14 @@ class OncelogProxy:
         """Start, and return at the ready line. Raises AssertionError with its output."""
         for attempt in range(1, START_ATTEMPTS + 1):
             listen = self.bootstrap or f"127.0.0.1:{adjacent_ports(NODES_MAX + 1)}"
-            command = [sys.executable, "-m", "oncelog.broker.cli", "proxy", "--upstream", self._upstream]
+            command = [
+                sys.executable,
+                "-m",
+                "oncelog.broker.command.cli",
+                "proxy",
+                "--upstream",
+                self._upstream,
+            ]
             command += ["--listen", listen, *self._arguments]
             env = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
             self.process = Process(

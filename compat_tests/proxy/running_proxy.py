@@ -18,7 +18,7 @@ class RunningProxy:
         names = list(listeners)
         ports = free_ports(len(names))
         self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
-        self._command = [sys.executable, "-m", "oncelog.broker.cli", "proxy", "--upstream", upstream]
+        self._command = [sys.executable, "-m", "oncelog.broker.command.cli", "proxy", "--upstream", upstream]
         for name, address in self.addresses.items():
             self._command += ["--listen", f"{name}://{address}", "--node-ports", f"{name}=0"]
         self._command += arguments

@@ -22,8 +22,8 @@ from conftest import KafkaTool
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.net.server import BoundListener
-from oncelog.broker.node import Node
-from oncelog.broker.serve import serve
+from oncelog.broker.node.node import Node
+from oncelog.broker.node.serve import serve
 from oncelog.coordinator.share.state import DeliveryState, StateBatch
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.schema import uuid_to_text

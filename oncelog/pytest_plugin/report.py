@@ -114,7 +114,7 @@ def _requests(broker: Broker | Proxy) -> Iterable[str]:
 
 def _request(request: Request) -> str:
     """Return a request in words, without its number and time."""
-    from oncelog.broker.authorization import ANONYMOUS
+    from oncelog.broker.requests.authorization import ANONYMOUS
 
     named = (
         ("topic", request.topics),

@@ -15,7 +15,7 @@ import trio.testing
 
 from compat_tests.batches import batch
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.request import RequestContext
+from oncelog.broker.requests.request import RequestContext
 from oncelog.coordinator.groups.group_deadline import GroupDeadline
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.consumer_group_heartbeat import (

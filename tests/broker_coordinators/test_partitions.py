@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.broker.coordinators.partition_of_key import java_hash, partition_of_key
 from oncelog.broker.coordinators.runtime import KNOWN_KEY_CHARS_MAX
-from oncelog.broker.request import host_of
+from oncelog.broker.requests.request import host_of
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from oncelog.broker import cli
-from oncelog.broker.command_config import KEY_OF_OPTION, configuration
+from oncelog.broker.command import cli
+from oncelog.broker.command.command_config import KEY_OF_OPTION, configuration
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.options import parse_arguments
+from oncelog.broker.config.options import parse_arguments
 from oncelog.broker.security.acl_text import parse_acls
 from oncelog.broker.security.user_options import parse_users
 from tests.harness.log_lines import lines
@@ -369,14 +369,14 @@ def test_help_imports_little(argument: str) -> None:
     """Help, and a mistake in the command line, should not cost the broker's start."""
     code = f"""
 import sys
-from oncelog.broker import cli
-from oncelog.broker.command_config import KEY_OF_OPTION, configuration
+from oncelog.broker.command import cli
+from oncelog.broker.command.command_config import KEY_OF_OPTION, configuration
 cli.main([{argument!r}])
 print("loaded", *sys.modules)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.splitlines()[-1].split())
-    assert "oncelog.broker.cli" in loaded
+    assert "oncelog.broker.command.cli" in loaded
     assert not loaded & {
         "trio",
         "asyncio",
@@ -384,7 +384,7 @@ print("loaded", *sys.modules)
         "json",
         "importlib.metadata",
         "oncelog.broker.config.definitions",
-        "oncelog.broker.node",
+        "oncelog.broker.node.node",
         "oncelog.wire",
     }
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from compat_tests.frames import Connection
-from oncelog.broker import cli
+from oncelog.broker.command import cli
 from tests.harness.process import Process, Serve, address_of, serve
 
 __all__ = ["serve"]  # a fixture
@@ -160,7 +160,7 @@ def test_a_data_directory_that_is_not_writable(serve: Serve, tmp_path: pathlib.P
     size = 200
     program = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
     program += "; import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
-    program += "; import sys; from oncelog.broker import cli; sys.exit(cli.main())"
+    program += "; import sys; from oncelog.broker.command import cli; sys.exit(cli.main())"
     data = tmp_path / "data"
     command = [sys.executable, "-c", program, "--port", "0", "--data-dir", str(data), "--log-level", "error"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -293,7 +293,7 @@ def test_stdout_is_closed(serve: Serve) -> None:
     process = serve("--ephemeral", "--listen", "127.0.0.1:0", stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert process.popen.stderr is not None
-    assert any("oncelog.broker.cli: ready" in line for line in process.popen.stderr)
+    assert any("oncelog.broker.command.cli: ready" in line for line in process.popen.stderr)
     # The line could not be written. The broker serves until a signal stops it.
     assert process.end(signal.SIGTERM) == 0
 
@@ -331,7 +331,7 @@ def test_memory_of_a_batch_is_kept_and_not_mapped_anew_each_time() -> None:
         pytest.skip("not the GNU C library")
     program = f"""
 import resource
-from oncelog.broker import cli
+from oncelog.broker.command import cli
 async def count_faults(_):
     before = 0
     for turn in range(101):

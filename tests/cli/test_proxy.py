@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 import oncelog
-from oncelog.broker import cli
+from oncelog.broker.command import cli
 from tests.harness.process import Process
 
 RULES = """

@@ -8,7 +8,7 @@ from typing import Any
 
 from oncelog.broker.control.errors import NotRunningError
 from oncelog.broker.control.journal import Journal
-from oncelog.broker.node import Node
+from oncelog.broker.node.node import Node
 from tests.harness.sim_broker import SimBroker
 
 

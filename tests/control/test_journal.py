@@ -18,7 +18,7 @@ from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.faults.fault_rules import FaultRules
 from oncelog.broker.handlers.table import HANDLERS, api_name
-from oncelog.broker.request import CloseConnection, RequestContext
+from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

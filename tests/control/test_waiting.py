@@ -19,7 +19,7 @@ from oncelog.broker.control.operations.waiting import (
 )
 from oncelog.broker.control.operations.writing import delete_topic
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.request import RequestContext
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.control.journaled import journaled

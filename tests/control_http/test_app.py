@@ -20,7 +20,7 @@ from oncelog.broker.control.share_types import (
 from oncelog.broker.control_http.annotations import to_json
 from oncelog.broker.control_http.app import control_app
 from oncelog.broker.control_http.routes import Route
-from oncelog.broker.logs import LogOutput, logging_to
+from oncelog.broker.logging.logs import LogOutput, logging_to
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.control_http.asking import Answer, answered, ask, controlled
 from tests.harness.clocks import FixedClock

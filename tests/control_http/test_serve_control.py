@@ -14,7 +14,7 @@ import pytest
 
 import oncelog
 from compat_tests.frames import Connection
-from oncelog.broker import cli
+from oncelog.broker.command import cli
 from tests.control.snapshot_files import rewritten
 from tests.harness.process import Process, Serve, serve
 
@@ -309,7 +309,7 @@ def test_as_another_version(serve: Serve) -> None:
 def test_without_the_extra(tmp_path: pathlib.Path) -> None:
     program = (
         "import sys\n"
-        "from oncelog.broker import cli, control_settings\n"
+        "from oncelog.broker.command import cli, control_settings\n"
         "sys.modules.update(dict.fromkeys(control_settings.CONTROL_PACKAGES))\n"
         "sys.exit(cli.main())\n"
     )

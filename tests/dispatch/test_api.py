@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import trio
 
-from oncelog.broker import slices
 from oncelog.broker.dispatch import api as apis
 from oncelog.broker.handlers.chunked import ROWS_AT_ONCE
 from oncelog.broker.handlers.table import HANDLERS, Handler
 from oncelog.broker.net.held_bytes import HeldBytes
 from oncelog.broker.net.writer import SEND_SOON_BYTES, ResponseWriter
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.requests.request import CloseConnection
+from oncelog.broker.scheduling import slices
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.encode_source import STEP_BYTES
 from oncelog.wire.errors import ErrorCode, KafkaError

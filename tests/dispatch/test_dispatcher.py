@@ -9,11 +9,18 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch
-from oncelog.broker.authorization import ALTER, ANONYMOUS, CLUSTER, CLUSTER_OPERATION, TOPIC_RESOURCE, WRITE
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.dispatch.policies import Interceptor, Quotas
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.requests.authorization import (
+    ALTER,
+    ANONYMOUS,
+    CLUSTER,
+    CLUSTER_OPERATION,
+    TOPIC_RESOURCE,
+    WRITE,
+)
+from oncelog.broker.requests.request import CloseConnection
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
@@ -29,7 +36,7 @@ from tests.harness.sim_client import ConnectionEndedError
 from tests.harness.simulation import simulated
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
 
 __all__ = ["lines"]  # a fixture

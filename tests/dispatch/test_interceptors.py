@@ -10,7 +10,7 @@ import trio.testing
 
 from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.request import NO_RESPONSE, CloseConnection
+from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchResponse
@@ -29,7 +29,7 @@ from tests.harness.simulation import simulated
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
 __all__ = ["lines"]  # a fixture
 

@@ -12,11 +12,11 @@ import trio
 from trio.testing import MockClock
 
 from compat_tests.batches import batch
-from oncelog.broker import slices
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.request import RequestContext
+from oncelog.broker.requests.request import RequestContext
+from oncelog.broker.scheduling import slices
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.add_partitions_to_txn import (

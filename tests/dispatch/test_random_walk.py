@@ -31,7 +31,7 @@ from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import deterministic
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.schema import Message
     from tests.harness.sim_client import SimClient
 

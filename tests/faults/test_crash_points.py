@@ -16,12 +16,12 @@ import oncelog
 from oncelog.broker.control import snapshots
 from oncelog.broker.faults.points import CRASH_POINTS
 from oncelog.broker.log.data_directory import partition_of
-from oncelog.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from oncelog.coordinator.transactions.state import TransactionState
 from oncelog.wire.batch import read_header
 from oncelog.wire.records import iterate_records
 from oncelog.wire.stored.coordinator import decode_value
 from oncelog.wire.stored.transactions import TransactionLogValue
+from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "exactly-once.md"
 GROUP = "billing"

@@ -13,7 +13,7 @@ from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget, parse_rule
 from oncelog.broker.faults.seen_sessions import SESSIONS_MAX, SeenSessions
 from oncelog.broker.faults.words import RuleError
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.request import RequestContext
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.header import FETCH_KEY
 from oncelog.wire.messages.fetch import (

@@ -20,7 +20,7 @@ from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from tests.harness.sim_client import SimClient
 
 LARGE = batch([record(None, bytes(20_000))])

@@ -19,7 +19,7 @@ from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.filters.named_fields import KINDS, Kind, apis_that_name
 from oncelog.broker.filters.renaming import rename_groups, rename_topics, rename_transactional_ids
 from oncelog.broker.handlers.table import HANDLERS, api_name
-from oncelog.broker.request import RequestContext
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.schema import Field, Message, Struct
 
 PREFIX = "a."

@@ -12,7 +12,7 @@ from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.filters.loading import install_filters
 from oncelog.broker.filters.passing_records import PassingRecord, rewrite
 from oncelog.broker.filters.record_filter import RecordFilter
-from oncelog.broker.request import NO_RESPONSE, RequestContext
+from oncelog.broker.requests.request import NO_RESPONSE, RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
     PartitionProduceData,

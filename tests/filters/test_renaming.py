@@ -14,7 +14,7 @@ import oncelog
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.filters.loading import install_filters, load_filter
 from oncelog.broker.filters.names import Prefix
-from oncelog.broker.request import RequestContext
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from oncelog.broker import slices
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers import chunked, offset_fetch
 from oncelog.broker.handlers.chunked import ROWS_AT_ONCE
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.metadata.config_changes import SET, AlteredResource, ConfigChange, alter
 from oncelog.broker.metadata.topics import delete
+from oncelog.broker.scheduling import slices
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
+from oncelog.broker.requests.authorization import GROUP_OPERATIONS, NOT_ASKED
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.consumer_group_describe import (
     Assignment,

@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from oncelog.broker import slices
 from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.metadata import acl_changes
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.requests.request import CloseConnection
+from oncelog.broker.scheduling import slices
 from oncelog.broker.security.acls import StandardAuthorizer
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
+from oncelog.broker.requests.authorization import GROUP_OPERATIONS, NOT_ASKED
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tests.harness.classic_members import DESCRIBE, SimMember, coordinated

@@ -11,8 +11,8 @@ import trio.testing
 
 from compat_tests.batches import TRANSACTIONAL
 from compat_tests.large_batches import LARGE_BATCHES, empty_zstd_frames, numbered_records, one_large_record
-from oncelog.broker import slices
 from oncelog.broker.log.environment import LONG_SEARCHES_MAX
+from oncelog.broker.scheduling import slices
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,

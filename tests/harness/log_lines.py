@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelog.broker import logs
+from oncelog.broker.logging import logs
 from tests.harness.clocks import FixedClock
 
 NOW_MS = 1_700_000_000_123

@@ -9,15 +9,15 @@ from typing import Any
 
 import trio
 
-from oncelog.broker.authorization import Authorization
-from oncelog.broker.cluster import NodeAddress
+from oncelog.broker.cluster.cluster import NodeAddress
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.metadata.configs import dynamic_broker_texts
 from oncelog.broker.metadata.image import BROKER
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.refusal.error_response import error_fields_of, error_response
-from oncelog.broker.request import Pending
+from oncelog.broker.requests.authorization import Authorization
+from oncelog.broker.requests.request import Pending
 from oncelog.broker.security.host_names import HostNames
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.schema import Message

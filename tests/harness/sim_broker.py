@@ -16,7 +16,7 @@ import trio
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.server import BoundListener
-from oncelog.broker.node import Node
+from oncelog.broker.node.node import Node
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.transport import SocketListener
 from oncelog.broker.security.listener import ListenerSecurity

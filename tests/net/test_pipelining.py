@@ -22,7 +22,7 @@ from tests.harness.sim_client import ConnectionEndedError
 from tests.harness.simulation import deterministic, simulated
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
     from tests.harness.sim_client import SimClient
 
 FLUSHED = {"flush.messages": "1"}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from compat_tests.batches import batch
-from oncelog.broker import slices
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.opening import open_connection
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.request import RequestContext
+from oncelog.broker.requests.request import RequestContext
+from oncelog.broker.scheduling import slices
 from oncelog.wire.compiler import AT_ONCE_ELEMENTS_MAX
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest

@@ -11,7 +11,7 @@ import trio.testing
 from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.proxy.connection import OWED_MAX
-from oncelog.broker.request import RequestContext
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.framing import encode_frame, encode_request
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from oncelog.broker.logs import LogOutput, logging_to
+from oncelog.broker.logging.logs import LogOutput, logging_to
 from oncelog.broker.proxy.upstream import UpstreamError
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse

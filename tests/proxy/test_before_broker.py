@@ -6,7 +6,7 @@ from typing import Any
 
 from compat_tests.batches import batch
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.request import RequestContext
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

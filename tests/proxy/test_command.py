@@ -10,7 +10,7 @@ import pytest
 from compat_tests.frames import Connection
 from compat_tests.real_kafka import free_ports
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.options import UsageError
+from oncelog.broker.config.options import UsageError
 from oncelog.broker.proxy.options import parse_proxy_arguments
 from oncelog.broker.proxy.settings import ProxySettings, proxy_settings
 from tests.harness.process import Serve, serve

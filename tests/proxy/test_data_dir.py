@@ -19,7 +19,7 @@ from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.metadata.acl_changes import create
 from oncelog.broker.proxy.own_metadata import OwnMetadata
 from oncelog.broker.proxy.upstream import UpstreamError
-from oncelog.broker.request import CloseConnection
+from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.security.acl_text import parse_acls
 from oncelog.wire.errors import ErrorCode, KafkaError

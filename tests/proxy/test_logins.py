@@ -17,7 +17,7 @@ from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.proxy.upstream import UpstreamError
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins
-from oncelog.broker.request import RequestContext
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

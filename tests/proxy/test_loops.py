@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from oncelog.broker.logs import LogOutput, logging_to
+from oncelog.broker.logging.logs import LogOutput, logging_to
 from oncelog.broker.proxy.passed_proxies import ID_BYTES, LOOP, LOOP_ERROR, TAG, PassedProxies, ids_of
 from oncelog.broker.proxy.upstream import UpstreamError
 from oncelog.broker.seams.clock import SystemClock

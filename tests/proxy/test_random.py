@@ -16,7 +16,7 @@ import trio.testing
 
 from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.request import RequestContext
+from oncelog.broker.requests.request import RequestContext
 from tests.harness.requests import create_topic, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient

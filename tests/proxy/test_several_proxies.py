@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from oncelog.broker import logs
+from oncelog.broker.logging import logs
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.proxy.options import parse_proxy_arguments
 from oncelog.broker.proxy.proxy import Proxy

@@ -365,9 +365,9 @@ def test_the_broker_is_imported_without_rewriting_its_assertions(pytester: pytes
     """In a process of its own, which has not imported it before."""
     pytester.makepyfile("""
         def test_it(kafka):
-            import oncelog.broker.node
+            import oncelog.broker.node.node
 
-            assert "_pytest" not in type(oncelog.broker.node.__spec__.loader).__module__
+            assert "_pytest" not in type(oncelog.broker.node.node.__spec__.loader).__module__
     """)
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 

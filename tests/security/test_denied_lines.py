@@ -5,8 +5,8 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from oncelog.broker.authorization import DESCRIBE, READ, TOPIC_RESOURCE
-from oncelog.broker.line_limiter import REPEATED_LINE_INTERVAL_MS
+from oncelog.broker.logging.line_limiter import REPEATED_LINE_INTERVAL_MS
+from oncelog.broker.requests.authorization import DESCRIBE, READ, TOPIC_RESOURCE
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.security.denied_lines import DENIED_NAMES_MAX, NAME_CHARS_SHOWN, DeniedLines
 from tests.harness.log_lines import lines

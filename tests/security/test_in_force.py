@@ -11,7 +11,11 @@ import trio
 import trio.testing
 
 from compat_tests.batches import TRANSACTIONAL, batch
-from oncelog.broker.authorization import (
+from oncelog.broker.config.checks import STANDARD_AUTHORIZER
+from oncelog.broker.dispatch.fast_produce import FastProduce
+from oncelog.broker.metadata.acl_changes import AclFilter, Deletion, create
+from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, AclBinding
+from oncelog.broker.requests.authorization import (
     ALL,
     CLUSTER_NAME,
     CLUSTER_RESOURCE,
@@ -21,10 +25,6 @@ from oncelog.broker.authorization import (
     TRANSACTIONAL_ID_RESOURCE,
     WRITE,
 )
-from oncelog.broker.config.checks import STANDARD_AUTHORIZER
-from oncelog.broker.dispatch.fast_produce import FastProduce
-from oncelog.broker.metadata.acl_changes import AclFilter, Deletion, create
-from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, AclBinding
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse

@@ -38,7 +38,7 @@ from tests.harness.simulation import simulated
 from tests.security.quota_requests import ANYBODY, Names, set_quota
 
 if TYPE_CHECKING:
-    from oncelog.broker.request import RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
 THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 KEPT = {"retention.ms": "-1"}

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelog.broker.authorization import (
+from oncelog.broker.metadata.acl_changes import ANY, MATCH, AclFilter
+from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, AclBinding
+from oncelog.broker.requests.authorization import (
     ALL,
     ALTER,
     ALTER_CONFIGS,
@@ -23,8 +25,6 @@ from oncelog.broker.authorization import (
     TWO_PHASE_COMMIT,
     WRITE,
 )
-from oncelog.broker.metadata.acl_changes import ANY, MATCH, AclFilter
-from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, AclBinding
 from oncelog.broker.security.acls import StandardAuthorizer
 from tests.harness.kafka_oracle import ask_oracle
 from tests.harness.steps import count_bytecodes

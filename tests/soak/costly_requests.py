@@ -24,8 +24,8 @@ import trio
 
 from compat_tests import batches
 from compat_tests.large_batches import EMPTY, LARGE_BATCHES
-from oncelog.broker import slices
 from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.scheduling import slices
 from oncelog.wire.compiler import REQUEST_ELEMENTS_MAX
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import decode_response, encode_frame, encode_request

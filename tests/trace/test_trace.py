@@ -11,7 +11,7 @@ import pytest
 
 from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.request import CloseConnection, RequestContext
+from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.broker.trace.trace import Selection, Trace
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.harness.offset_requests import commit

@@ -9,13 +9,13 @@ from oncelog.broker.control.changes import check_timeout, wait_until
 from oncelog.broker.control.client_metric_types import ClientMetric, ClientMetricsPush
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.metadata.image import CLIENT_METRICS
-from oncelog.broker.slices import Slices
+from oncelog.broker.scheduling.slices import Slices
 
 if TYPE_CHECKING:
     from oncelog.broker.client_metrics.manager import Push
     from oncelog.broker.client_metrics.otlp import Point
     from oncelog.broker.control.controlled_broker import ControlledBroker
-    from oncelog.broker.node import Node
+    from oncelog.broker.node.node import Node
 
 CLIENTS_SHOWN = 10
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

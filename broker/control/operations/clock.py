@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.control.moving_time import TimeMove
     from oncelog.broker.control.types import Occurrence
-    from oncelog.broker.node import Node
+    from oncelog.broker.node.node import Node
     from oncelog.coordinator.groups.group import Group
 
 Members: TypeAlias = Literal["keep", "expire"]

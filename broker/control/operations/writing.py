@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from oncelog.broker.authorization import Authorization
 from oncelog.broker.control import views
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
 from oncelog.broker.control.names import meant, not_found
@@ -20,19 +19,20 @@ from oncelog.broker.control.share_types import no_committed_offsets
 from oncelog.broker.control.types import Record
 from oncelog.broker.metadata.internal_topics import auto_create, ensure
 from oncelog.broker.metadata.topics import UNSET
-from oncelog.broker.request import RequestContext, finished
-from oncelog.broker.slices import Slices
-from oncelog.broker.topic_names import OFFSETS_TOPIC
+from oncelog.broker.requests.authorization import Authorization
+from oncelog.broker.requests.request import RequestContext, finished
+from oncelog.broker.scheduling.slices import Slices
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.steps import finish
+from oncelog.wire.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.control.types import Offsets, TopicInfo
-    from oncelog.broker.node import Node
+    from oncelog.broker.node.node import Node
     from oncelog.wire.schema import Message
 
 BATCH_BYTES: Final = 256 * 1024

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.log.cleaner.offset_map import OffsetMap
     from oncelog.broker.log.cleaner.transactions import CleanedTransactions
+    from oncelog.broker.scheduling.slices import Slices
     from oncelog.broker.seams.files import Buffer
-    from oncelog.broker.slices import Slices
 
 RECORDS_BETWEEN_CHECKS = 128
 """Records after which the end of the slice is checked."""

@@ -23,8 +23,8 @@ from oncelog.broker.log.cleaner.transactions import CleanedTransactions
 from oncelog.broker.log.environment import shortage_of
 from oncelog.broker.log.file_names import CLEANED_SUFFIX
 from oncelog.broker.log.segment import Segment
-from oncelog.broker.logs import get_logger
-from oncelog.broker.slices import Slices
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.scheduling.slices import Slices
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import records_of, scan
 

@@ -9,7 +9,7 @@ from oncelog.broker.log.producers.entry import BATCHES_RETAINED, BatchMetadata
 from oncelog.broker.log.producers.snapshots import CorruptSnapshot
 from oncelog.broker.log.producers.state import Marker
 from oncelog.broker.log.read_ahead import ReadAhead
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.wire.batch import CONTROL_BIT
 from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type, read_coordinator_epoch
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError

@@ -21,7 +21,7 @@ from oncelog.broker.log.file_names import (
 )
 from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
 from oncelog.broker.log.producers.snapshots import SNAPSHOT_SUFFIX
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 
 if TYPE_CHECKING:
     from oncelog.broker.seams.files import FileSystem

@@ -29,7 +29,7 @@ from oncelog.broker.log.read_ahead import ColdRange, ReadAhead
 from oncelog.broker.log.recovery.indexes import keep_indexes_below
 from oncelog.broker.log.recovery.partition_directory import PartitionDirectory
 from oncelog.broker.log.segment import Segment, open_segment
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import ZERO_UUID
 

@@ -14,15 +14,15 @@ import trio
 
 from oncelog.broker.log.environment import shortage_of
 from oncelog.broker.log.file_names import LOG_SUFFIX
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.scheduling.slices import SLICE_S, in_slices
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.slices import SLICE_S, in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
+    from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.seams.files import FileSystem
 
 PartitionKey = tuple[str, int]

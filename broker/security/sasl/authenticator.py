@@ -9,7 +9,7 @@ import struct
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.reasons import Reason
+from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
 from oncelog.wire.errors import DecodeError, ErrorCode
 from oncelog.wire.header import (

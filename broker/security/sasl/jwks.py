@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 import trio
 
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.tls import read_file
 from oncelog.broker.seams.web import modified_at, read_beside_the_loop

@@ -8,7 +8,7 @@ from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.credentials import jaas
 from oncelog.broker.credentials.jaas import OAUTHBEARER, PLAIN
 from oncelog.broker.credentials.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.seams.entropy import unguessable
 from oncelog.broker.security.sasl.authenticator import SaslServerAuthenticator
 from oncelog.broker.security.sasl.oauth_settings import OAuthSettings

@@ -11,16 +11,16 @@ import math
 import struct
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.request import AuthenticationFailed, CloseConnection
+from oncelog.broker.requests.request import AuthenticationFailed, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.failed_authentication import FailedAuthentication
 from oncelog.broker.security.sasl.authenticator import State
 from oncelog.wire.header import SASL_HANDSHAKE_KEY
 
 if TYPE_CHECKING:
+    from oncelog.broker.logging.reasons import Reason
     from oncelog.broker.net.peer import Peer
-    from oncelog.broker.reasons import Reason
-    from oncelog.broker.request import Pending
+    from oncelog.broker.requests.request import Pending
     from oncelog.broker.security.sasl.authenticator import Step
     from oncelog.broker.security.sasl.listener import SaslListener
 

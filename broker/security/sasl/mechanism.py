@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from oncelog.broker.reasons import Reason
+from oncelog.broker.logging.reasons import Reason
 
 
 class SaslError(Exception):

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.credentials.jaas import OAUTHBEARER
 from oncelog.broker.credentials.stores import StoreError
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.seams.tls import read_file
 from oncelog.broker.security.sasl.oauthbearer import SIGNED, UNSECURED, OAuthToken
 from oncelog.broker.security.sasl.unsecured_tokens import UnsecuredTokens

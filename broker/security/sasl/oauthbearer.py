@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.credentials.jaas import OAUTH_PACKAGE
-from oncelog.broker.reasons import Reason
+from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.reasons import Reason
+from oncelog.broker.logging.reasons import Reason
 
 if TYPE_CHECKING:
     from cryptography.x509 import Name, NameAttribute

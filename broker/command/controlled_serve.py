@@ -19,13 +19,13 @@ from oncelog.broker.seams.transport import SocketListener
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from oncelog.broker.command.control_settings import ControlSettings
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.control.controlled import Controlled
-    from oncelog.broker.control_settings import ControlSettings
-    from oncelog.broker.logs import LogOutput
+    from oncelog.broker.logging.logs import LogOutput
     from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.net.server import BoundListener
-    from oncelog.broker.node import Node
+    from oncelog.broker.node.node import Node
     from oncelog.broker.proxy.proxy import Proxy
     from oncelog.broker.proxy.settings import ProxySettings
     from oncelog.broker.security.sasl.users import Users

@@ -1,6 +1,6 @@
 """The command ``oncelog certs DIR``: an authority and certificates for development, and what to set where.
 
-Exit codes are those of `oncelog.broker.cli`.
+Exit codes are those of `oncelog.broker.command.cli`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from oncelog.broker.options import Parser, UsageError, flag_of
+from oncelog.broker.config.options import Parser, UsageError, flag_of
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     except UsageError as error:
         raise UsageError(f"{error}; {HELP}") from None
     try:
-        from oncelog.broker.certs_authority import AuthorityError, AuthorityFiles
+        from oncelog.broker.command.certs_authority import AuthorityError, AuthorityFiles
         from oncelog.broker.security.tls.authority import LOCAL_NAMES, ORGANIZATION, Validity
     except ModuleNotFoundError as error:
         return _failed(f"certificates need {error.name}: pip install 'oncelog[security]'")

@@ -8,9 +8,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping
 
-    from oncelog.broker.authorization import Authorization
     from oncelog.broker.client_metrics.manager import ClientMetricsManager
-    from oncelog.broker.cluster import Cluster
+    from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.coordinators.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from oncelog.broker.coordinators.groups import GroupCoordinator
@@ -19,10 +18,11 @@ if TYPE_CHECKING:
     from oncelog.broker.fetch.delayed_fetches import DelayedFetches
     from oncelog.broker.fetch.sessions import FetchSessions
     from oncelog.broker.handlers.table import Handler
-    from oncelog.broker.line_limiter import LineLimiter
     from oncelog.broker.log.manager import LogManager
+    from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.net.peer import Peer
+    from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.delegation_tokens import DelegationTokens

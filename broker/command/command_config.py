@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from oncelog.broker.logs import get_logger
-from oncelog.broker.options import (
+from oncelog.broker.config.options import (
     DEFAULT_PORT,
     VARIABLE_PREFIX,
     UsageError,
@@ -17,6 +16,7 @@ from oncelog.broker.options import (
     suggestion,
     variable_of,
 )
+from oncelog.broker.logging.logs import get_logger
 
 if TYPE_CHECKING:
     import argparse

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from oncelog.broker.command.interceptor_settings import InterceptorSettings, interceptor_settings
 from oncelog.broker.config.listeners import listener_names
-from oncelog.broker.interceptor_settings import InterceptorSettings, interceptor_settings
-from oncelog.broker.options import UsageError, checked_token, control_address, origin_of, variable_of
+from oncelog.broker.config.options import UsageError, checked_token, control_address, origin_of, variable_of
 
 if TYPE_CHECKING:
     import argparse

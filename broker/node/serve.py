@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.net.listen import open_listener
-from oncelog.broker.node import Node
+from oncelog.broker.node.node import Node
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelog.broker.options import UsageError, closest, flag_of, origin_of, variable_of
+from oncelog.broker.config.options import UsageError, closest, flag_of, origin_of, variable_of
 
 if TYPE_CHECKING:
     import argparse

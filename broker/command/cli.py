@@ -11,8 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog import __version__
-from oncelog.broker.logs import LogOutput, get_logger, logging_to
-from oncelog.broker.options import (
+from oncelog.broker.config.options import (
     CERTS_COMMAND,
     LOG_FORMATS,
     LOG_LEVELS,
@@ -23,6 +22,7 @@ from oncelog.broker.options import (
     parse_arguments,
     variable_of,
 )
+from oncelog.broker.logging.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.seams import garbage
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.net.server import BoundListener
-    from oncelog.broker.node import Node
+    from oncelog.broker.node.node import Node
     from oncelog.broker.proxy.proxy import Proxy
     from oncelog.broker.trace.output import TraceOutput
 
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
 def _run_command(arguments: list[str] | None, system: str) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == [CERTS_COMMAND]:
-        from oncelog.broker.certs import main as make_certificates
+        from oncelog.broker.command.certs import main as make_certificates
 
         try:
             return make_certificates(words[1:])
@@ -81,9 +81,9 @@ def _run_command(arguments: list[str] | None, system: str) -> int:
 
 
 def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from oncelog.broker.command_config import acls_of, configuration, host_name, users_of
+    from oncelog.broker.command.command_config import acls_of, configuration, host_name, users_of
+    from oncelog.broker.command.control_settings import control_settings
     from oncelog.broker.config.definitions import ConfigError
-    from oncelog.broker.control_settings import control_settings
 
     parent = environment.get("TMPDIR") or "/tmp"
     scratch = os.path.join(parent, f"oncelog-{os.urandom(8).hex()}")
@@ -98,11 +98,11 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         return _print_error(error, EXIT_USAGE)
     with logging_to(output):
         if settings is None:
-            from oncelog.broker.serve import serve
+            from oncelog.broker.node.serve import serve
 
             serving = partial(serve, config, listeners, _on_ready, users=users, acls=acls)
             return _run_in(scratch, parent, config, serving)
-        from oncelog.broker.controlled_serve import serve_controlled
+        from oncelog.broker.command.controlled_serve import serve_controlled
 
         seed = int.from_bytes(os.urandom(4), "big")
         serving = partial(
@@ -142,9 +142,9 @@ def _proxy_options() -> list[str]:
 
 def _proxy(words: list[str], environment: Mapping[str, str]) -> int:
     """Run ``oncelog proxy`` and return its exit code."""
-    from oncelog.broker.command_config import host_name
+    from oncelog.broker.command.command_config import host_name
+    from oncelog.broker.command.control_settings import proxy_control_settings
     from oncelog.broker.config.definitions import ConfigError
-    from oncelog.broker.control_settings import proxy_control_settings
     from oncelog.broker.proxy.options import parse_proxy_arguments, proxy_help_text
     from oncelog.broker.proxy.settings import proxy_settings
 
@@ -169,7 +169,7 @@ def _proxy(words: list[str], environment: Mapping[str, str]) -> int:
             from oncelog.broker.proxy.serve import serve_proxy
 
             return run(partial(serve_proxy, settings, _on_proxy_ready))
-        from oncelog.broker.controlled_serve import serve_controlled_proxy
+        from oncelog.broker.command.controlled_serve import serve_controlled_proxy
 
         serving = partial(
             serve_controlled_proxy,
@@ -297,7 +297,7 @@ def _on_ready(node: Node, listeners: list[BoundListener], control: tuple[str, in
 def _print_ready(node: Node, listeners: list[BoundListener], control: tuple[str, int] | None) -> None:
     """Write the ready line to standard output and to the log: the first listener's address, all listeners if there are
     several, and the control API's address."""
-    from oncelog.broker.control_settings import is_in_memory
+    from oncelog.broker.command.control_settings import is_in_memory
     from oncelog.broker.seams.address import address_text
 
     fields = _listener_fields(listeners)

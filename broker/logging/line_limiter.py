@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.reasons import kind_of
+from oncelog.broker.logging.reasons import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

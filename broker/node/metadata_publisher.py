@@ -22,7 +22,7 @@ from oncelog.wire.stored.metadata import (
 
 if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.node import Node
+    from oncelog.broker.node.node import Node
     from oncelog.wire.schema import Message
 
 

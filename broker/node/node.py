@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.authorization import Authorization
 from oncelog.broker.client_metrics.manager import ClientMetricsManager
-from oncelog.broker.cluster import Cluster, NodeAddress
+from oncelog.broker.cluster.cluster import Cluster, NodeAddress
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.listeners import SECURITY_PROTOCOLS
 from oncelog.broker.config.topic_config import TopicConfig
@@ -28,18 +27,20 @@ from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.emulation.release import OURS
 from oncelog.broker.fetch.delayed_fetches import DelayedFetches
 from oncelog.broker.fetch.sessions import FetchSessions
+from oncelog.broker.handlers.services import Services
 from oncelog.broker.handlers.table import TELEMETRY_KEYS, UNSTABLE_VERSIONS
-from oncelog.broker.line_limiter import LineLimiter
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
-from oncelog.broker.logs import get_logger
+from oncelog.broker.logging.line_limiter import LineLimiter
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.acl_changes import store_acls
 from oncelog.broker.metadata.configs import effective_topic_config
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
-from oncelog.broker.metadata_publisher import MetadataPublisher
 from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.server import BoundListener, Server
+from oncelog.broker.node.metadata_publisher import MetadataPublisher
+from oncelog.broker.requests.authorization import Authorization
 from oncelog.broker.security.connection_limits import ConnectionLimits
 from oncelog.broker.security.connection_rates import ConnectionRates
 from oncelog.broker.security.delegation_tokens import DelegationTokens
@@ -47,7 +48,6 @@ from oncelog.broker.security.denied_lines import DeniedLines
 from oncelog.broker.security.host_names import HostNames
 from oncelog.broker.security.quotas import ClientQuotas
 from oncelog.broker.security.sasl.users import Users, store_credentials
-from oncelog.broker.services import Services
 from oncelog.broker.share.group_states import ShareGroupStates
 from oncelog.broker.share.manager import SharePartitionManager
 from oncelog.coordinator.producer_ids import ProducerIds
