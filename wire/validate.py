@@ -197,7 +197,7 @@ def validate(
         return _validate_long(batch, header, rules, now_ms)
     records = batch[HEADER_SIZE:]
     try:
-        result = walk(records, header.record_count)
+        result = walk(records, header.record_count, fast_readers=rules.fast_readers)
     except DecodeError as error:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
     max_timestamp = _max_timestamp(header, result, rules, now_ms)
@@ -245,7 +245,7 @@ def _validation(
         except DecodeError as error:
             raise InvalidRecords(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
     try:
-        result = yield from walk_in_steps(records, header.record_count)
+        result = yield from walk_in_steps(records, header.record_count, fast_readers=rules.fast_readers)
     except DecodeError as error:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
     max_timestamp = _max_timestamp(header, result, rules, now_ms)

@@ -17,6 +17,7 @@ class ValidationRules:
         "codec",
         "compacted",
         "decompressed_bytes_max",
+        "fast_readers",
         "from_client",
         "level",
         "log_append_time",
@@ -41,6 +42,7 @@ class ValidationRules:
         from_client: bool = True,
         zstd_allowed: bool = True,
         decompressed_bytes_max: int | None = None,
+        fast_readers: bool = True,
     ) -> None:
         self.compacted = compacted
         """cleanup.policy contains "compact": every record needs a key."""
@@ -58,6 +60,8 @@ class ValidationRules:
         """The batch is from a producer, not from the broker: check counts and sequences, refuse control batches."""
         self.zstd_allowed = zstd_allowed
         """The Produce request's version is 7 or above."""
+        self.fast_readers = fast_readers
+        """Whether `oncelog.wire.walk` may use its faster readers."""
         if decompressed_bytes_max is None:
             decompressed_bytes_max = max(DECOMPRESSED_BYTES_MAX, DECOMPRESSED_RATIO_MAX * max_message_bytes)
         self.decompressed_bytes_max = decompressed_bytes_max

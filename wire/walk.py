@@ -83,17 +83,18 @@ class WalkResult:
             self.min_delta = delta
 
 
-def walk(records: Data, count: int) -> WalkResult:
+def walk(records: Data, count: int, *, fast_readers: bool = True) -> WalkResult:
     """Check at once that ``records`` are exactly ``count`` well-formed records. Raises as `walk_in_steps`."""
-    if count == 1:
+    if count == 1 and fast_readers:
         result = WalkResult()
         if _is_usual_record(records, result):
             return result
-    return finish(walk_in_steps(records, count))
+    return finish(walk_in_steps(records, count, fast_readers=fast_readers))
 
 
-def walk_in_steps(records: Data, count: int) -> Steps[WalkResult]:
-    """Check that ``records`` (decompressed) are exactly ``count`` well-formed records.
+def walk_in_steps(records: Data, count: int, *, fast_readers: bool = True) -> Steps[WalkResult]:
+    """Check that ``records`` (decompressed) are exactly ``count`` well-formed records; without ``fast_readers`` by
+    `scan` alone.
 
     Raises DecodeError, with the record's index, where they are not. Offset deltas out of order are no error
     here, as in ``DefaultRecord``.
@@ -108,7 +109,7 @@ def walk_in_steps(records: Data, count: int) -> Steps[WalkResult]:
         data = bytes(records) if isinstance(records, memoryview) else records
     limit = len(data)
     index = 0
-    no_run_before = 0
+    no_run_before = 0 if fast_readers else count
     headers = False  # whether the last record that `scan` read had some, and not very many
     pause = BLOCK  # records until the next try for a run; doubled after each failure
     left = _STEP_RECORDS
@@ -125,7 +126,9 @@ def walk_in_steps(records: Data, count: int) -> Steps[WalkResult]:
                 continue
             no_run_before = (index | (BLOCK - 1)) + 1 + pause - BLOCK
             pause = min(2 * pause, BIG_BLOCK)
-        done, position = read_short_varints(data, position, limit, index, count, headers, result)
+        done = 0
+        if fast_readers:
+            done, position = read_short_varints(data, position, limit, index, count, headers, result)
         index += done
         left -= done
         if headers:

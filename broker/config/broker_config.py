@@ -9,7 +9,7 @@ from oncelog.broker.config.checks import connection_limits, contradictions
 from oncelog.broker.config.definitions import ConfigError, ConfigKey, KeyCollector, Value, is_secret
 from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from oncelog.broker.config.definitions_log import LogKeys
-from oncelog.broker.config.definitions_node import ListenerKeys, NodeKeys, OwnKeys, RequestKeys
+from oncelog.broker.config.definitions_node import OPTIMIZATIONS, ListenerKeys, NodeKeys, OwnKeys, RequestKeys
 from oncelog.broker.config.definitions_security import (
     DelegationTokenKeys,
     LoginKeys,
@@ -82,6 +82,9 @@ class BrokerConfig(
                 self._set(name, text)
             except ConfigError as error:
                 invalid[name] = str(error)
+        if not self.oncelog_optimizations_enable:
+            for attribute in OPTIMIZATIONS:
+                put(self, attribute, False)
         put(self, "without_effect", tuple(name for name in set_texts if not self.has_effect(name)))
         self._align_node_ids(set_texts, set_origins)
         put(self, "connection_limits", connection_limits(self.max_connections_per_ip_overrides))

@@ -163,6 +163,16 @@ class RequestKeys(metaclass=KeyCollector):
     )
 
 
+OPTIMIZATIONS = (
+    "oncelog_fast_produce_enable",
+    "oncelog_response_templates_enable",
+    "oncelog_splice_enable",
+    "oncelog_reactor_enable",
+    "oncelog_walk_readers_enable",
+)
+"""The keys of `OwnKeys` for shortcuts of a plain path; ``oncelog.optimizations.enable`` switches all of them off."""
+
+
 class OwnKeys(metaclass=KeyCollector):
     """Keys that Kafka does not have. They are internal, so that DescribeConfigs shows Kafka's keys only."""
 
@@ -190,6 +200,39 @@ class OwnKeys(metaclass=KeyCollector):
         False,
         "Whether clients may send their metrics (Kafka: whether a reporter takes them).",
         internal=True,
+    )
+    oncelog_fast_produce_enable: bool = key(
+        BOOLEAN, True, "Whether a Produce that begins like an earlier one is not decoded.", internal=True
+    )
+    oncelog_response_templates_enable: bool = key(
+        BOOLEAN,
+        True,
+        "Whether the connection of an append completes delayed fetches, from templates of their responses.",
+        internal=True,
+    )
+    oncelog_splice_enable: bool = key(
+        BOOLEAN,
+        True,
+        "Whether a proxy moves large frames through a kernel pipe.",
+        internal=True,
+        of_proxies=True,
+    )
+    oncelog_reactor_enable: bool = key(
+        BOOLEAN,
+        True,
+        "Whether a proxy forwards small frames outside of Trio's tasks.",
+        internal=True,
+        of_proxies=True,
+    )
+    oncelog_walk_readers_enable: bool = key(
+        BOOLEAN, True, "Whether records of usual shapes are checked by faster readers.", internal=True
+    )
+    oncelog_optimizations_enable: bool = key(
+        BOOLEAN,
+        True,
+        "Whether oncelog takes the shortcuts that other keys allow; false forbids all of them.",
+        internal=True,
+        of_proxies=True,
     )
     oncelog_open_files_max: int = key(
         INT,

@@ -1,10 +1,10 @@
-"""The path of every request: decode, interceptors, authorization, handler, quota, encode.
+"""The path of every request: decode, intercept, authorize, handle, throttle, encode.
 
-`Dispatcher._dispatch` is that path. While no interceptor is installed, there are two fast paths: `dispatch` is
-`_dispatch_fast`, which first tries `oncelog.broker.dispatch.fast_produce`, and the connection whose Produce satisfies a
-delayed fetch sends its response (`oncelog.broker.fetch.delayed`). Installing one switches both off and empties what
-they remember, so that it sees every request and every response. Quotas, too, empty what they remember, whenever one
-changes; then the fast paths take no request that a quota concerns: such a request is intercepted.
+`Dispatcher.dispatch` is that path, as far as nothing waits; `Dispatcher.complete` is its end for a pending response.
+There are two fast paths, each with a file and a key that switches it off: `oncelog.broker.dispatch.fast_produce`, and
+`oncelog.broker.fetch.delayed`, where the connection whose Produce satisfies a delayed fetch sends its response.
+Installing an interceptor empties what they remember, and nothing is remembered while one is installed: so it sees every
+request and every response. Quotas, too, empty it, whenever one changes; a request that one concerns is intercepted.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from oncelog.broker.requests.request import (
     NO_RESPONSE,
     NOT_DECODED,
     CloseConnection,
+    DelayedProduce,
     LargeRequestContext,
     Pending,
     RequestContext,
@@ -27,7 +28,7 @@ from oncelog.broker.requests.request import (
 )
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.compiler import ManyElements
-from oncelog.wire.errors import DecodeError, KafkaError
+from oncelog.wire.errors import DecodeError
 from oncelog.wire.header import (
     API_VERSIONS_KEY,
     FETCH_KEY,
@@ -37,13 +38,15 @@ from oncelog.wire.header import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from oncelog.broker.dispatch.fast_produce import FastProduce
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.handlers.table import Handle
     from oncelog.broker.net.connection import Connection
     from oncelog.wire.schema import Message
+
+    HandleAsync = Callable[[RequestContext], Awaitable[Any]]
 
 JOIN_GROUP_KEY, SYNC_GROUP_KEY = 11, 14
 MAY_WAIT = frozenset((FETCH_KEY, JOIN_GROUP_KEY, SYNC_GROUP_KEY, SHARE_FETCH_KEY))
@@ -80,29 +83,17 @@ class Dispatcher(Interception):
         self._apis: dict[int, Api] = {}
         """The APIs that were asked for so far, by key."""
         self._may_intercept = False
-        """Whether interceptors or quotas are installed. Interceptors see every request and response; without any, a
-        request is intercepted if a quota concerns it.
-        """
-        self._uses_fast_paths = True
+        """Whether interceptors or quotas are installed: `_intercepts` says which requests they concern."""
+        self._uses_fast_produce = services.config.static.oncelog_fast_produce_enable
+        self._completes_fetches = services.config.static.oncelog_response_templates_enable
         self._fast_produce: FastProduce | None = None
-        """Made with the first Produce."""
+        """None before the first Produce, with interceptors, and where it is switched off."""
         self.satisfied_fetches = services.delayed_fetches.satisfied
         """Delayed fetches that an append has just satisfied. A connection that finds some calls
         `complete_satisfied_fetches`.
         """
-        self.dispatch: Callable[[Connection, memoryview], Pending[Any] | None]
-        """Handle one request, a frame without its size. Append the response to the connection's writer and return None,
-        or return a `Pending` one. Raises CloseConnection, DecodeError.
-        """
-        self.complete_satisfied_fetches: Callable[[], None]
-        self._choose_path()
 
     # -- what is installed
-
-    def use_fast_paths(self, wanted: bool) -> None:
-        """Allow the fast paths while nothing is installed, or forbid them: a test compares both."""
-        self._uses_fast_paths = wanted
-        self._choose_path()
 
     def forget(self) -> None:
         """Empty what the fast paths remember: what somebody may do has changed."""
@@ -111,99 +102,102 @@ class Dispatcher(Interception):
         self._services.delayed_fetches.forget()
 
     def _on_installed(self) -> None:
-        self._choose_path()
-
-    def _choose_path(self) -> None:
         self.forget()
-        self._may_intercept = bool(self._interceptors) or self._quotas is not None
-        fetches = self._services.delayed_fetches
-        if self._uses_fast_paths and not self._interceptors:
-            self.dispatch = self._dispatch_fast
-            self.complete_satisfied_fetches = fetches.complete_satisfied
-        else:
-            self.dispatch = self._dispatch
-            self.complete_satisfied_fetches = fetches.leave_to_their_tasks
+        if self.has_interceptors:
+            self._fast_produce = None
+        self._may_intercept = self.has_interceptors or self.has_quotas
 
     # -- the path
 
-    def _dispatch_fast(self, connection: Connection, frame: memoryview) -> Pending[Any] | None:
+    def dispatch(self, connection: Connection, frame: memoryview) -> Pending[Any] | None:
+        """Handle one request, a frame without its size. Append the response to the connection's writer and return None,
+        or return a `Pending` one. Raises CloseConnection, DecodeError.
+        """
         api_key, version, correlation_id = _prefix_at(frame, 0)
-        if api_key != PRODUCE_KEY or connection.pending:
-            return self._dispatch(connection, frame)
-        prefixes = connection.produce_prefixes
-        fast = self._fast_produce
+        fast, prefixes = self._fast_produce, connection.produce_prefixes
         if (
-            prefixes is not None
-            and fast is not None
+            fast is not None
+            and api_key == PRODUCE_KEY
+            and prefixes is not None
+            and not connection.pending
             and fast.handle(frame, prefixes, version, correlation_id, connection.writer.out)
         ):
             return None
-        return self._dispatch(connection, frame)
-
-    def _dispatch(self, connection: Connection, frame: memoryview) -> Pending[Any] | None:
-        decode = self._decode_intercepted if self._may_intercept else self._decode
+        if self._may_intercept and self._intercepts(connection, frame):
+            return self._dispatch_intercepted(connection, frame)
         try:
-            context = decode(connection, frame)
+            context = self._decode(connection, frame)
         except ManyElements:
-            return self._dispatch_large(connection, frame)
-        if connection.pending and context.api.handler.api_key != PRODUCE_KEY:
-            # While responses are pending, only a Produce is handled at once. In Kafka every request waits.
-            return self._as_pending(
-                connection, context, Pending(self._handle_after_pending(connection, context))
-            )
-        if context.frame is not None:
-            return self._as_pending(connection, context, Pending(self._handle_intercepted(context)))
-        response = self._handle(context)
-        if (
-            context.api.handler.api_key == PRODUCE_KEY
-            and self._uses_fast_paths
-            and not isinstance(response, Pending)
-        ):
+            return self._dispatch_large(self._large_context(connection, frame), self._handle, frame)
+        if connection.pending and api_key != PRODUCE_KEY:
+            return self._pending(context, self._handle_in_turn(context))
+        try:
+            if self._authorization.authorizer is not None:
+                self._authorize(context)
+            response = context.api.handle(self._services, context.request, context)
+        except Exception as error:
+            response = self._refuse(context, error)
+        if api_key == PRODUCE_KEY and self._uses_fast_produce and not isinstance(response, Pending):
             self._remember(connection, context, frame, response)
-        if type(response) is context.api.response and not connection.pending:
+        if response is None:
+            return None
+        if connection.pending:
+            response = self._in_order(context, response)
+        elif not isinstance(response, Pending):
             writer = connection.writer
             context.api.encode_response(
-                context.api_version, context.correlation_id, response, writer.out, writer.ranges
+                context.api_version, correlation_id, response, writer.out, writer.ranges
             )
             return None
-        return None if response is None else self._as_pending(connection, context, response)
+        response.context = context
+        if isinstance(response, DelayedProduce):
+            response.drop_records()
+        return response
 
-    def _dispatch_large(self, connection: Connection, frame: memoryview) -> Pending[Any]:
-        """Return the response to a request that is decoded in steps. The frame is copied: others use the buffer."""
+    def _dispatch_intercepted(self, connection: Connection, frame: memoryview) -> Pending[Any]:
+        """As `dispatch`, for a request that an interceptor or a quota concerns. It gets a copy of its frame: others use
+        the buffer meanwhile.
+        """
         began = real_time.monotonic()
         frame = memoryview(bytearray(frame))
-        api_key, version, correlation_id = _prefix_at(frame, 0)
-        api = self._apis[api_key]
-        header = read_request_header(frame, api.flexible[version])
-        connection.client_id = header.client_id
-        context = LargeRequestContext(api, version, correlation_id, header.client_id, connection, NOT_DECODED)
-        if self._may_intercept and (self._interceptors or self._concerns_quotas(connection, frame)):
-            context.frame = frame
-            if self._quotas is not None:
-                context.usage = self._quotas.begin(context, began)
-        pending = Pending(self._handle_large(connection, context, frame, header.header_size))
-        pending.context = context
-        return pending
+        try:
+            context = self._decode(connection, frame)
+        except ManyElements:
+            context = self._large_context(connection, frame)
+        context.frame = frame
+        if self._quotas is not None:
+            context.usage = self._quotas.begin(context, began)
+        if context.is_large:
+            return self._dispatch_large(context, self._handle_intercepted, frame)
+        if connection.pending and context.api.handler.api_key != PRODUCE_KEY:
+            return self._pending(context, self._handle_in_turn(context))
+        pending = self._pending(context, self._handle_intercepted(context))
+        return self._in_order(context, pending) if connection.pending else pending
 
-    async def _handle_large(
-        self, connection: Connection, context: RequestContext, frame: memoryview, start: int
-    ) -> Any:
-        turns, has_turn = self._large_requests, True
+    def _dispatch_large(
+        self, context: RequestContext, handle: HandleAsync, frame: memoryview
+    ) -> Pending[Any]:
+        """Return the response to a request that is decoded in steps, and then handled by ``handle``."""
+        if context.frame is None:
+            frame = memoryview(bytearray(frame))  # others use the buffer meanwhile
+        return self._pending(context, self._handle_large(context, handle, frame))
+
+    async def _handle_large(self, context: RequestContext, handle: HandleAsync, frame: memoryview) -> Any:
+        api, connection, turns = context.api, context.connection, self._large_requests
         await turns.acquire()
+        has_turn = True
         try:
             try:
-                context.request = await context.api.decode_in_steps(context.api_version, frame, start)
+                start = read_request_header(frame, api.flexible[context.api_version]).header_size
+                context.request = await api.decode_in_steps(context.api_version, frame, start)
             except DecodeError as error:
                 raise CloseConnection(f"malformed request: {error}") from None
-            if context.frame is not None or context.api.handler.api_key in MAY_WAIT:
+            if handle == self._handle_intercepted or api.handler.api_key in MAY_WAIT:
                 turns.release()
                 has_turn = False
-            if context.api.handler.api_key != PRODUCE_KEY:
+            if api.handler.api_key != PRODUCE_KEY:
                 await connection.wait_drained()
-            if context.frame is not None:
-                response = await self._handle_intercepted(context)
-            else:
-                response = await finished(self._handle(context))
+            response = await handle(context)
             await connection.wait_drained()
             return response
         finally:
@@ -233,10 +227,20 @@ class Dispatcher(Interception):
         context = pending.context
         return await self._respond(context, await self._or_refused(context, pending.wait()))
 
-    # -- its steps
+    def complete_satisfied_fetches(self) -> None:
+        """Complete some of `satisfied_fetches`, unless interceptors see their responses: their own tasks do then."""
+        fetches = self._services.delayed_fetches
+        if self._completes_fetches and not self._interceptors:
+            fetches.complete_satisfied()
+        else:
+            fetches.leave_to_their_tasks()
+
+    # -- decode
 
     def _decode(self, connection: Connection, frame: memoryview) -> RequestContext:
-        """Make a request of bytes. Raises DecodeError, and CloseConnection if the API or version is not served."""
+        """Make a request of bytes. Raises DecodeError, CloseConnection if the API or version is not served, and
+        ManyElements for a request that has to be decoded in steps.
+        """
         api_key, version, correlation_id = _prefix_at(frame, 0)
         api = self._apis.get(api_key) or self._load(api_key)
         if not api.min_version <= version <= api.max_version:
@@ -251,25 +255,12 @@ class Dispatcher(Interception):
         connection.client_id = header.client_id
         return RequestContext(api, version, correlation_id, header.client_id, connection, request)
 
-    def _decode_intercepted(self, connection: Connection, frame: memoryview) -> RequestContext:
-        """As `_decode`; an intercepted request gets a copy of its frame: others use the buffer meanwhile."""
-        began = real_time.monotonic()
-        if not self._interceptors and not self._concerns_quotas(connection, frame):
-            return self._decode(connection, frame)
-        frame = memoryview(bytearray(frame))
-        context = self._decode(connection, frame)
-        context.frame = frame
-        if self._quotas is not None:
-            context.usage = self._quotas.begin(context, began)
-        return context
-
-    def _concerns_quotas(self, connection: Connection, frame: memoryview) -> bool:
-        """Whether a request may be throttled, or has to wait because an earlier one of its connection was."""
-        if connection.muted_until:
-            return True
-        header = read_request_header(frame, False)  # the client id stands at the same place in all versions
-        quotas = self._quotas
-        return quotas is not None and quotas.concern(connection.principal, header.client_id, header.api_key)
+    def _large_context(self, connection: Connection, frame: memoryview) -> RequestContext:
+        """Make a request that is not decoded yet."""
+        api_key, version, correlation_id = _prefix_at(frame, 0)
+        api = self._apis[api_key]
+        client_id = connection.client_id = read_request_header(frame, api.flexible[version]).client_id
+        return LargeRequestContext(api, version, correlation_id, client_id, connection, NOT_DECODED)
 
     def _load(self, api_key: int) -> Api:
         handler = self._services.handlers.get(api_key)
@@ -279,6 +270,55 @@ class Dispatcher(Interception):
         if api_key not in (PRODUCE_KEY, FETCH_KEY, SHARE_FETCH_KEY):
             api.handle = _charged(api.handle)
         return api
+
+    # -- intercept
+
+    def _intercepts(self, connection: Connection, frame: memoryview) -> bool:
+        """Whether interceptors see a request, it may be throttled, or an earlier one of its connection was."""
+        if self._interceptors or connection.muted_until:
+            return True
+        header = read_request_header(frame, False)  # the client id stands at the same place in all versions
+        quotas = self._quotas
+        return quotas is not None and quotas.concern(connection.principal, header.client_id, header.api_key)
+
+    async def _handle_intercepted(self, context: RequestContext) -> Any:
+        response = await self._ask_interceptors(context)
+        return self.if_wanted(context, await self.handle(context) if response is None else response)
+
+    # -- authorize
+
+    def _authorize(self, context: RequestContext) -> None:
+        """Raises KafkaError where the principal may not use the API at all; handlers ask for the rest."""
+        operation = CLUSTER_OPERATION.get(context.api.handler.api_key)
+        if operation is not None:
+            self._authorization.require_cluster(context, operation)
+
+    # -- handle
+
+    async def _handle(self, context: RequestContext) -> Any:
+        """Authorize and handle, as `dispatch` does, and wait. Returns None for no response."""
+        try:
+            if self._authorization.authorizer is not None:
+                self._authorize(context)
+            return await finished(context.api.handle(self._services, context.request, context))
+        except Exception as error:
+            return await finished(self._refuse(context, error))
+
+    async def handle(self, context: RequestContext) -> Any:
+        """Authorize and handle ``context.request``. See `Interception.handle`."""
+        began = real_time.monotonic()
+        try:
+            response = await self._handle(context)
+            return NO_RESPONSE if response is None else response
+        finally:
+            context.handled_s = real_time.monotonic() - began
+
+    async def _handle_in_turn(self, context: RequestContext) -> Any:
+        """Handle a request after the pending responses before it. In Kafka every request waits, here only a Produce
+        is handled at once.
+        """
+        await context.connection.wait_drained()
+        return await (self._handle_intercepted(context) if self._may_intercept else self._handle(context))
 
     def _remember(
         self, connection: Connection, context: RequestContext, frame: memoryview, response: Any
@@ -290,69 +330,28 @@ class Dispatcher(Interception):
             self._fast_produce = FastProduce(self._services, context.api)
         self._fast_produce.remember(connection, context, frame, response)
 
-    def _handle(self, context: RequestContext) -> Any:
-        """Return the response, a `Pending` one, or None."""
-        try:
-            if self._authorization.authorizer is not None:
-                self._authorize(context)
-            return context.api.handle(self._services, context.request, context)
-        except KafkaError as error:
-            return context.api.refuse(context.request, context.api_version, error)
-        except CloseConnection:
-            raise
-        except Exception as error:
-            return self._internal_error(context, error)
-
-    async def _handle_intercepted(self, context: RequestContext) -> Any:
-        response = await self._ask_interceptors(context)
-        return self.if_wanted(context, await self.handle(context) if response is None else response)
-
-    async def handle(self, context: RequestContext) -> Any:
-        """Authorize and handle ``context.request``. See `Interception.handle`."""
-        began = real_time.monotonic()
-        try:
-            response = await self._or_refused(context, finished(self._handle(context)))
-            return NO_RESPONSE if response is None else response
-        finally:
-            context.handled_s = real_time.monotonic() - began
-
-    async def _handle_after_pending(self, connection: Connection, context: RequestContext) -> Any:
-        await connection.wait_drained()
-        if self._may_intercept:
-            return await self._handle_intercepted(context)
-        return await finished(self._handle(context))
-
-    def _authorize(self, context: RequestContext) -> None:
-        """Raises KafkaError where the principal may not use the API at all; handlers ask for the rest."""
-        operation = CLUSTER_OPERATION.get(context.api.handler.api_key)
-        if operation is not None:
-            self._authorization.require_cluster(context, operation)
-
-    def _as_pending(
-        self, connection: Connection, context: RequestContext, response: Message | Pending[Any]
-    ) -> Pending[Any]:
-        """Make a response `Pending` that cannot go to the writer now; those before it are sent first."""
-        if not isinstance(response, Pending):
-            pending = Pending(_ready(response), reads_on=True)
-        elif connection.pending and not response.reads_on:
-            # A Produce that waits before it appends, behind others that wait for the disk.
-            pending = Pending(self._in_turn(connection, response))
-        else:
-            pending = response
-        pending.context = context
-        if pending.reads_on:
-            # The Produce is handled, and its records are in a buffer that others use from now on.
-            for topic in context.request.topic_data:
-                for partition in topic.partition_data:
-                    partition.records = None
-        return pending
+    # -- respond in the order of the requests
 
     @staticmethod
-    async def _in_turn(connection: Connection, pending: Pending[Any]) -> Any:
-        """Wait for the response, then until those before it are sent."""
-        response = await pending.wait()
-        await connection.wait_drained()
-        return response
+    def _pending(context: RequestContext, response: Coroutine[Any, Any, Any]) -> Pending[Any]:
+        pending: Pending[Any] = Pending(response)
+        pending.context = context
+        return pending
+
+    def _in_order(self, context: RequestContext, response: Message | Pending[Any]) -> Pending[Any]:
+        """Make the response to a Produce wait for those before it on its connection."""
+        if isinstance(response, DelayedProduce):
+            return response
+        if isinstance(response, Pending):
+            return self._pending(context, _after_others(context, response))
+        return DelayedProduce(_ready(response))
+
+
+async def _after_others(context: RequestContext, pending: Pending[Any]) -> Any:
+    """Wait for the response, then until those before it are sent."""
+    response = await pending.wait()
+    await context.connection.wait_drained()
+    return response
 
 
 async def _ready(response: Message) -> Message:

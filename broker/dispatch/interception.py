@@ -89,6 +89,11 @@ class Interception:
         self._on_installed()
 
     @property
+    def has_interceptors(self) -> bool:
+        """Whether anyone sees requests and responses."""
+        return bool(self._interceptors)
+
+    @property
     def has_quotas(self) -> bool:
         """Whether somebody may be throttled."""
         return self._quotas is not None
@@ -176,17 +181,35 @@ class Interception:
         return self._interceptors
 
     async def _or_refused(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
-        """Return the awaited response, or for an error the response that says it. Raises CloseConnection,
-        ConnectionLost.
-        """
+        """Return the awaited response, or for an error the response that says it. Raises as `_refuse`."""
         try:
             return await response
-        except KafkaError as error:
-            return await finished(context.api.refuse(context.request, context.api_version, error))
-        except (CloseConnection, ConnectionLost):
-            raise
         except Exception as error:
-            return await finished(self._internal_error(context, error))
+            return await finished(self._refuse(context, error))
+
+    def _refuse(self, context: RequestContext, error: Exception) -> Message | Pending[Message]:
+        """Return the response that says an error. Raises CloseConnection and ConnectionLost again, and CloseConnection
+        where the API has no field for an error.
+        """
+        if isinstance(error, KafkaError):
+            return context.api.refuse(context.request, context.api_version, error)
+        if isinstance(error, CloseConnection | ConnectionLost):
+            raise error
+        self._lines.write(
+            log.exception,
+            "a request failed with an internal error",
+            {
+                "api": context.api.handler.name,
+                "version": context.api_version,
+                "error": type(error).__name__,
+            },
+            client_id=context.client_id,
+            correlation_id=context.correlation_id,
+        )
+        self._note_bug()
+        return context.api.refuse(
+            context.request, context.api_version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        )
 
     @staticmethod
     def if_wanted(context: RequestContext, response: Any) -> Any:
@@ -220,21 +243,3 @@ class Interception:
             if response is not None and context.api.has_throttle_time:
                 response.throttle_time_ms = max(throttle_ms, response.throttle_time_ms)
             connection.mute(throttle_ms)
-
-    def _internal_error(self, context: RequestContext, error: Exception) -> Message | Pending[Message]:
-        """Log an internal error; return the response for it. Raises CloseConnection if the API has no field for it."""
-        self._lines.write(
-            log.exception,
-            "a request failed with an internal error",
-            {
-                "api": context.api.handler.name,
-                "version": context.api_version,
-                "error": type(error).__name__,
-            },
-            client_id=context.client_id,
-            correlation_id=context.correlation_id,
-        )
-        self._note_bug()
-        return context.api.refuse(
-            context.request, context.api_version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        )

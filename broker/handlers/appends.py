@@ -1,6 +1,6 @@
 """Appends the batches of a Produce request: one after the other, in turns if that takes long.
 
-`Appends` is used once for each request that the fast path does not take. It also makes the rows of the response.
+`Appends` is made for each request that the fast path does not take. It also makes the rows of the response.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import trio
+
 from oncelog.broker.logging.reasons import Reason
-from oncelog.broker.requests.request import CloseConnection, Pending, finished
-from oncelog.broker.scheduling.slices import Slices, in_slices
+from oncelog.broker.requests.request import CloseConnection, DelayedProduce, Pending, finished
+from oncelog.broker.scheduling.slices import SLICE_S, in_slices
 from oncelog.broker.seams.clock import real_time
+from oncelog.wire.compiler import AT_ONCE_ELEMENTS_MAX
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
     PRODUCE_TOPIC_ID_VERSION,
@@ -28,7 +31,7 @@ from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from oncelog.wire.validate import InvalidRecords, LongValidation, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
@@ -76,11 +79,11 @@ ERRORS_WITH_LOG_START = frozenset(
 """Errors of a whole batch with which the response has the log start offset (``ReplicaManager.appendToLocalLog``)."""
 
 TURN_S = 0.02
-"""Seconds that appends of one Produce may take before other connections have their turn."""
+"""Seconds that the first turn of a Produce may take before other connections have theirs."""
 ROWS_PER_TURN = 100
-"""Batches that are appended between two turns of others, at most."""
+"""Batches that are appended in each further turn, at most."""
 ROWS_VERIFIED_AT_ONCE = 100
-"""Transactional batches whose partitions are verified together, and appended in the same step."""
+"""Transactional batches whose partitions are verified together, and appended in the same turn."""
 
 
 class Verification:
@@ -117,21 +120,24 @@ class Verification:
 
 
 class Appends:
-    """The batches of one request, appended in the order of its rows.
+    """The batches of one request, appended in the order of its rows: `append` as many as are due in one turn, and if
+    that does not append all, `append_rest`. Then `response`.
 
-    If that takes long, other connections have their turn between two batches, and while a single batch is validated.
-    A ``verification`` of transactional batches holds for one step only: after each such turn it is repeated for the
-    next rows, since the transaction may have ended meanwhile.
+    Other connections have their turns between two batches, and while a single batch is validated that takes long. A
+    ``verification`` of transactional batches holds for one turn: it is repeated for the rows of the next one, since the
+    transaction may have ended meanwhile.
     """
 
     __slots__ = (
-        "_acks",
         "_cluster",
         "_context",
         "_denied",
+        "_next",
         "_refused",
         "_request",
+        "_responses",
         "_rows",
+        "_unfinished",
         "_unflushed",
         "_verification",
     )
@@ -142,134 +148,126 @@ class Appends:
         request: ProduceRequest,
         context: RequestContext,
         denied: Refusals,
+        rows: Iterable[Row],
         verification: Verification | None = None,
     ) -> None:
         self._cluster = cluster
         self._request = request
         self._context = context
-        self._acks = request.acks
         self._denied = denied
         """The partitions to which the client may not write."""
         self._verification = verification
         self._refused: Refusals = {}
         """The partitions that the last verification refused."""
-        self._rows: list[PartitionProduceResponse] = []
+        self._rows = list(rows)
+        self._next = 0
+        """The position in `_rows` of the first one that is not appended yet."""
+        self._unfinished: Unfinished | None = None
+        """The validation of that row, which takes long."""
+        self._responses: list[PartitionProduceResponse] = []
         self._unflushed: list[UnflushedRow] = []
 
-    def append_all(self) -> ProduceResponse | Pending[ProduceResponse | None] | None:
-        if self._context.is_large:
-            return Pending(self._append_large())
-        todo: list[Row] = []
-        for topic in self._request.topic_data:
-            name = name_of(self._cluster, topic, self._context)
-            todo += [(name, partition) for partition in topic.partition_data]
-        verification = self._verification
-        if verification is not None:
-            refused = verification.now(todo) if len(todo) <= ROWS_VERIFIED_AT_ONCE else None
-            if refused is None:
-                return self._go_on(todo)
-            self._refused = refused
-        end = real_time.monotonic() + TURN_S if len(todo) > 1 else 0.0
-        for at, row in enumerate(todo):
-            if at and real_time.monotonic() >= end:
-                return self._go_on(todo[at:])
-            unfinished = self._append(row)
-            if unfinished is not None:
-                return self._go_on(todo[at:], unfinished)
-        if end:
-            self._context.connection.charge(real_time.monotonic() + TURN_S - end)
-        return self._respond(list(self._topics()))
+    def verify(self) -> bool:
+        """Verify the batches, if there are any to verify. Returns whether that is possible at once, and in one turn."""
+        if self._verification is None:
+            return True
+        if len(self._rows) > ROWS_VERIFIED_AT_ONCE:
+            return False
+        refused = self._verification.now(self._rows)
+        self._refused = refused or {}
+        return refused is not None
 
-    async def _append_large(self) -> ProduceResponse | None:
-        """Append the batches of a request with very many rows, which has its frame for itself."""
-        rows = (
-            (name, partition)
-            for topic in self._request.topic_data
-            for name in (name_of(self._cluster, topic, self._context),)
-            for partition in topic.partition_data
-        )
-        return await self._append_in_turns(await in_slices(listed(rows)), None)
+    def append(self, turn_s: float, rows_max: int = AT_ONCE_ELEMENTS_MAX, check: Check = validate) -> bool:
+        """Append batches for ``turn_s`` seconds, at most ``rows_max``, and at least one: the first with ``check``. A
+        validation that takes long ends the turn before its batch. Returns whether all are appended.
+        """
+        rows, begin, context = self._rows, self._next, self._context
+        began = real_time.monotonic() if len(rows) > 1 else 0.0
+        for at in range(begin, min(begin + rows_max, len(rows))):
+            if at > begin and real_time.monotonic() >= began + turn_s:
+                return False
+            topic, partition = rows[at]
+            index = partition.index
+            refusal = self._refused.get((topic, index)) if self._refused else None
+            if self._denied and refusal is None:
+                refusal = self._denied.get((topic, index))
+            self._next = at + 1
+            if refusal is not None:
+                self._responses.append(_refused_partition_row(index, refusal, context))
+                continue
+            log: PartitionLog | None = None
+            try:
+                if not topic:
+                    raise KafkaError(
+                        ErrorCode.UNKNOWN_TOPIC_ID
+                        if context.api_version >= PRODUCE_TOPIC_ID_VERSION
+                        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    )
+                leader = self._cluster.leader_partition(topic, index)
+                log = leader.log
+                _check(topic, self._request.acks, context)
+                records = partition.records
+                if records is None:
+                    raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must not have null records")
+                assert isinstance(records, memoryview)
+                result = log.append(
+                    records,
+                    leader_epoch=leader.leader_epoch,
+                    produce_version=context.api_version,
+                    check=check,
+                )
+            except KafkaError as error:
+                self._responses.append(error_row(index, error, log))
+            except LongValidation as validation:
+                assert log is not None
+                self._next, self._unfinished = at, (log, validation)
+                return False
+            else:
+                response = PartitionProduceResponse(
+                    index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
+                )
+                self._responses.append(response)
+                if result.must_flush:
+                    self._unflushed.append((log, result.last_offset + 1, response))
+            check = validate
+        if len(rows) > 1:
+            context.connection.charge(real_time.monotonic() - began)
+        return self._next == len(rows)
 
-    def _go_on(
-        self, todo: list[Row], unfinished: Unfinished | None = None
-    ) -> Pending[ProduceResponse | None]:
-        """Append the rest in turns. Its batches are copied: they are in a buffer that all connections share."""
-        for _, partition in todo:
+    def rest(self) -> Pending[ProduceResponse | None]:
+        """Return the response that comes when the rest is appended, in turns. Its batches are copied: they are in a
+        buffer that all connections share.
+        """
+        for _, partition in self._rows[self._next :]:
             if partition.records is not None:
                 partition.records = memoryview(bytearray(partition.records))
-        return Pending(self._append_in_turns(todo, unfinished))
+        return Pending(self.append_rest())
 
-    async def _append_in_turns(
-        self, todo: list[Row], unfinished: Unfinished | None
-    ) -> ProduceResponse | None:
-        slices = Slices(ROWS_PER_TURN)
-        verified = 0  # the row up to which the verification holds
-        for at, row in enumerate(todo):
+    async def append_rest(self) -> ProduceResponse | None:
+        """Append what is left, in turns, and return the response after all that must be flushed."""
+        rows = self._rows
+        while self._next < len(rows):
+            begin = self._next
             check: Check = validate
-            while True:
-                if unfinished is not None:
-                    log, validation = unfinished
-                    check = await log.checked(validation)
-                    verified = 0
-                if self._verification is not None and at >= verified:
-                    verified = at + ROWS_VERIFIED_AT_ONCE
-                    self._refused = await self._verification.wait(todo[at:verified])
-                unfinished = self._append(row, check)
-                if unfinished is None:
-                    break
-            row[1].records = None
-            if slices.is_over():
-                await slices.pause()
-                verified = 0
+            if self._unfinished is not None:
+                log, validation = self._unfinished
+                self._unfinished = None
+                check = await log.checked(validation)
+            if self._verification is not None:
+                self._refused = await self._verification.wait(rows[begin : begin + ROWS_VERIFIED_AT_ONCE])
+            self.append(SLICE_S, ROWS_PER_TURN, check)
+            for _, partition in rows[begin : self._next]:
+                partition.records = None
+            await trio.lowlevel.checkpoint()
         return await finished(self._respond(await in_slices(listed(self._topics()))))
 
-    def _append(self, row: Row, check: Check = validate) -> Unfinished | None:
-        """Append a batch and add its row to the response: then return None. A validation that takes long is returned;
-        nothing else was done.
-        """
-        topic, partition = row
-        refusal = self._refused.get((topic, partition.index)) if self._refused else None
-        if self._denied and refusal is None:
-            refusal = self._denied.get((topic, partition.index))
-        if refusal is not None:
-            self._rows.append(_refused_partition_row(partition.index, refusal, self._context))
-            return None
-        context = self._context
-        log: PartitionLog | None = None
-        try:
-            if not topic:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_TOPIC_ID
-                    if context.api_version >= PRODUCE_TOPIC_ID_VERSION
-                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
-            leader = self._cluster.leader_partition(topic, partition.index)
-            log = leader.log
-            _check(topic, self._acks, context)
-            records = partition.records
-            if records is None:
-                raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must not have null records")
-            assert isinstance(records, memoryview)
-            result = log.append(
-                records, leader_epoch=leader.leader_epoch, produce_version=context.api_version, check=check
-            )
-        except KafkaError as error:
-            self._rows.append(error_row(partition.index, error, log))
-            return None
-        except LongValidation as validation:
-            assert log is not None
-            return log, validation
-        response = PartitionProduceResponse(
-            partition.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
-        )
-        self._rows.append(response)
-        if result.must_flush:
-            self._unflushed.append((log, result.last_offset + 1, response))
-        return None
+    def response(self) -> ProduceResponse | Pending[ProduceResponse | None] | None:
+        """Return the response when all rows are appended, a `DelayedProduce` where something must be flushed."""
+        return self._respond(list(self._topics()))
 
     def _topics(self) -> Iterator[TopicProduceResponse]:
         """Yield the rows of the response."""
-        remaining = iter(self._rows)
+        remaining = iter(self._responses)
         for topic in self._request.topic_data:
             if topic.partition_data:
                 rows = list(islice(remaining, len(topic.partition_data)))
@@ -278,12 +276,19 @@ class Appends:
     def _respond(
         self, topics: list[TopicProduceResponse]
     ) -> ProduceResponse | Pending[ProduceResponse | None] | None:
-        """Return the response, or a `Pending` one that comes after the flush of what must be flushed."""
         response = ProduceResponse(topics)
         if not self._unflushed:
-            return response_for_acks(response, self._acks)
+            return response_for_acks(response, self._request.acks)
         # With acks=0 no response is sent, but the flush still moves the high watermark.
-        return Pending(_wait_flushed(self._unflushed, response, self._acks), reads_on=True)
+        return DelayedProduce(_wait_flushed(self._unflushed, response, self._request.acks))
+
+
+def rows_of(cluster: Cluster, request: ProduceRequest, context: RequestContext) -> Iterator[Row]:
+    """Yield the rows of a request in their order."""
+    for topic in request.topic_data:
+        name = name_of(cluster, topic, context)
+        for partition in topic.partition_data:
+            yield name, partition
 
 
 def name_of(cluster: Cluster, topic: TopicProduceData, context: RequestContext) -> str:

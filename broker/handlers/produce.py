@@ -18,14 +18,16 @@ from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
 )
 from oncelog.broker.handlers.appends import (
     TRANSACTIONS_V2_VERSION,
+    TURN_S,
     Appends,
     Verification,
     error_row,
     name_of,
     response_for_acks,
+    rows_of,
 )
 from oncelog.broker.requests.authorization import TOPIC_RESOURCE, TRANSACTIONAL_ID_RESOURCE, WRITE
-from oncelog.broker.requests.request import Pending, finished
+from oncelog.broker.requests.request import Pending
 from oncelog.broker.scheduling.slices import in_slices
 from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -35,7 +37,7 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from oncelog.wire.steps import finish
+from oncelog.wire.steps import finish, listed
 
 if TYPE_CHECKING:
     from oncelog.broker.handlers.services import Services
@@ -66,19 +68,22 @@ def handle(
                 and records[MAGIC_AT] == MAGIC
             ):
                 return _handle_transactional(services, request, context)
-    if services.authorization.authorizer is None:
-        return Appends(services.cluster, request, context, {}).append_all()
     if context.is_large:
-        return Pending(_append_allowed(services, request, context))
-    denied = finish(_denied(services, request, context))
-    return Appends(services.cluster, request, context, denied).append_all()
+        return Pending(_append_large(services, request, context))
+    denied = {} if services.authorization.authorizer is None else finish(_denied(services, request, context))
+    appends = Appends(services.cluster, request, context, denied, rows_of(services.cluster, request, context))
+    return appends.response() if appends.append(TURN_S) else appends.rest()
 
 
-async def _append_allowed(
+async def _append_large(
     services: Services, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | None:
-    denied = await in_slices(_denied(services, request, context))
-    return await finished(Appends(services.cluster, request, context, denied).append_all())
+    """Append the batches of a request with very many rows, which has its frame for itself."""
+    denied: Refusals = {}
+    if services.authorization.authorizer is not None:
+        denied = await in_slices(_denied(services, request, context))
+    rows = await in_slices(listed(rows_of(services.cluster, request, context)))
+    return await Appends(services.cluster, request, context, denied, rows).append_rest()
 
 
 def _denied(services: Services, request: ProduceRequest, context: RequestContext) -> Steps[Refusals]:
@@ -103,30 +108,33 @@ def _handle_transactional(
     ):
         return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     denied = {} if services.authorization.authorizer is None else finish(_denied(services, request, context))
+    rows = list(rows_of(services.cluster, request, context))
     producers: set[tuple[int, int]] = set()
     sequences: dict[tuple[str, int], int] = {}
-    for topic in request.topic_data:
-        name = name_of(services.cluster, topic, context)
-        for partition in topic.partition_data:
-            records = partition.records
-            if (name, partition.index) in denied:
-                continue
-            if name and records is not None and len(records) >= HEADER_SIZE:
-                producer_id, epoch, sequence = producer_of(records, PRODUCER_AT)
-                if records[ATTRIBUTES_AT] & TRANSACTIONAL and producer_id >= 0:
-                    producers.add((producer_id, epoch))
-                    sequences[name, partition.index] = sequence
+    for name, partition in rows:
+        records = partition.records
+        if (name, partition.index) in denied:
+            continue
+        if name and records is not None and len(records) >= HEADER_SIZE:
+            producer_id, epoch, sequence = producer_of(records, PRODUCER_AT)
+            if records[ATTRIBUTES_AT] & TRANSACTIONAL and producer_id >= 0:
+                producers.add((producer_id, epoch))
+                sequences[name, partition.index] = sequence
     if len(producers) > 1:
         return _refuse_all(
             request,
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
             "The request has transactional batches of more than one producer",
         )
-    if not producers:
-        return Appends(services.cluster, request, context, denied).append_all()
-    producer = TransactionalProducer(request.transactional_id, *producers.pop())
-    verification = Verification(services.txn_partitions, producer, support_of(context.api_version), sequences)
-    return Appends(services.cluster, request, context, denied, verification).append_all()
+    verification = None
+    if producers:
+        producer = TransactionalProducer(request.transactional_id, *producers.pop())
+        support = support_of(context.api_version)
+        verification = Verification(services.txn_partitions, producer, support, sequences)
+    appends = Appends(services.cluster, request, context, denied, rows, verification)
+    if context.is_large:
+        return Pending(appends.append_rest())
+    return appends.response() if appends.verify() and appends.append(TURN_S) else appends.rest()
 
 
 def support_of(version: int) -> SupportedOperation:

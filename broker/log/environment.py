@@ -71,6 +71,7 @@ class LogEnvironment:
         "clock",
         "files",
         "flusher",
+        "has_fast_readers",
         "lines",
         "long_validations",
         "producer_id_expiration_ms",
@@ -91,9 +92,11 @@ class LogEnvironment:
         save_log_start: Callable[[PartitionLog], None],
         schedule_delete: Callable[[Sequence[str]], None],
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        has_fast_readers: bool = True,
     ) -> None:
         """``save_log_start`` makes a log's start offset durable before it returns, or raises OSError;
-        ``schedule_delete`` removes files some time later (they end in ``.deleted``)."""
+        ``schedule_delete`` removes files some time later (they end in ``.deleted``); ``has_fast_readers`` is
+        `ValidationRules.fast_readers`."""
         self.files = files
         self.clock = clock
         self.lines = LineLimiter(clock)
@@ -107,6 +110,7 @@ class LogEnvironment:
         self.save_log_start = save_log_start
         self.schedule_delete = schedule_delete
         self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.has_fast_readers = has_fast_readers
         self.time_gaps = TimeGaps()
         """While the data lay in a snapshot, it did not age."""
 

@@ -91,6 +91,7 @@ class LogManager:
             save_log_start=lambda log: self.offsets.save_log_starts(),
             schedule_delete=self._schedule_delete,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
+            has_fast_readers=config.oncelog_walk_readers_enable,
         )
         self.lines = self._env.lines
         self._unopened: dict[PartitionKey, str] = {}

@@ -122,7 +122,7 @@ class PartitionLog:
         self.appended: tuple[int, memoryview] | None = None
         """Set while waiters are notified of an append: base offset and bytes of its batch, the last of the
         log."""
-        self._rules = AppendRules(config)
+        self._rules = AppendRules(config, fast_readers=self.env.has_fast_readers)
         self._publish_high_watermark(self.log_end_offset)
 
     def __repr__(self) -> str:
@@ -162,7 +162,7 @@ class PartitionLog:
     def update_config(self, config: TopicConfig) -> None:
         """The topic's configuration has changed."""
         self.config = config
-        self._rules = AppendRules(config)
+        self._rules = AppendRules(config, fast_readers=self.env.has_fast_readers)
 
     # Appending.
 

@@ -23,11 +23,12 @@ stays in the processor's caches."""
 class AppendRules:
     """What a topic's configuration asks of batches, by where they come from."""
 
-    __slots__ = ("_config", "_of_broker", "_without_zstd", "of_produce")
+    __slots__ = ("_config", "_fast_readers", "_of_broker", "_without_zstd", "of_produce")
 
-    def __init__(self, config: TopicConfig) -> None:
+    def __init__(self, config: TopicConfig, *, fast_readers: bool) -> None:
         self._config = config
-        self.of_produce = rules_of(config)
+        self._fast_readers = fast_readers
+        self.of_produce = rules_of(config, fast_readers=fast_readers)
         """For a Produce request that may bring zstd."""
         self._without_zstd: ValidationRules | None = None
         self._of_broker: ValidationRules | None = None
@@ -36,14 +37,18 @@ class AppendRules:
         """For an older Produce request, or for what the broker itself writes."""
         if from_client:
             if self._without_zstd is None:
-                self._without_zstd = rules_of(self._config, zstd_allowed=False)
+                self._without_zstd = rules_of(
+                    self._config, zstd_allowed=False, fast_readers=self._fast_readers
+                )
             return self._without_zstd
         if self._of_broker is None:
-            self._of_broker = rules_of(self._config, from_client=False)
+            self._of_broker = rules_of(self._config, from_client=False, fast_readers=self._fast_readers)
         return self._of_broker
 
 
-def rules_of(config: TopicConfig, *, from_client: bool = True, zstd_allowed: bool = True) -> ValidationRules:
+def rules_of(
+    config: TopicConfig, *, from_client: bool = True, zstd_allowed: bool = True, fast_readers: bool = True
+) -> ValidationRules:
     """The rules for these settings. They are shared and must not be changed."""
     name = config.compression_type
     return _rules(
@@ -57,6 +62,7 @@ def rules_of(config: TopicConfig, *, from_client: bool = True, zstd_allowed: boo
         segment_bytes=config.segment_size,
         from_client=from_client,
         zstd_allowed=zstd_allowed,
+        fast_readers=fast_readers,
     )
 
 

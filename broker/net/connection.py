@@ -25,7 +25,7 @@ from oncelog.broker.net.peer import Peer
 from oncelog.broker.net.server import SHARED_BUFFER_BYTES
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.broker.net.writer import SEND_SOON_BYTES
-from oncelog.broker.requests.request import CloseConnection, ConnectionLost
+from oncelog.broker.requests.request import CloseConnection, ConnectionLost, DelayedProduce
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
@@ -234,7 +234,7 @@ class Connection(Peer):
 
     async def _respond(self, pending: Pending[Any]) -> None:
         """Wait for a response and write it behind the others; no request is read meanwhile."""
-        if pending.reads_on:  # it is queued, and the queue is full
+        if isinstance(pending, DelayedProduce):  # it is queued, and the queue is full
             await self.wait_drained()
             return
         try:
@@ -254,8 +254,8 @@ class Connection(Peer):
         self.heard_at = real_time.monotonic()
 
     def _enqueue(self, pending: Pending[Any]) -> bool:
-        """Queue a response if it lets the connection read on. Returns False if it does not, or the queue is full."""
-        if not pending.reads_on:
+        """Queue a delayed Produce: the connection reads on. Returns False for any other, or if the queue is full."""
+        if not isinstance(pending, DelayedProduce):
             return False
         self.pending.append(pending)
         if self._drained is None:

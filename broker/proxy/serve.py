@@ -93,8 +93,8 @@ def new_proxy(
         users=settings.users,
         acls=settings.acls,
         logins=settings.logins,
-        pipes=SocketPipes(),
-        reactor=SocketReactor(),
+        pipes=SocketPipes() if settings.config.oncelog_splice_enable else None,
+        reactor=SocketReactor() if settings.config.oncelog_reactor_enable else None,
         on_loaded=on_loaded,
     )
 

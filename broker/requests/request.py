@@ -113,15 +113,13 @@ class Pending(Generic[R]):
 
     Awaiting ``response`` gives the response, or None if none is to be sent. It may raise CloseConnection, and
     KafkaError for a response with nothing but that error. The connection reads no further request until the response
-    has left, as in Kafka. With ``reads_on`` it goes on with Produce requests; their responses leave in the order of the
-    requests.
+    has left, as in Kafka.
     """
 
-    __slots__ = ("_response", "context", "reads_on")
+    __slots__ = ("_response", "context")
 
-    def __init__(self, response: Coroutine[Any, Any, R], *, reads_on: bool = False) -> None:
+    def __init__(self, response: Coroutine[Any, Any, R]) -> None:
         self._response = response
-        self.reads_on = reads_on
         self.context: RequestContext
         """The request; the dispatcher sets it."""
 
@@ -135,6 +133,20 @@ class Pending(Generic[R]):
 
     def on_next(self) -> None:
         """Take note that this response is the connection's next one: those before it were sent."""
+
+
+class DelayedProduce(Pending[R]):
+    """The response to a Produce whose records are appended: it waits for the disk, or for earlier responses (Kafka:
+    ``DelayedProduce``). The connection goes on with Produce requests meanwhile; responses leave in their order.
+    """
+
+    __slots__ = ()
+
+    def drop_records(self) -> None:
+        """Forget the records of the request: they are in a buffer that others use from now on."""
+        for topic in self.context.request.topic_data:
+            for partition in topic.partition_data:
+                partition.records = None
 
 
 class NoResponse(Enum):

@@ -34,6 +34,7 @@ ALSO_READ |= {
     "sasl.enabled.mechanisms",
     "sasl.server.max.receive.size",
     "connections.max.reauth.ms",
+    "oncelog.optimizations.enable",
 }
 REFUSED = {"remote.storage.enable", "process.roles"}
 

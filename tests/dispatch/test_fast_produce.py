@@ -23,7 +23,7 @@ from oncelog.wire.messages.produce import (
     TopicProduceData,
 )
 from tests.harness.requests import create_topic, fetch, produce, produce_request, read_all
-from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_broker import WITHOUT_SHORTCUTS, SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient
 from tests.harness.simulation import deterministic, simulated
 from tests.harness.transactional_producer import CLASSIC, V2, Link, TransactionalProducer, Versions
@@ -115,8 +115,7 @@ def test_responses_are_those_of_the_plain_path(seed: int, fast: list[bool]) -> N
         rng = random.Random(seed)
         shapes = [_shape(rng) for _ in range(SHAPES)]
         shapes += [(version, 1, 1000, [("plain", [version % 2])]) for version in (9, 10, 12, 13)]
-        async with SimBroker() as one, SimBroker() as other:
-            other.node.dispatcher.use_fast_paths(False)
+        async with SimBroker() as one, SimBroker(config=WITHOUT_SHORTCUTS) as other:
             brokers = (one, other)
             for broker in brokers:
                 admin = broker.connect()

@@ -15,7 +15,7 @@ from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopic
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from oncelog.wire.messages.produce import ProduceResponse
 from tests.harness.requests import create_topic, produce_request
-from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_broker import WITHOUT_SHORTCUTS, SimBroker
 from tests.harness.sim_client import SimClient
 from tests.harness.simulation import deterministic, simulated
 from tests.harness.transactional_producer import V2, Link, TransactionalProducer
@@ -90,8 +90,7 @@ class _Consumer:
 def test_responses_to_random_consumers(seed: int, put: list[int]) -> None:
     async def run() -> None:
         rng = random.Random(seed)
-        async with SimBroker(seed) as one, SimBroker(seed) as other:
-            other.node.dispatcher.use_fast_paths(False)
+        async with SimBroker(seed) as one, SimBroker(seed, WITHOUT_SHORTCUTS) as other:
             brokers = (one, other)
             ids = [await create_topic(broker.connect(), "t", 2) for broker in brokers]
             assert ids[0] == ids[1]

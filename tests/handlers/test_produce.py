@@ -155,7 +155,7 @@ async def test_a_failed_fsync_is_an_error_and_takes_the_log_offline() -> None:
 @pytest.mark.parametrize("flush", ["1", "1000"])
 def test_partitions_that_take_long_together(flush: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other connections have their turn between partitions. The responses and their order are the same."""
-    monkeypatch.setattr("oncelog.broker.handlers.appends.TURN_S", -1)
+    monkeypatch.setattr("oncelog.broker.handlers.produce.TURN_S", -1)
     monkeypatch.setattr("oncelog.broker.handlers.appends.ROWS_PER_TURN", 1)
 
     @simulated

@@ -44,6 +44,10 @@ class _ProcessFiles:
         return getattr(self._files, name)
 
 
+WITHOUT_SHORTCUTS = {"oncelog.optimizations.enable": "false"}
+"""The configuration of a broker on the plain path."""
+
+
 class SimBroker:
     """``async with SimBroker(seed) as broker``; ``config`` holds Kafka's keys as text.
 

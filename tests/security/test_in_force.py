@@ -32,7 +32,7 @@ from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch, produce, produce_request
-from tests.harness.sim_broker import SimBroker
+from tests.harness.sim_broker import WITHOUT_SHORTCUTS, SimBroker
 from tests.harness.sim_client import SimClient
 from tests.harness.simulation import simulated
 from tests.harness.steps import count_bytecodes
@@ -76,8 +76,8 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster() -> AsyncIterator[Cluster]:
-    async with SimBroker(config=CONFIG) as broker:
+async def cluster(*, has_shortcuts: bool = True) -> AsyncIterator[Cluster]:
+    async with SimBroker(config=CONFIG if has_shortcuts else CONFIG | WITHOUT_SHORTCUTS) as broker:
         found = Cluster(broker)
         await create_topic(await found.connect(ROOT), "t")
         yield found
@@ -185,12 +185,11 @@ def test_transactional_records_ask_for_the_id_whatever_came_before(fast: list[bo
     run()
 
 
-@pytest.mark.parametrize("uses_fast_paths", [True, False])
-def test_a_fetch_asks_once_and_the_next_one_again(uses_fast_paths: bool) -> None:
+@pytest.mark.parametrize("has_shortcuts", [True, False])
+def test_a_fetch_asks_once_and_the_next_one_again(has_shortcuts: bool) -> None:
     @simulated
     async def run() -> None:
-        async with cluster() as broker:
-            broker.broker.node.dispatcher.use_fast_paths(uses_fast_paths)
+        async with cluster(has_shortcuts=has_shortcuts) as broker:
             acl = broker.allow(ALICE, READ)
             alice, root = await broker.connect(ALICE), await broker.connect(ROOT)
             async with trio.open_nursery() as nursery:
@@ -228,16 +227,15 @@ def test_topics_that_do_not_exist_look_like_topics_that_may_not_be_described() -
     run()
 
 
-@pytest.mark.parametrize("uses_fast_paths", [True, False])
-def test_a_produce_costs_the_same_among_ten_thousand_acls(uses_fast_paths: bool) -> None:
+@pytest.mark.parametrize("has_shortcuts", [True, False])
+def test_a_produce_costs_the_same_among_ten_thousand_acls(has_shortcuts: bool) -> None:
     """At most 5 % more bytecodes, with the fast path and without."""
     counts: list[int] = []
 
     @simulated
     async def run() -> None:
-        async with cluster() as broker:
+        async with cluster(has_shortcuts=has_shortcuts) as broker:
             node = broker.broker.node
-            node.dispatcher.use_fast_paths(uses_fast_paths)
             broker.allow(ALICE)
             alice = await broker.connect(ALICE)
             [connection] = [one for one in broker.broker.server_connections() if one.principal == ALICE]
