@@ -40,7 +40,6 @@ PUBLIC = ("oncelog/*.py", "broker/filters/*", "broker/embedded/*_api/*", "broker
 
 KEPT = {
     "authorize_with": "for what is installed in front of handlers: later issues call it",
-    "use_fast_paths": "a test compares both ways",
     "format_version": "a field of a snapshot's manifest, as is the next",
     "oncelog_version": "",
     "external_attr": "zipfile reads it",

@@ -26,6 +26,9 @@ OWN_RIGHTS = (
     *("-c", "allow.everyone.if.no.acl.found=true"),
 )
 
+WITHOUT_SHORTCUTS = "oncelog-without-shortcuts"
+"""oncelog on the plain path: `Pair` compares both."""
+
 PROXIED = {PROXY: "kafka", "proxy-2": "kafka-2", PROXY_ONCELOG: "oncelog", PROXY_OWN: "kafka"}
 """Before which of `SharedBrokers` a proxy stands."""
 
@@ -201,6 +204,8 @@ class SharedBrokers:
             return self._stack.enter_context(proxied)
         try:
             extra = self._kafka_properties if target.startswith("kafka") else {}
+            if target == WITHOUT_SHORTCUTS:
+                target, extra = "oncelog", {"oncelog.optimizations.enable": "false"}
             return self._stack.enter_context(make_broker(target, {**extra, **self._properties}))
         except RealPartMissing as missing:
             self._missing = str(missing)

@@ -10,7 +10,15 @@ from collections.abc import Generator, Iterator, Mapping
 
 import pytest
 
-from compat_tests.brokers import PROXY, Broker, Proxied, SharedBrokers, check_after, make_broker
+from compat_tests.brokers import (
+    PROXY,
+    WITHOUT_SHORTCUTS,
+    Broker,
+    Proxied,
+    SharedBrokers,
+    check_after,
+    make_broker,
+)
 from compat_tests.differential import Pair
 from compat_tests.kafka_cluster import KafkaCluster
 from compat_tests.order import longest_first
@@ -102,8 +110,9 @@ def pair(brokers: SharedBrokers, request: pytest.FixtureRequest) -> Iterator[Pai
     ours = "kafka-2" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"
     if getattr(request, "param", "oncelog") == PROXY:
         ours = "proxy-2"
+    plain = brokers[WITHOUT_SHORTCUTS] if ours == "oncelog" else None
     for running in check_after(brokers[ours]):
-        yield Pair(kafka.bootstrap, running.bootstrap)
+        yield Pair(kafka.bootstrap, running.bootstrap, None if plain is None else plain.bootstrap)
 
 
 @pytest.fixture(scope="module")

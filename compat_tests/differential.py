@@ -200,23 +200,26 @@ class Session:
 
 
 class Pair:
-    """A real Kafka and oncelog."""
+    """A real Kafka and oncelog, perhaps also an oncelog ``without_shortcuts`` (docs/limits.md)."""
 
-    def __init__(self, kafka: str, oncelog: str) -> None:
+    def __init__(self, kafka: str, oncelog: str, without_shortcuts: str | None = None) -> None:
         self.kafka = kafka
         self.oncelog = oncelog
+        self.without_shortcuts = without_shortcuts
 
     def compare(self, scenario: Scenario, *, known: tuple[str, ...] = ()) -> None:
         """Run the scenario on both; assert that every difference matches a pattern of `known`."""
         kafka, oncelog = self._run(scenario, self.kafka), self._run(scenario, self.oncelog)
+        plain = oncelog if self.without_shortcuts is None else self._run(scenario, self.without_shortcuts)
         if os.environ.get("ONCELOG_SHOW"):  # to write assertions from
             print("\n".join(f"{label}: {value!r}" for label, value in kafka))
-        unknown = [
-            difference
-            for difference in differences(kafka, oncelog)
-            if not any(re.search(pattern, difference) for pattern in known)
-        ]
-        assert not unknown, "kafka != oncelog\n" + "\n".join(unknown[:60])
+        for which, ours in (("oncelog", oncelog), ("oncelog without shortcuts", plain)):
+            unknown = [
+                difference
+                for difference in differences(kafka, ours)
+                if not any(re.search(pattern, difference) for pattern in known)
+            ]
+            assert not unknown, f"kafka != {which}\n" + "\n".join(unknown[:60])
 
     @staticmethod
     def _run(scenario: Scenario, bootstrap: str) -> list[tuple[str, Any]]:
