@@ -51,6 +51,13 @@ DELETE_HORIZON_BIT = 0x40
 
 SEQUENCE_MAX = 0x7FFFFFFF
 
+MAGIC_AT = 16
+LOW_ATTRIBUTES_AT = 22
+"""The position of the low byte of the attributes, which has all bits that are in use."""
+PRODUCER_AT = 43
+producer_of = Struct(">qhi").unpack_from
+"""Read producer id, producer epoch and base sequence of a batch, at the position `PRODUCER_AT`."""
+
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _header = Struct(">qiibIhiqqqhii")

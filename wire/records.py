@@ -29,7 +29,7 @@ HEADERS_UNLIMITED = (1 << 31) - 1
 HEADERS_AT_ONCE = 32
 """Headers of a record that are read at once, where long work is done in steps."""
 
-DECOMPRESSED_BYTES_MAX = (1 << 31) - 1
+ARRAY_BYTES_MAX = (1 << 31) - 1
 """Default limit for the bytes of a batch's decompressed records: the largest array in Java."""
 
 
@@ -210,9 +210,7 @@ def _field(data: bytes | bytearray, position: int, limit: int) -> tuple[int, int
     return at, end, end
 
 
-def records_of(
-    batch: Buffer, header: BatchHeader, max_size: int = DECOMPRESSED_BYTES_MAX, offset: int = 0
-) -> bytes:
+def records_of(batch: Buffer, header: BatchHeader, max_size: int = ARRAY_BYTES_MAX, offset: int = 0) -> bytes:
     """The bytes of a batch's records, decompressed; ``batch`` holds the whole batch at ``offset``.
 
     Raises DecodeError if they cannot be decompressed, and TooLarge if they take more than ``max_size``.
@@ -221,7 +219,7 @@ def records_of(
 
 
 def records_of_in_steps(
-    batch: Buffer, header: BatchHeader, max_size: int = DECOMPRESSED_BYTES_MAX, offset: int = 0
+    batch: Buffer, header: BatchHeader, max_size: int = ARRAY_BYTES_MAX, offset: int = 0
 ) -> Steps[bytes | bytearray]:
     """As `records_of`, in steps."""
     end = offset + header.size
@@ -236,7 +234,7 @@ def iterate_records(
     header: BatchHeader | None = None,
     *,
     offset: int = 0,
-    max_size: int = DECOMPRESSED_BYTES_MAX,
+    max_size: int = ARRAY_BYTES_MAX,
 ) -> Iterator[Record]:
     """The records of the batch at ``offset``, with absolute offsets and timestamps; control records too.
 

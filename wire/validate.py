@@ -28,6 +28,7 @@ from oncelog.wire.batch import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_AT,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -68,7 +69,6 @@ _STEP_RECORDS = 256
 
 _LENGTH_MIN = 14  # bytes after the length of a batch of any magic (``LegacyRecord.RECORD_OVERHEAD_V0``)
 _SIZE_UP_TO_MAGIC = 17
-_MAGIC_AT = 16
 
 
 class InvalidRecords(KafkaError):  # noqa: N818  # the name that the log and the handlers know
@@ -130,9 +130,9 @@ def read_produced_batch(records: Buffer, rules: ValidationRules) -> tuple[memory
     size = _next_batch_size(view)
     if not size:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch for the partition")
-    if view[_MAGIC_AT] != MAGIC:
+    if view[MAGIC_AT] != MAGIC:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"record batch of magic {view[_MAGIC_AT]}; only {MAGIC} is allowed"
+            ErrorCode.INVALID_RECORD, f"record batch of magic {view[MAGIC_AT]}; only {MAGIC} is allowed"
         )
     if size < HEADER_SIZE:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch of {size} bytes, less than its header")
@@ -159,8 +159,8 @@ def _next_batch_size(view: memoryview) -> int:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch of length {length}")
     if len(view) < _SIZE_UP_TO_MAGIC:
         return 0
-    if view[_MAGIC_AT] > MAGIC:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch of magic {view[_MAGIC_AT]}")
+    if view[MAGIC_AT] > MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch of magic {view[MAGIC_AT]}")
     return length + LOG_OVERHEAD if length + LOG_OVERHEAD <= len(view) else 0
 
 

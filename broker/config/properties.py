@@ -15,7 +15,7 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 def parse_properties(text: str, path: str = "server.properties") -> Iterator[tuple[str, str, int]]:
-    """Yield the key, value and line number of each entry of a text.
+    r"""Yield the key, value and line number of each entry of a text.
 
     ``#`` and ``!`` begin a comment; ``=``, ``:`` or blanks separate key and value; a backslash escapes the next
     character, and at the end of a line it continues the line. Raises ConfigError for a malformed ``\\uXXXX``."""
@@ -61,7 +61,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    """Return the text with its escapes resolved. Raises ValueError for a ``\\u`` without four hexadecimal digits."""
+    r"""Return the text with its escapes resolved. Raises ValueError for a ``\\u`` without four hexadecimal digits."""
     if "\\" not in text:
         return text
     out, at = [], 0

@@ -28,7 +28,7 @@ class BrokerFailedError(OncelogError, RuntimeError):
 
 
 class UnsupportedError(OncelogError, RuntimeError):
-    """This broker cannot do that, such as losing power on a real disk."""
+    """The broker cannot do that, such as losing power on a real disk."""
 
 
 class SnapshotError(OncelogError):

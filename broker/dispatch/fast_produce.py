@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import TransactionalProducer
 from oncelog.broker.handlers.appends import error_row, response_for_acks
-from oncelog.broker.handlers.produce import (
-    ATTRIBUTES_AT,
+from oncelog.broker.handlers.produce import support_of
+from oncelog.broker.requests.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
+from oncelog.wire.batch import (
+    HEADER_SIZE,
+    LOW_ATTRIBUTES_AT,
     MAGIC,
     MAGIC_AT,
     PRODUCER_AT,
-    TRANSACTIONAL,
+    TRANSACTIONAL_BIT,
     producer_of,
-    support_of,
 )
-from oncelog.broker.requests.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
-from oncelog.wire.batch import HEADER_SIZE
 from oncelog.wire.compiler import long_uvarint
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.header import REQUEST_PREFIX_SIZE
@@ -171,7 +171,7 @@ class FastProduce:
             leader = self._find_leader(known)
             if leader is None:
                 return False
-        if records[ATTRIBUTES_AT] & TRANSACTIONAL and not self._verify_or_add(known, records):
+        if records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT and not self._verify_or_add(known, records):
             return False
         log = leader.log
         if log.config.flush_messages != FLUSH_NEVER:

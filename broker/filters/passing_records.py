@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, read_header
+from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, read_header
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.records import iterate_records
 
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from oncelog.wire.records import Record
     from oncelog.wire.schema import Buffer
 
-DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+FILTERED_BYTES_MAX = 64 * 1024 * 1024
 """A batch with more bytes of records than this, decompressed, is refused."""
-_MAGIC_AT = 16
 
 
 class PassingRecord:
@@ -80,7 +79,7 @@ def rewrite(
     at = 0
     while at + HEADER_SIZE <= len(view):
         end = at + LOG_OVERHEAD + int.from_bytes(view[at + 8 : at + LOG_OVERHEAD], "big")
-        if end > len(view) or view[at + _MAGIC_AT] != MAGIC:
+        if end > len(view) or view[at + MAGIC_AT] != MAGIC:
             break
         header = read_header(view, at)
         changed = None if header.is_control else _rewrite_batch(view[at:end], header, topic, partition, show)
@@ -113,7 +112,7 @@ def _rewrite_batch(
 ) -> bytearray | None:
     kept = []
     is_changed = False
-    for record in iterate_records(batch, header, max_size=DECOMPRESSED_BYTES_MAX):
+    for record in iterate_records(batch, header, max_size=FILTERED_BYTES_MAX):
         passing = PassingRecord(topic, partition, record)
         before = passing._content()
         show(passing)

@@ -48,7 +48,7 @@ def rename_topics(
     to_cluster: ToCluster | None = None,
     to_client: ToCluster | None = None,
 ) -> Interceptor:
-    """Return a filter that gives topics other names in the cluster than clients see. Say one of three:
+    """Return a filter that gives topics other names in the cluster than clients see. Say one of three.
 
     names: the cluster's names by the clients'. All other names are the same on both sides.
     prefix: what all names begin with in the cluster: a text, or a function of the `RequestContext`, which may say the

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 ADMIN_CLIENT_ID = "__admin_client"
 """Kafka allows clients with this id to write to internal topics."""
 
-TRANSACTIONS_V2_VERSION = 12
+TRANSACTIONS_V2_PRODUCE_VERSION = 12
 """The version of Produce from which on a transactional batch adds its partition."""
 
 RETRIED_AS_NOT_ENOUGH_REPLICAS = frozenset(
@@ -328,7 +328,7 @@ def _refused_partition_row(index: int, code: ErrorCode, context: RequestContext)
     if code is ErrorCode.INVALID_TXN_STATE:
         message = "Partition was not added to the transaction"
     elif code in RETRIED_AS_NOT_ENOUGH_REPLICAS or (
-        code is ErrorCode.CONCURRENT_TRANSACTIONS and context.api_version < TRANSACTIONS_V2_VERSION
+        code is ErrorCode.CONCURRENT_TRANSACTIONS and context.api_version < TRANSACTIONS_V2_PRODUCE_VERSION
     ):
         message = (
             f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.transactions.shard import TransactionShard
 
 FENCED_VERSION = 2
-TRANSACTIONS_V2_VERSION = 5
+TRANSACTIONS_V2_END_TXN_VERSION = 5
 
 
 def handle(
@@ -39,7 +39,7 @@ def handle(
             request.producer_epoch,
             commit=request.committed,
             client_version=TRANSACTIONS_V2
-            if context.api_version >= TRANSACTIONS_V2_VERSION
+            if context.api_version >= TRANSACTIONS_V2_END_TXN_VERSION
             else TRANSACTIONS_V0,
         )
         return EndTxnResponse(0, 0, *ended)

@@ -8,7 +8,6 @@ The response waits only where ``flush.messages`` asks for an fsync; the connecti
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
@@ -17,7 +16,7 @@ from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
     TransactionalProducer,
 )
 from oncelog.broker.handlers.appends import (
-    TRANSACTIONS_V2_VERSION,
+    TRANSACTIONS_V2_PRODUCE_VERSION,
     TURN_S,
     Appends,
     Verification,
@@ -29,7 +28,15 @@ from oncelog.broker.handlers.appends import (
 from oncelog.broker.requests.authorization import TOPIC_RESOURCE, TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.broker.requests.request import Pending
 from oncelog.broker.scheduling.slices import in_slices
-from oncelog.wire.batch import HEADER_SIZE
+from oncelog.wire.batch import (
+    HEADER_SIZE,
+    LOW_ATTRIBUTES_AT,
+    MAGIC,
+    MAGIC_AT,
+    PRODUCER_AT,
+    TRANSACTIONAL_BIT,
+    producer_of,
+)
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
     PRODUCE_TOPIC_ID_VERSION,
@@ -44,14 +51,6 @@ if TYPE_CHECKING:
     from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.steps import Steps
 
-MAGIC_AT, MAGIC = 16, 2
-ATTRIBUTES_AT = 22
-"""The position of the low byte of a batch's attributes, with the `TRANSACTIONAL` bit."""
-TRANSACTIONAL = 0x10
-PRODUCER_AT = 43
-producer_of = Struct(">qhi").unpack_from
-"""Reads producer id, producer epoch and base sequence of a batch, at the position `PRODUCER_AT`."""
-
 ABORTABLE_VERSION = 11
 
 
@@ -63,8 +62,8 @@ def handle(
             records = partition.records
             if (
                 records is not None
-                and len(records) > ATTRIBUTES_AT
-                and records[ATTRIBUTES_AT] & TRANSACTIONAL
+                and len(records) > LOW_ATTRIBUTES_AT
+                and records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
                 and records[MAGIC_AT] == MAGIC
             ):
                 return _handle_transactional(services, request, context)
@@ -117,7 +116,7 @@ def _handle_transactional(
             continue
         if name and records is not None and len(records) >= HEADER_SIZE:
             producer_id, epoch, sequence = producer_of(records, PRODUCER_AT)
-            if records[ATTRIBUTES_AT] & TRANSACTIONAL and producer_id >= 0:
+            if records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT and producer_id >= 0:
                 producers.add((producer_id, epoch))
                 sequences[name, partition.index] = sequence
     if len(producers) > 1:
@@ -139,7 +138,7 @@ def _handle_transactional(
 
 def support_of(version: int) -> SupportedOperation:
     """Return what a producer with this version of Produce supports."""
-    if version >= TRANSACTIONS_V2_VERSION:
+    if version >= TRANSACTIONS_V2_PRODUCE_VERSION:
         return SupportedOperation.ADD_PARTITION
     if version >= ABORTABLE_VERSION:
         return SupportedOperation.GENERIC_ERROR_SUPPORTED

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 LOADING_VERSION = 2
 ABORTABLE_VERSION = 4
-TRANSACTIONS_V2_VERSION = 5
+TRANSACTIONS_V2_TXN_OFFSET_COMMIT_VERSION = 5
 
 
 def handle(services: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> Response:
@@ -79,7 +79,7 @@ class _Commit:
         )
         self.support = (
             SupportedOperation.ADD_PARTITION
-            if context.api_version >= TRANSACTIONS_V2_VERSION
+            if context.api_version >= TRANSACTIONS_V2_TXN_OFFSET_COMMIT_VERSION
             else SupportedOperation.GENERIC_ERROR_SUPPORTED
             if context.api_version >= ABORTABLE_VERSION
             else SupportedOperation.DEFAULT_ERROR

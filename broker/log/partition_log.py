@@ -300,7 +300,7 @@ class PartitionLog:
             self.local.active.txn_index.append(aborted)
 
     def become_leader(self, leader_epoch: int) -> None:
-        """This broker leads the partition from now on, in an epoch that begins at the log end offset."""
+        """Lead the partition from now on, in an epoch that begins at the log end offset."""
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, self.log_end_offset)
             self.durability.changed = True

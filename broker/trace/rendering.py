@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.control.messages import HIDDEN, hide_secrets, name_topics
 from oncelog.broker.refusal.rows import fields_of
-from oncelog.wire.batch import HEADER_SIZE, MAGIC, read_header
+from oncelog.wire.batch import HEADER_SIZE, MAGIC, MAGIC_AT, read_header
 from oncelog.wire.errors import DecodeError, ErrorCode
 from oncelog.wire.records import iterate_records
 from oncelog.wire.schema import ZERO_UUID, Struct, deep_copy, uuid_to_text
@@ -25,8 +25,8 @@ TEXT_CHARS_MAX = 200
 """Characters of one text in a message."""
 CONTENT_CHARS_MAX = 100
 """Characters of a key, a value or a header of a record."""
-DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
-_MAGIC_AT = 16
+SHOWN_BYTES_MAX = 16 * 1024 * 1024
+"""Decompressed bytes of a batch whose records are shown."""
 _CODECS = ("", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -138,7 +138,7 @@ def _records(value: Any, shown: Shown) -> str:
     codecs: dict[str, None] = {}
     at = 0
     try:
-        while at + HEADER_SIZE <= len(value) and value[at + _MAGIC_AT] == MAGIC:
+        while at + HEADER_SIZE <= len(value) and value[at + MAGIC_AT] == MAGIC:
             header = read_header(value, at)
             batches += 1
             records += header.record_count
@@ -168,12 +168,12 @@ def _counted(count: int, one: str, many: str) -> str:
 def _each(data: Any) -> Iterator[str]:
     at = told = 0
     try:
-        while at + HEADER_SIZE <= len(data) and data[at + _MAGIC_AT] == MAGIC:
+        while at + HEADER_SIZE <= len(data) and data[at + MAGIC_AT] == MAGIC:
             header = read_header(data, at)
             if at + header.size > len(data):
                 yield "a batch that is cut off"
                 return
-            for record in iterate_records(data, header, offset=at, max_size=DECOMPRESSED_BYTES_MAX):
+            for record in iterate_records(data, header, offset=at, max_size=SHOWN_BYTES_MAX):
                 if told == ROWS_SHOWN:
                     yield "…"
                     return

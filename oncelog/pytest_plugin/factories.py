@@ -1,4 +1,4 @@
-"""Factories of fixtures, for a ``conftest.py``:
+"""Factories of fixtures, for a ``conftest.py``.
 
 from oncelog.pytest_plugin import factories
 

@@ -23,7 +23,7 @@ class ClientMetrics:
             """Call an operation of the broker."""
 
     def configure_client_metrics(self, name: str, config: Mapping[str, object]) -> None:
-        """Set Kafka's configuration keys of the subscription ``name``, which need not exist yet:
+        """Set Kafka's configuration keys of the subscription ``name``, which need not exist yet.
 
             kafka.configure_client_metrics("all", {"metrics": "org.apache.kafka.producer.", "interval.ms": 100})
 
