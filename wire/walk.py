@@ -110,6 +110,7 @@ def walk_in_steps(records: Data, count: int, *, fast_readers: bool = True) -> St
     limit = len(data)
     index = 0
     no_run_before = 0 if fast_readers else count
+    read_short = read_short_varints if fast_readers else _read_none
     headers = False  # whether the last record that `scan` read had some, and not very many
     pause = BLOCK  # records until the next try for a run; doubled after each failure
     left = _STEP_RECORDS
@@ -126,9 +127,7 @@ def walk_in_steps(records: Data, count: int, *, fast_readers: bool = True) -> St
                 continue
             no_run_before = (index | (BLOCK - 1)) + 1 + pause - BLOCK
             pause = min(2 * pause, BIG_BLOCK)
-        done = 0
-        if fast_readers:
-            done, position = read_short_varints(data, position, limit, index, count, headers, result)
+        done, position = read_short(data, position, limit, index, count, headers, result)
         index += done
         left -= done
         if headers:
@@ -191,6 +190,19 @@ def _is_usual_record(records: Data, result: WalkResult) -> bool:
             _fronts.clear()
         _fronts[size] = bytes(records[:value_at])
     return True
+
+
+def _read_none(
+    data: bytes | bytearray,
+    position: int,
+    limit: int,
+    index: int,
+    count: int,
+    headers: bool,
+    result: WalkResult,
+) -> tuple[int, int]:
+    """In place of `read_short_varints`: leave all records to `scan`."""
+    return 0, position
 
 
 def _scan_one(

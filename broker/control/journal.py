@@ -326,7 +326,8 @@ class Journal(Interceptor):
 
     def facts(self, entry: Entry) -> dict[str, tuple[str, ...]]:
         """Return the topics, groups and transactional ids that a request names."""
-        from oncelog.broker.refusal.rows import GROUP, TOPIC, TRANSACTIONAL_ID, locate
+        from oncelog.broker.handlers.table import GROUP, TOPIC, TRANSACTIONAL_ID
+        from oncelog.broker.refusal.rows import locate
 
         if entry.facts is None:
             facts: dict[str, dict[str, None]] = {TOPIC: {}, GROUP: {}, TRANSACTIONAL_ID: {}}
@@ -347,7 +348,7 @@ class Journal(Interceptor):
     def request(self, entry: Entry) -> Request:
         """Return the request as users see it: with decoded messages that nobody else has."""
         from oncelog.broker.control.request_types import Request
-        from oncelog.broker.refusal.rows import GROUP, TOPIC, TRANSACTIONAL_ID
+        from oncelog.broker.handlers.table import GROUP, TOPIC, TRANSACTIONAL_ID
 
         facts = self.facts(entry)
         body = entry.body()

@@ -11,8 +11,7 @@ from oncelog.broker.control.changes import check_timeout
 from oncelog.broker.control.errors import InvalidArgumentError, WaitTimeoutError
 from oncelog.broker.control.journal import RequestListener
 from oncelog.broker.control.names import check_word
-from oncelog.broker.handlers.table import HANDLERS, api_name, api_names
-from oncelog.broker.refusal.rows import GROUP, TOPIC, TRANSACTIONAL_ID
+from oncelog.broker.handlers.table import GROUP, HANDLERS, TOPIC, TRANSACTIONAL_ID, api_name, api_names
 from oncelog.broker.scheduling.slices import Slices
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode

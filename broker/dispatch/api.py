@@ -12,7 +12,7 @@ from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.wire.compiler import compile_at_once_decoder, compile_step_decoder, compile_step_encoder
-from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY, has_tagged_response_header
+from oncelog.wire.header import has_tagged_response_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +49,7 @@ class Api:
     """
 
     __slots__ = (
+        "authorize",
         "decoders",
         "documentation",
         "encoders",
@@ -58,7 +59,6 @@ class Api:
         "has_throttle_time",
         "kafka_name",
         "max_version",
-        "may_have_long_responses",
         "min_version",
         "request",
         "response",
@@ -66,6 +66,8 @@ class Api:
     )
 
     def __init__(self, handler: Handler, *, is_handled: bool = True) -> None:
+        from oncelog.broker.handlers.rights import check_of
+
         messages = _load(f"oncelog.wire.messages.{handler.name}")
         module = _load(f"oncelog.broker.handlers.{handler.name}") if is_handled else None
         stem = self.kafka_name = api_name(handler.name)
@@ -75,7 +77,8 @@ class Api:
         self.request: type[Message] = getattr(messages, stem + "Request")
         self.response: type[Message] = getattr(messages, stem + "Response")
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in self.response.FIELDS)
-        self.may_have_long_responses = handler.api_key not in (PRODUCE_KEY, FETCH_KEY, SHARE_FETCH_KEY)
+        self.authorize = check_of(handler)
+        """What checks the rights of a whole request before its handler; None if there is nothing to check."""
         self.handle: Handle = module.handle if module is not None else _not_handled
         self.documentation: str | None = module.__doc__ if module is not None else None
         self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
@@ -166,7 +169,7 @@ class Api:
                 if size > LARGE_RESPONSE_BYTES and not is_large:
                     await turns.acquire()
                     is_large = True
-                if counted or (size > WHOLE_RESPONSE_BYTES_MAX and self.may_have_long_responses):
+                if counted or (size > WHOLE_RESPONSE_BYTES_MAX and not self.handler.has_records):
                     counted += size
                     del out[start:]
                 if max(counted, size) > RESPONSE_BYTES_MAX:

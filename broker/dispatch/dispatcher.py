@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interception import Interception
 from oncelog.broker.logging.reasons import Reason
-from oncelog.broker.requests.authorization import CLUSTER_OPERATION
 from oncelog.broker.requests.request import (
     NO_RESPONSE,
     NOT_DECODED,
@@ -31,9 +30,7 @@ from oncelog.wire.compiler import ManyElements
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.header import (
     API_VERSIONS_KEY,
-    FETCH_KEY,
     PRODUCE_KEY,
-    SHARE_FETCH_KEY,
     read_request_header,
 )
 
@@ -47,10 +44,6 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message
 
     HandleAsync = Callable[[RequestContext], Awaitable[Any]]
-
-JOIN_GROUP_KEY, SYNC_GROUP_KEY = 11, 14
-MAY_WAIT = frozenset((FETCH_KEY, JOIN_GROUP_KEY, SYNC_GROUP_KEY, SHARE_FETCH_KEY))
-"""APIs whose handlers wait for others as long as their clients ask for."""
 
 _prefix_at = struct.Struct(">hhi").unpack_from
 
@@ -192,7 +185,7 @@ class Dispatcher(Interception):
                 context.request = await api.decode_in_steps(context.api_version, frame, start)
             except DecodeError as error:
                 raise CloseConnection(f"malformed request: {error}") from None
-            if handle == self._handle_intercepted or api.handler.api_key in MAY_WAIT:
+            if handle == self._handle_intercepted or api.handler.may_wait:
                 turns.release()
                 has_turn = False
             if api.handler.api_key != PRODUCE_KEY:
@@ -267,7 +260,7 @@ class Dispatcher(Interception):
         if handler is None:
             raise CloseConnection(Reason("API key {} is not served", api_key))
         api = self._apis[api_key] = Api(handler)
-        if api_key not in (PRODUCE_KEY, FETCH_KEY, SHARE_FETCH_KEY):
+        if not handler.has_records:
             api.handle = _charged(api.handle)
         return api
 
@@ -289,9 +282,9 @@ class Dispatcher(Interception):
 
     def _authorize(self, context: RequestContext) -> None:
         """Raises KafkaError where the principal may not use the API at all; handlers ask for the rest."""
-        operation = CLUSTER_OPERATION.get(context.api.handler.api_key)
-        if operation is not None:
-            self._authorization.require_cluster(context, operation)
+        check = context.api.authorize
+        if check is not None:
+            check(self._authorization, context)
 
     # -- handle
 

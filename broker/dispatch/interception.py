@@ -142,7 +142,7 @@ class Interception:
             if self._quotas is not None:
                 self._throttle(self._quotas, context, response)
             start = len(writer.out)
-            if api.may_have_long_responses or context.is_large:
+            if not api.handler.has_records or context.is_large:
                 size = await self.encode_in_steps(
                     api, context.api_version, context.correlation_id, response, writer
                 )

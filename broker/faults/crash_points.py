@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.faults.points import AFTER, BEFORE, RESPONSE, event_of
+from oncelog.broker.handlers.table import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
 from oncelog.broker.log.data_directory import partition_of
 from oncelog.broker.log.file_names import LOG_SUFFIX
-from oncelog.broker.refusal.rows import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
 from oncelog.broker.seams.memory_files import ProcessDied
 from oncelog.broker.seams.mortal_files import MortalFileSystem
 from oncelog.coordinator.transactions.state import TransactionState

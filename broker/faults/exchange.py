@@ -8,9 +8,9 @@ from oncelog.broker.faults.fetched import damage_crc, records_of, truncate
 from oncelog.broker.faults.rule import RECORD_ACTIONS
 from oncelog.broker.faults.words import CLOSE
 from oncelog.broker.fetch.fetch import file_ranges
-from oncelog.broker.handlers.table import api_name
+from oncelog.broker.handlers.table import GROUP, PARTITION, TOPIC, api_name
 from oncelog.broker.refusal.row_refusal import Refusal, copy_of
-from oncelog.broker.refusal.rows import GROUP, PARTITION, TOPIC, Row
+from oncelog.broker.refusal.rows import Row
 from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError

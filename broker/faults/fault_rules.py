@@ -19,8 +19,8 @@ from oncelog.broker.faults.exchange import Exchange, is_without_response
 from oncelog.broker.faults.fetched import add_session, add_share_session
 from oncelog.broker.faults.rule import ANY_TARGET, ONLY_FOR, check_possible, parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
-from oncelog.broker.handlers.table import api_name
-from oncelog.broker.refusal.rows import PARTITION, TOPIC, Located, Row, locate
+from oncelog.broker.handlers.table import PARTITION, TOPIC, api_name
+from oncelog.broker.refusal.rows import Located, Row, locate
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:

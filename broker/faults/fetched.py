@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from oncelog.broker.handlers.table import PARTITION, TOPIC
 from oncelog.broker.log.results import FileRange
-from oncelog.broker.refusal.rows import PARTITION, TOPIC, Located, Row
+from oncelog.broker.refusal.rows import Located, Row
 from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD
 from oncelog.wire.messages.fetch import FetchTopic
 from oncelog.wire.messages.share_fetch import FetchPartition as ShareFetchPartition

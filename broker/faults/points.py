@@ -7,7 +7,7 @@ compares them.
 
 from __future__ import annotations
 
-from oncelog.broker.refusal.rows import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
+from oncelog.broker.handlers.table import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
 
 BEFORE, AFTER = "before", "after"
 RESPONSE = "response"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE, event_of
 from oncelog.broker.faults.words import WORDS, RuleError, suggestion
+from oncelog.broker.handlers.table import BY_NAME
 from oncelog.broker.refusal.rows import FACTS
 
 if TYPE_CHECKING:
@@ -93,9 +94,8 @@ REFUSED_BY_PROXY = {
 }
 """The actions that a proxy cannot do, with the reason."""
 ONLY_FOR = {
-    "duplicate": ("produce", "txn_offset_commit", "end_txn"),
-    "truncate": ("fetch", "share_fetch"),
-    "damage_crc": ("fetch", "share_fetch"),
+    action: tuple(name for name, handler in BY_NAME.items() if action in handler.faults)
+    for action in ("duplicate", *RECORD_ACTIONS)
 }
 """The APIs that can take an action, where not all can."""
 

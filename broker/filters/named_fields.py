@@ -10,8 +10,9 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncelog.broker.handlers.rights import GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE
 from oncelog.broker.handlers.table import api_names
-from oncelog.broker.refusal.rows import GROUP_KEY_TYPE, GROUP_RESOURCE, TOPIC_RESOURCE, TRANSACTION_KEY_TYPE
+from oncelog.broker.refusal.rows import GROUP_RESOURCE, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.schema import Field, Struct
 

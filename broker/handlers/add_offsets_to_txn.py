@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ, TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -25,8 +24,6 @@ FENCED_VERSION = 2
 def handle(
     services: Services, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Pending[AddOffsetsToTxnResponse]:
-    services.authorization.require(context, WRITE, TRANSACTIONAL_ID_RESOURCE, request.transactional_id)
-    services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
     from oncelog.coordinator.transactions.partitions import add_partitions
     from oncelog.coordinator.transactions.state import TRANSACTIONS_V0
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.rights import check_rights
 from oncelog.broker.metadata.features import are_share_groups_enabled
-from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ, TOPIC_DENIED, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import READ, TOPIC_DENIED, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -38,7 +39,7 @@ def handle(
         return _error_response(
             KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The version of API is not supported.")
         )
-    services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
+    check_rights(services.authorization, context)
     if not request.group_id:
         return _error_response(KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid."))
     return begun(_alter(services, request, context))

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import after_a_turn
 from oncelog.broker.handlers.client import client_of
+from oncelog.broker.handlers.rights import check_rights
 from oncelog.broker.metadata.features import is_consumer_protocol_enabled
-from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -33,10 +34,7 @@ def handle(
 ) -> ConsumerGroupHeartbeatResponse | Pending[ConsumerGroupHeartbeatResponse]:
     if not is_consumer_protocol_enabled(services.metadata.image, services.config.current):
         return _error_response(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
-    services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
-    may_describe = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
-    if not all(map(may_describe, request.subscribed_topic_names or ())):
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    check_rights(services.authorization, context)
     from oncelog.coordinator.groups.consumer.heartbeat import check, heartbeat
 
     matches = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.rights import check_rights
 from oncelog.broker.metadata.features import are_share_groups_enabled
-from oncelog.broker.requests.authorization import DELETE, GROUP_RESOURCE, READ, TOPIC_DENIED, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import READ, TOPIC_DENIED, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -35,7 +36,7 @@ def handle(
         return _error_response(
             KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The version of API is not supported.")
         )
-    services.authorization.require(context, DELETE, GROUP_RESOURCE, request.group_id)
+    check_rights(services.authorization, context)
     if not request.group_id:
         return _error_response(KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid."))
     return begun(_look_and_delete(services, request, context))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.requests.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -27,7 +26,6 @@ TRANSACTIONS_V2_END_TXN_VERSION = 5
 def handle(
     services: Services, request: EndTxnRequest, context: RequestContext
 ) -> EndTxnResponse | Pending[EndTxnResponse]:
-    services.authorization.require(context, WRITE, TRANSACTIONAL_ID_RESOURCE, request.transactional_id)
     from oncelog.coordinator.transactions.end import end_transaction
     from oncelog.coordinator.transactions.state import TRANSACTIONS_V0, TRANSACTIONS_V2
 

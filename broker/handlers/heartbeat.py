@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.client import client_of
-from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -22,7 +21,6 @@ def handle(
 ) -> HeartbeatResponse | Pending[HeartbeatResponse]:
     from oncelog.coordinator.groups.classic.heartbeat import heartbeat
 
-    services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
     client = client_of(context)
     return services.groups.serve(
         request.group_id,

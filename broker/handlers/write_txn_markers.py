@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.log.producers.state import AppendOrigin
-from oncelog.broker.requests.authorization import ALTER, CLUSTER, CLUSTER_ACTION
 from oncelog.broker.requests.request import Pending, finished
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -47,8 +46,6 @@ COORDINATOR_LOADING = frozenset(
 def handle(
     services: Services, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse | Pending[WriteTxnMarkersResponse]:
-    if not services.authorization.allows(context, ALTER, *CLUSTER, quiet=True):
-        services.authorization.require_cluster(context, CLUSTER_ACTION)
     unflushed: list[UnflushedResult] = []
     response = WriteTxnMarkersResponse()
     topics = [topic for marker in request.markers for topic in marker.topics]

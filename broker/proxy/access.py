@@ -18,7 +18,7 @@ from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.proxy.fetch_quota import FetchQuota
 from oncelog.broker.proxy.mutation_quota import MutationQuotas
 from oncelog.broker.proxy.upstream_topics import UpstreamTopics
-from oncelog.broker.requests.authorization import CLUSTER_OPERATION, Authorization
+from oncelog.broker.requests.authorization import Authorization
 from oncelog.broker.requests.request import finished
 from oncelog.broker.security.delegation_tokens import DelegationTokens
 from oncelog.broker.security.denied_lines import DeniedLines
@@ -200,8 +200,7 @@ class OwnRequests(Interceptor):
         api = self._loaded.get(key)
         if api is None:
             api = self._loaded[key] = Api(HANDLERS[key])
-        operation = CLUSTER_OPERATION.get(key)
-        if operation is not None:
-            self._services.authorization.require_cluster(context, operation)
+        if api.authorize is not None:
+            api.authorize(self._services.authorization, context)
         services: Any = self._services
         return await finished(api.handle(services, context.request, context))

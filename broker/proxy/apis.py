@@ -8,14 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.wire.header import (
-    API_VERSIONS_KEY,
-    FETCH_KEY,
-    METADATA_KEY,
-    PRODUCE_KEY,
-    SHARE_ACKNOWLEDGE_KEY,
-    SHARE_FETCH_KEY,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,24 +22,10 @@ DESCRIBE_CLUSTER_KEY: Final = 60
 PASS, ENDPOINTS, READ = range(3)
 """Kinds of responses: `PASS` as it is, `ENDPOINTS` may end with node endpoints, `READ` has to be decoded."""
 
-READ_RESPONSES: Final = frozenset(
-    {
-        METADATA_KEY,
-        FIND_COORDINATOR_KEY,
-        CREATE_TOPICS_KEY,
-        DELETE_TOPICS_KEY,
-        API_VERSIONS_KEY,
-        DESCRIBE_CONFIGS_KEY,
-        DESCRIBE_QUORUM_KEY,
-        DESCRIBE_CLUSTER_KEY,
-        SHARE_FETCH_KEY,
-        SHARE_ACKNOWLEDGE_KEY,
-    }
+REWRITTEN: Final = frozenset(
+    key for key, handler in HANDLERS.items() if handler.proxy_reads or handler.endpoints_min is not None
 )
-"""Keys of APIs with addresses in their responses, with versions (ApiVersions), or with news about topics."""
-ENDPOINTS_MIN: Final = {PRODUCE_KEY: 10, FETCH_KEY: 16}
-"""The first versions whose responses may end with node endpoints, as a tagged field (KIP-951)."""
-REWRITTEN: Final = READ_RESPONSES | ENDPOINTS_MIN.keys()
+"""Keys of the APIs whose responses a proxy changes."""
 
 
 class Plan:
@@ -80,9 +58,10 @@ class Plan:
         self.is_flexible = api is not None and api.flexible[version]
         if api is None:
             return
-        if key in ENDPOINTS_MIN:
-            self.response = ENDPOINTS if version >= ENDPOINTS_MIN[key] else PASS
-        elif key in READ_RESPONSES:
+        handler = api.handler
+        if handler.endpoints_min is not None:
+            self.response = ENDPOINTS if version >= handler.endpoints_min else PASS
+        elif handler.proxy_reads:
             self.response = READ
 
 

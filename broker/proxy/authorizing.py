@@ -7,10 +7,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.proxy.rights import AllRows, RefusedRows, check_request, refused_rows
+from oncelog.broker.handlers.rights import check_rights
+from oncelog.broker.handlers.table import TOPIC
+from oncelog.broker.proxy.rights import AllRows, RefusedRows, refused_rows
 from oncelog.broker.proxy.rights_in_responses import restrict
 from oncelog.broker.refusal.row_refusal import Refusal
-from oncelog.broker.refusal.rows import TOPIC, locate_in_steps
+from oncelog.broker.refusal.rows import locate_in_steps
 from oncelog.broker.requests.authorization import CLUSTER, CREATE, DELETE, TOPIC_RESOURCE
 from oncelog.broker.requests.request import NO_RESPONSE
 from oncelog.broker.scheduling.slices import Slices, in_slices
@@ -59,7 +61,7 @@ class AuthorizingInterceptor(Interceptor):
 
     async def on_request(self, context: RequestContext) -> Any:
         """See `Interceptor`."""
-        check_request(self._authorization, context)
+        check_rights(self._authorization, context)
         await self._learn_names(context, _ids_in(context.request))
         choices = list(refused_rows(self._authorization, self._services, context))
         if context.api.handler.api_key == METADATA_KEY:

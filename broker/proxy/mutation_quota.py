@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers import create_partitions, create_topics, delete_topics
+from oncelog.broker.handlers.table import TOPIC
 from oncelog.broker.refusal.row_refusal import Refusal
-from oncelog.broker.refusal.rows import TOPIC, Located, Row, locate
+from oncelog.broker.refusal.rows import Located, Row, locate
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_topics import DeleteTopicState
 from oncelog.wire.messages.metadata import MetadataRequestTopic

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.handlers.table import BY_NAME
 from oncelog.broker.refusal.rows import fields_of, key_of, levels_of
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.header import API_VERSIONS_KEY
 from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
@@ -20,47 +19,6 @@ if TYPE_CHECKING:
 
 ERROR_FIELDS = ("error_code", "partition_error_code")
 
-ROWS_TOO = {
-    "fetch": (7, 12),
-    "metadata": (13, 13),
-    "elect_leaders": (1, 2),
-    "alter_partition_reassignments": (0, 1),
-}
-"""Versions in which an error of the whole request stands in its rows, too."""
-
-UNKNOWN: dict[str, dict[str, Any]] = {
-    "produce": {"base_offset": -1},
-    "fetch": {"high_watermark": -1, "records": b""},
-    "share_fetch": {"records": b""},
-    "offset_fetch": {"committed_offset": -1},
-    "find_coordinator": {"node_id": -1, "port": -1},
-    "describe_share_group_offsets": {"start_offset": -1},
-    "delete_records": {"low_watermark": -1},
-    "init_producer_id": {"producer_epoch": -1},
-    "describe_client_quotas": {"entries": None},
-    "create_delegation_token": {
-        "principal_type": "User",
-        "principal_name": "ANONYMOUS",
-        "issue_timestamp_ms": -1,
-        "expiry_timestamp_ms": -1,
-        "max_timestamp_ms": -1,
-    },
-}
-"""Values of other fields beside an error, where they are not the field's default."""
-WITHOUT_MESSAGE = frozenset(
-    {
-        "consumer_group_describe",
-        "consumer_group_heartbeat",
-        "delete_topics",
-        "describe_groups",
-        "describe_producers",
-        "share_group_describe",
-        "share_group_heartbeat",
-        "share_acknowledge",
-        "share_fetch",
-    }
-)
-"""The APIs whose responses have a field for an error's message that Kafka leaves at its default."""
 JOIN_GROUP_NULLABLE_VERSION = 7
 """The first version of JoinGroup in which the protocol's name can be null."""
 TOKEN_REQUESTER_VERSION = 3
@@ -72,6 +30,7 @@ class Places:
 
     def __init__(self, name: str, request: Any, response: Any, version: int) -> None:
         self.name = name
+        self.handler = BY_NAME[name]
         self.levels = levels_of(name, request, version)
         self.version = version
         self.structs: list[type[Struct] | None] = [response]
@@ -94,7 +53,7 @@ class Places:
         """The field of the error, by depth."""
         self.have_message = [
             struct is not None
-            and name not in WITHOUT_MESSAGE
+            and self.handler.has_error_message
             and "error_message" in fields_of(struct, version)
             for struct in self.structs
         ]
@@ -109,7 +68,7 @@ class Places:
     def rows_depth(self) -> int:
         """Return how deep the rows stand that have an error of the whole request; 0: none do."""
         place = self.depth(0)
-        first, last = ROWS_TOO.get(self.name, (0, -1))
+        first, last = self.handler.error_in_rows
         if not place and first <= self.version <= last:
             place = self.depth(1)
         return place or 0
@@ -130,7 +89,7 @@ class Places:
         setattr(row, field, int(error.code))
         if self.have_message[depth]:
             row.error_message = _message(error)
-        for name, value in UNKNOWN.get(self.name, {}).items():
+        for name, value in self.handler.beside_error.items():
             if hasattr(row, name):
                 setattr(row, name, value)
 
@@ -205,12 +164,12 @@ def complete(places: Places, response: Any, request: Any, code: ErrorCode) -> No
         # With it, the client learns which version to ask with (KIP-511).
         from oncelog.wire.messages.api_versions import ApiVersion
 
-        api = HANDLERS[API_VERSIONS_KEY]
+        api = BY_NAME[name]
         response.api_keys = [ApiVersion(api.api_key, api.min_version, api.max_version)]
 
 
 def _add_what_no_row_says(places: Places, response: Any, request: Any, error: KafkaError) -> Iterator[None]:
-    """Add what Kafka makes of a request, beyond the rows of `ROWS`."""
+    """Add what Kafka makes of a request, beyond its rows."""
     name = places.name
     kind: Any = places.structs[0]
     if name == "alter_user_scram_credentials":

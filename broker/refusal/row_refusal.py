@@ -9,8 +9,9 @@ from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.handlers.table import Rows
 from oncelog.broker.refusal.error_response import complete, error_fields_of, error_response_in_steps
-from oncelog.broker.refusal.rows import Located, Row, Rows
+from oncelog.broker.refusal.rows import Located, Row
 from oncelog.wire.schema import ZERO_UUID, deep_copy
 from oncelog.wire.steps import finish
 

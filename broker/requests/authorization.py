@@ -95,29 +95,6 @@ AUTHORIZATION_ERROR = {
 }
 """By type of resource: the error of a denied request or row (Kafka: ``AclEntry.authorizationError``)."""
 
-CLUSTER_OPERATION = {
-    29: DESCRIBE,  # DescribeAcls
-    30: ALTER,  # CreateAcls
-    31: ALTER,  # DeleteAcls
-    34: ALTER,  # AlterReplicaLogDirs
-    35: DESCRIBE,  # DescribeLogDirs
-    43: ALTER,  # ElectLeaders
-    45: ALTER,  # AlterPartitionReassignments
-    46: DESCRIBE,  # ListPartitionReassignments
-    48: DESCRIBE_CONFIGS,  # DescribeClientQuotas
-    49: ALTER_CONFIGS,  # AlterClientQuotas
-    50: DESCRIBE,  # DescribeUserScramCredentials
-    51: ALTER,  # AlterUserScramCredentials
-    55: DESCRIBE,  # DescribeQuorum
-    57: ALTER,  # UpdateFeatures
-    64: ALTER,  # UnregisterBroker
-    74: DESCRIBE_CONFIGS,  # ListConfigResources
-    80: ALTER,  # AddRaftVoter
-    81: ALTER,  # RemoveRaftVoter
-}
-"""By API key: the operation on the cluster that a whole request of the API needs, before anything else is looked at
-(Kafka: ``KafkaApis``, ``ControllerApis``). Every other API asks in its handler."""
-
 
 def acl_operation(text: str) -> int | None:
     """Return the operation that an ACL names, as protocols or tools spell it: ``IDEMPOTENT_WRITE``,

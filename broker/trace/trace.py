@@ -17,8 +17,8 @@ from oncelog.broker.control.journal import CLAIM_CHARS_KEPT
 from oncelog.broker.control.messages import errors_and_rows
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.refusal.rows import GROUP, TOPIC, locate
+from oncelog.broker.handlers.table import GROUP, HANDLERS, TOPIC
+from oncelog.broker.refusal.rows import locate
 from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.failed_authentication import FailedAuthentication

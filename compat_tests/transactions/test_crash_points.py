@@ -9,7 +9,7 @@ import oncelog
 from compat_tests.transactions.reader import Reader, values
 from compat_tests.transactions.test_exactly_once import PARTITIONS, Inputs, Program, running
 from oncelog.broker.faults.points import AFTER, CRASH_POINTS, EVENTS, event_of
-from oncelog.broker.refusal.rows import TRANSACTIONAL_ID as OF_TRANSACTIONS
+from oncelog.broker.handlers.table import TRANSACTIONAL_ID as OF_TRANSACTIONS
 
 TRANSACTIONAL_ID = "transformer"
 POINTS = [point for point in CRASH_POINTS if OF_TRANSACTIONS in EVENTS[event_of(point)]]

@@ -11,12 +11,10 @@ import trio.testing
 from compat_tests.batches import batch
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.dispatch.policies import Interceptor, Quotas
-from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.requests.authorization import (
     ALTER,
     ANONYMOUS,
     CLUSTER,
-    CLUSTER_OPERATION,
     TOPIC_RESOURCE,
     WRITE,
 )
@@ -258,10 +256,6 @@ def test_rights_are_asked_for_and_their_change_empties_the_fast_path(fast: list[
     run()
     who = ANONYMOUS, "client"
     assert asked == [(*who, WRITE, (TOPIC_RESOURCE, "t")), *[(*who, ALTER, CLUSTER)] * 2]
-
-
-def test_operations_are_those_of_apis_that_are_served() -> None:
-    assert CLUSTER_OPERATION.keys() <= HANDLERS.keys()
 
 
 @simulated

@@ -81,7 +81,7 @@ WRONG: list[tuple[Any, str | None, str]] = [
     (
         {"on": "Fetch", "duplicate": True},
         "duplicate",
-        "duplicate is only for Produce, TxnOffsetCommit, EndTxn, not for Fetch",
+        "duplicate is only for Produce, EndTxn, TxnOffsetCommit, not for Fetch",
     ),
     (
         {"on": "Produce", "truncate": True},
