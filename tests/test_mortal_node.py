@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pathlib
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 import trio
@@ -15,12 +15,13 @@ from compat_tests.batches import batch, read_batches, record
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import LeaderOf, Retry
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.net.server import BoundListener
-from oncelog.broker.node.node import Node
+from oncelog.broker.node.node import Node, open_node
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import FileSystem
-from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
-from oncelog.broker.seams.mortal_files import MortalFileSystem
+from oncelog.broker.seams.memory_files import MemoryFileSystem
+from oncelog.broker.seams.mortal_files import MortalFileSystem, without_deaths
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.broker.seams.transport import SocketListener, connect
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -52,17 +53,20 @@ class MortalNode:
     async def running(self) -> AsyncIterator[ClusterClient]:
         """A client of a node that runs meanwhile and, unless it is killed, is stopped cleanly."""
         listener = SocketListener.bind("127.0.0.1", 0, 50)
-        node = self.node = Node(self.config, files=self.files, clock=self.clock, rng=random.Random(1))
-        node.fail_on_bugs = True
+        bound = [BoundListener("PLAINTEXT", listener, *listener.address)]
         try:
-            async with trio.open_nursery() as nursery:
-                self.process = nursery.cancel_scope
-                await nursery.start(node.run, [BoundListener("PLAINTEXT", listener, *listener.address)])
-                with ClusterClient([listener.address], connect) as client:
-                    yield client
-                nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            if not self.files.is_dead or errors.split(ProcessDied)[1] is not None:
+            with open_node(
+                self.config, bound, files=self.files, clock=self.clock, rng=random.Random(1)
+            ) as self.node:
+                self.node.host.fail_on_bugs = True
+                async with trio.open_nursery() as nursery:
+                    self.process = nursery.cancel_scope
+                    await nursery.start(self.node.run)
+                    with ClusterClient([listener.address], connect) as client:
+                        yield client
+                    nursery.cancel_scope.cancel()
+        except BaseException as error:
+            if not self.files.is_dead or without_deaths(error) is not None:
                 raise
         if self.files.is_dead:
             self.files.restart()
@@ -162,5 +166,61 @@ def test_flushed_records_survive_a_loss_of_power(flush_messages: str) -> None:
                 # Not even the topic was flushed: make it anew, or find it empty.
                 await client.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 1000))
                 assert await fetch(client) == 0
+
+    trio.run(main)
+
+
+def test_a_stage_that_fails_closes_what_the_stages_before_it_have_opened(node: MortalNode) -> None:
+    def open_one(on_loaded: Callable[[Node], None] = lambda node: None) -> None:
+        with open_node(
+            node.config, [], files=node.files, clock=node.clock, rng=random.Random(1), on_loaded=on_loaded
+        ):
+            pass
+
+    def fail(_: Node) -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        metadata = f"{node.directory}/__cluster_metadata-0"
+        node.files.replace(metadata, b"")
+        with pytest.raises(DataDirectoryError):
+            open_one()
+        assert open_files(node.disk) == (0, 0)
+        node.files.remove(metadata)
+        with pytest.raises(ZeroDivisionError):
+            open_one(fail)
+        assert open_files(node.disk) == (0, 0)
+        open_one()  # the directory is not locked
+
+    trio.run(main)
+
+
+def test_nodes_of_one_process_share_disk_clock_and_random_numbers() -> None:
+    async def main() -> None:
+        node = MortalNode()
+        rng = random.Random(1)
+        clusters = set()
+        with ExitStack() as opened:
+            async with trio.open_nursery() as nursery:
+                for place in range(3):
+                    listener = SocketListener.bind("127.0.0.1", 0, 50)
+                    one = opened.enter_context(
+                        open_node(
+                            BrokerConfig({"log.dirs": f"/data/{place}"}),
+                            [BoundListener("PLAINTEXT", listener, *listener.address)],
+                            files=node.files,
+                            clock=node.clock,
+                            rng=rng,
+                        )
+                    )
+                    one.host.fail_on_bugs = True
+                    await nursery.start(one.run)
+                    clusters.add(one.cluster.cluster_id)
+                    with ClusterClient([listener.address], connect) as client:
+                        await produce(client)
+                        assert await fetch(client) == VALUES
+                nursery.cancel_scope.cancel()
+        assert len(clusters) == 3
+        assert open_files(node.disk) == (0, 0)
 
     trio.run(main)

@@ -79,7 +79,7 @@ async def serve_controlled(
     )
     if settings.address is None:
         broker.on_crash = on_crash
-    await _carry(broker, settings, lambda address: on_ready(broker.node, broker.listeners, address))
+    await _carry(broker, settings, lambda address: on_ready(broker.node, broker.runs.listeners, address))
 
 
 async def serve_controlled_proxy(
@@ -109,7 +109,7 @@ async def serve_controlled_proxy(
         observer=control.interceptors.trace(write_trace, "upstream"),
         filters=control.interceptors.filters,
     )
-    await _carry(proxy, control, lambda address: on_ready(proxy.proxy, proxy.listeners, address))
+    await _carry(proxy, control, lambda address: on_ready(proxy.proxy, proxy.runs.listeners, address))
 
 
 async def _carry(
@@ -126,7 +126,7 @@ async def _carry(
                 address = listener.address
                 await nursery.start(_serve_control, controlled, listener, settings.token)
             announce(address)
-            failure = await controlled.wait_failed()
+            failure = await controlled.runs.wait_failed()
             raise BrokerFailedError(f"it ended by itself: {failure!r}") from failure
     finally:
         if listener is not None:

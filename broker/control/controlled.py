@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+import trio
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import trio
-
     from oncelog.broker.control.journal import Journal
     from oncelog.broker.control.log_lines import LogLines
+    from oncelog.broker.control.runs import Runs
     from oncelog.broker.faults.fault_rules import FaultRules
 
 
@@ -19,10 +20,11 @@ class Controlled(Protocol):
 
     journal: Journal
     lines: LogLines
+    runs: Runs[Any]
     turns: trio.Lock
     seed: int
 
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Carry its runs until cancelled."""
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
@@ -33,10 +35,6 @@ class Controlled(Protocol):
     @property
     def is_running(self) -> bool:
         """Whether it serves."""
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The advertised addresses. Raises NotRunningError before the first start."""
 
     @property
     def cluster_id(self) -> str:
@@ -52,9 +50,6 @@ class Controlled(Protocol):
 
     async def prepare_rules(self) -> bool:
         """Learn which topics there are, before a rule is added. Returns whether all are known."""
-
-    async def wait_failed(self) -> BaseException:
-        """Wait until a run ends by itself. Returns why."""
 
     async def start(self) -> None:
         """Start it, if it does not run. Raises BrokerFailedError."""

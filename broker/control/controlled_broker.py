@@ -7,6 +7,7 @@ address, the disk, the clock, the random numbers, the journal and the rules.
 from __future__ import annotations
 
 import random
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,27 +17,25 @@ from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import listener_names
 from oncelog.broker.control.disks import new_disk, remove_content
 from oncelog.broker.control.errors import (
-    BrokerFailedError,
     NotRunningError,
     SnapshotError,
     UnsupportedError,
 )
 from oncelog.broker.control.journal import Journal
-from oncelog.broker.control.kept_ports import KeptPorts
 from oncelog.broker.control.log_lines import LogLines
 from oncelog.broker.control.new_topics import create_topics
 from oncelog.broker.control.operations import call_operation
+from oncelog.broker.control.runs import Runs
 from oncelog.broker.emulation.release import OURS, emulated
 from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError
 from oncelog.broker.logging.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.net.listen import ListenError
-from oncelog.broker.node.node import Node
-from oncelog.broker.seams.address import address_text
+from oncelog.broker.node.node import open_node
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.mortal_files import without_deaths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncelog.broker.control.journal import Observer
     from oncelog.broker.control.options import BrokerOptions
@@ -47,20 +46,10 @@ if TYPE_CHECKING:
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.faults.rule import Rule
     from oncelog.broker.logging.logs import Sink
-    from oncelog.broker.net.server import BoundListener
+    from oncelog.broker.node.node import Node
     from oncelog.broker.seams.clock import Clock
 
 log = get_logger(__name__)
-
-
-class _Run:
-    """One run of a node, from its start to its end."""
-
-    def __init__(self, node: Node, bound: list[BoundListener]) -> None:
-        self.node = node
-        self.bound = bound
-        self.scope = trio.CancelScope()
-        self.ended = trio.Event()
 
 
 class ControlledBroker:
@@ -99,12 +88,9 @@ class ControlledBroker:
         self.turns = trio.Lock()
         """Held while an operation starts, stops or resets the broker: several may come at the same time."""
         self.files = new_disk(self.options, self.config, self.clock)
-        self._run: _Run | None = None
-        """The latest run."""
-        self._failure: BaseException | None = None
-        """Why the latest run ended, if nobody asked it to."""
-        self._has_failed = trio.Event()
-        self._ports = KeptPorts(options.host_name)
+        self.runs: Runs[Node] = Runs(
+            "broker", options.host_name, (ConfigError, DataDirectoryError, ListenError), self._on_end
+        )
         self._producer_ids_from = 0
         """Producer ids below this one were given out before a reset."""
         self._faults: FaultRules | None = None
@@ -117,17 +103,11 @@ class ControlledBroker:
         """The snapshot from which it started, if it has one."""
         self._had_data = False
         """Whether the data directory on disk is older than the broker."""
-        self._nursery: trio.Nursery
         self._add_rules()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Carry nodes until cancelled. A node that runs then is stopped, cleanly if its data is on a disk."""
-        try:
-            async with trio.open_nursery() as self._nursery:
-                task_status.started()
-                await trio.sleep_forever()
-        finally:
-            self._ports.close()
+        await self.runs.carry(task_status)
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
         """Perform an operation by name (`oncelog.broker.control.operations`) and return its result.
@@ -155,16 +135,14 @@ class ControlledBroker:
     @property
     def is_running(self) -> bool:
         """Whether a node serves."""
-        return self._run is not None and not self._run.ended.is_set() and not self.files.is_dead
+        return self.runs.is_running and not self.files.is_dead
 
     @property
     def node(self) -> Node:
         """The node that serves. Raises NotRunningError, and BrokerFailedError if it ended by itself."""
-        if self._run is not None and self.is_running:
-            return self._run.node
-        if self._failure is not None:
-            raise BrokerFailedError(f"the broker ended by itself: {self._failure!r}")
-        raise self._not_running()
+        if self.runs.failure is None and not self.is_running:
+            raise self._not_running()
+        return self.runs.current
 
     def _not_running(self) -> NotRunningError:
         if self.is_running:  # another operation was faster
@@ -174,15 +152,8 @@ class ControlledBroker:
 
     def check_started(self) -> None:
         """Raises NotRunningError before the first start."""
-        if self._run is None:
+        if self.runs.latest is None:
             raise NotRunningError("the broker was not started yet")
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The advertised addresses of all listeners, separated by commas; the same after a restart."""
-        if self._run is None:
-            raise NotRunningError("the broker has no address before its first start")
-        return ",".join(address_text(row.host, row.port) for row in self._run.bound)
 
     @property
     def connected_client_ids(self) -> list[str]:
@@ -199,9 +170,7 @@ class ControlledBroker:
     @property
     def cluster_id(self) -> str:
         """The cluster id; the same after a restart and a reset."""
-        if self._run is None:
-            raise NotRunningError("the broker has no cluster id before its first start")
-        return self._run.node.logs.cluster_id
+        return self.runs.latest_for("has no cluster id").logs.cluster_id
 
     @property
     def faults(self) -> FaultRules:
@@ -221,17 +190,6 @@ class ControlledBroker:
         for rule in self._rules:
             self.faults.add(rule)
 
-    @property
-    def listeners(self) -> list[BoundListener]:
-        """The listeners of the latest run."""
-        return [] if self._run is None else self._run.bound
-
-    async def wait_failed(self) -> BaseException:
-        """Wait until a run ends by itself. Returns why."""
-        await self._has_failed.wait()
-        assert self._failure is not None
-        return self._failure
-
     def pauses(self, client_id: str) -> bool:
         """Whether a rule holds every request of this client id."""
         return self._faults is not None and self._faults.pauses(client_id)
@@ -246,56 +204,46 @@ class ControlledBroker:
         """
         if self.is_running:
             return
-        if self._run is not None:
-            await self._run.ended.wait()  # it may be dying
+        await self.runs.wait_ended()  # it may be dying
         self._died_at = None
         self.files.restart()
         if self.options.from_snapshot is not None and self._snapshot is None:
             await self._load_snapshot(self.options.from_snapshot)
-        elif self._run is None:
+        elif self.runs.latest is None:
             self._had_data = self.files.exists(f"{self.config.data_dir}/{META_PROPERTIES}")
-        self._failure = None
-        try:
-            bound = self._ports.listen(self.config)
-        except (ConfigError, ListenError) as error:
-            raise BrokerFailedError(str(error)) from error
-        node = Node(
-            self.config,
-            files=self.files,
-            clock=self.clock,
-            rng=self.random,
-            release=self.release,
-            users=self.options.users,
-            acls=self.options.acls,
-            on_loaded=self._prepare,
-        )
-        node.logs.keeps_data = self.options.data_dir is not None  # unless it is stopped to be started again
-        run = _Run(node, bound)
-        try:
-            await self._nursery.start(self._carry, run)
-        except (ConfigError, DataDirectoryError) as error:
-            raise BrokerFailedError(str(error)) from error
-        finally:
-            if run.ended.is_set():
-                for row in bound:
-                    row.listener.close()
-        self._run = run
+        await self.runs.start(self._open())
+
+    @contextmanager
+    def _open(self) -> Iterator[Node]:
+        """Open a node on the disk as it is."""
+        with (
+            logging_to(self._log_output(self.lines, self.clock)),
+            self.runs.ports.listen(self.config) as listeners,
+            open_node(
+                self.config,
+                listeners,
+                files=self.files,
+                clock=self.clock,
+                rng=self.random,
+                release=self.release,
+                users=self.options.users,
+                acls=self.options.acls,
+                keeps_data=self.options.data_dir is not None,  # unless it is stopped to be started again
+                on_loaded=self._prepare,
+            ) as node,
+        ):
+            yield node
 
     async def stop(self) -> None:
         """Stop the node cleanly, as SIGTERM does. Nothing happens if none runs."""
-        if self._run is not None:
-            self._run.node.logs.keeps_data = True
-            await self._end()
-
-    async def _end(self) -> None:
-        if self._run is not None:
-            self._run.scope.cancel()
-            await self._run.ended.wait()
+        if self.runs.latest is not None:
+            self.runs.latest.served.logs.keeps_data = True
+            await self.runs.end()
 
     async def kill(self) -> None:
         """End the node as SIGKILL does: what it wrote stays, everything else is lost."""
         self.files.kill()
-        await self._end()
+        await self.runs.end()
 
     def crash(self, rule: ActiveRule) -> None:
         """Let the node die now, at the crash point of a rule: a step of it that uses a file gets ProcessDied."""
@@ -304,8 +252,8 @@ class ControlledBroker:
             self.on_crash()
         self._died_at = rule
         self.files.kill()
-        if self._run is not None:
-            self._run.scope.cancel()
+        if self.runs.latest is not None:
+            self.runs.latest.scope.cancel()
 
     async def lose_power(self) -> None:
         """End the node as a loss of power does: what it had not flushed is lost, too. Raises UnsupportedError if the
@@ -315,7 +263,7 @@ class ControlledBroker:
             self.files.lose_power()
         except OSError as error:
             raise UnsupportedError(f"lose_power: {error.strerror}") from None
-        await self._end()
+        await self.runs.end()
 
     async def reset(self) -> None:
         """Make the broker as it was after its first start, with the same address and cluster id. No topic id and no
@@ -329,7 +277,7 @@ class ControlledBroker:
             )
         identity = self.files.read_bytes(f"{self.config.data_dir}/{META_PROPERTIES}")
         self._producer_ids_from = metadata.image.next_producer_id
-        await self._end()
+        await self.runs.end()
         if self._faults is not None:
             self._faults.clear()
         self._add_rules()  # only now: a request to the old node must not count
@@ -371,35 +319,13 @@ class ControlledBroker:
         await self.files.offload(load)
         self.clock = clock
 
-    async def _carry(self, run: _Run, task_status: trio.TaskStatus[None]) -> None:
-        """Run one node until its end. An error before it is ready is raised; a later one is kept for the next call."""
-        is_ready = False
-        try:
-            with logging_to(self._log_output(self.lines, self.clock)), run.scope:
-                async with trio.open_nursery() as nursery:
-                    await nursery.start(self._run_node, run)
-                    is_ready = True
-                    task_status.started()
-        except BaseException as error:
-            failure = without_deaths(error)
-            if not is_ready:
-                raise failure or NotRunningError("the broker was killed while it started") from error
-            self._failure = failure
-            if failure is not None:
-                self._has_failed.set()
-            if isinstance(failure, KeyboardInterrupt | SystemExit):
-                raise
-        finally:
-            if self._faults is not None:
-                self._faults.detach()
-            self.journal.detach()
-            if self.files.is_dead:
-                self.files.release_all()
-            run.ended.set()
-
-    @staticmethod
-    async def _run_node(run: _Run, task_status: trio.TaskStatus[None]) -> None:
-        await run.node.run(run.bound, task_status=task_status)
+    def _on_end(self) -> None:
+        """Called at the end of a node."""
+        if self._faults is not None:
+            self._faults.detach()
+        self.journal.detach()
+        if self.files.is_dead:
+            self.files.release_all()
 
     def _prepare(self, node: Node) -> None:
         """Called before the node listens."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import random
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
@@ -14,11 +15,11 @@ import trio
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
-from oncelog.broker.control.errors import BrokerFailedError, NotRunningError, UnsupportedError
+from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.journal import Journal
-from oncelog.broker.control.kept_ports import KeptPorts
 from oncelog.broker.control.log_lines import LogLines
 from oncelog.broker.control.operations import MODULES
+from oncelog.broker.control.runs import Runs
 from oncelog.broker.faults.fault_rules import FaultRules
 from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget
 from oncelog.broker.faults.seen_sessions import SeenSessions
@@ -27,21 +28,20 @@ from oncelog.broker.filters.loading import install_filters
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.logging.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.net.listen import ListenError
-from oncelog.broker.proxy.serve import new_proxy, node_binder
+from oncelog.broker.proxy.serve import node_binder, open_proxy_on_sockets
 from oncelog.broker.proxy.upstream import UpstreamError
 from oncelog.broker.requests.request import CloseConnection
-from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import SystemClock
-from oncelog.broker.seams.error_groups import only_error
 from oncelog.broker.seams.transport import PortReservation, connect
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncelog.broker.control.journal import Observer
     from oncelog.broker.dispatch.policies import Interceptor, RequestPath
     from oncelog.broker.faults.rule import Rule
+    from oncelog.broker.host.host import Host
     from oncelog.broker.logging.logs import Sink
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.proxy.proxy import Proxy
@@ -93,16 +93,21 @@ class Target(NamedTuple):
     """What share sessions remember is not known here."""
 
 
-class _Run:
-    """One run of a proxy, from its start to its end."""
+class _Served(NamedTuple):
+    """One run of a proxy."""
 
-    def __init__(self, proxy: Proxy, bound: list[BoundListener], client: ClusterClient) -> None:
-        self.proxy = proxy
-        self.bound = bound
-        self.client = client
-        """For requests of the proxy's own."""
-        self.scope = trio.CancelScope()
-        self.ended = trio.Event()
+    proxy: Proxy
+    client: ClusterClient
+    """For requests of the proxy's own."""
+
+    @property
+    def host(self) -> Host:
+        """See `Served`."""
+        return self.proxy.host
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """See `Served`."""
+        await self.proxy.run(task_status)
 
 
 class ControlledProxy:
@@ -140,12 +145,8 @@ class ControlledProxy:
         self._log_output = log_output
         self._observer = observer
         self._filters = filters
-        self._run: _Run | None = None
-        """The latest run."""
-        self._failure: BaseException | None = None
-        """Why the latest run ended, if nobody asked it to."""
-        self._has_failed = trio.Event()
-        self._ports = KeptPorts(host_name)
+        cannot_start = (ConfigError, DataDirectoryError, ListenError, UpstreamError)
+        self.runs: Runs[_Served] = Runs("proxy", host_name, cannot_start, self._on_end)
         self._node_ports: dict[tuple[str, int], PortReservation] = {}
         """By the listener's name and the node's id: what clients were told stays so after a restart."""
         self._sessions = SeenSessions()
@@ -154,16 +155,12 @@ class ControlledProxy:
         for rule in rules:
             self.faults.add(rule)
         self.faults.on_change.append(self._watch_sessions)
-        self._nursery: trio.Nursery
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Carry its runs until cancelled."""
         try:
-            async with trio.open_nursery() as self._nursery:
-                task_status.started()
-                await trio.sleep_forever()
+            await self.runs.carry(task_status)
         finally:
-            self._ports.close()
             for reserved in self._node_ports.values():
                 reserved.close()
 
@@ -176,7 +173,7 @@ class ControlledProxy:
                 function = getattr(importlib.import_module(MODULES[operation]), operation)
                 return await function(self, **arguments)
             if operation in OF_CLUSTER:
-                return await OF_CLUSTER[operation](self._current.client, **arguments)
+                return await OF_CLUSTER[operation](self.runs.current.client, **arguments)
         finally:
             self.journal.changes.note()
         if operation not in MODULES:
@@ -188,58 +185,29 @@ class ControlledProxy:
     @property
     def is_running(self) -> bool:
         """Whether it serves."""
-        return self._run is not None and not self._run.ended.is_set()
-
-    @property
-    def _current(self) -> _Run:
-        """The run that serves. Raises NotRunningError, and BrokerFailedError if it ended by itself."""
-        if self._run is not None and self.is_running:
-            return self._run
-        if self._failure is not None:
-            raise BrokerFailedError(f"the proxy ended by itself: {self._failure!r}")
-        raise NotRunningError("the proxy is stopped: start() starts it again")
+        return self.runs.is_running
 
     @property
     def proxy(self) -> Proxy:
         """The proxy that serves. Raises as `call`."""
-        return self._current.proxy
-
-    @property
-    def listeners(self) -> list[BoundListener]:
-        """The listeners of the latest run, without those of nodes."""
-        return [] if self._run is None else self._run.bound
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The advertised addresses of all listeners, separated by commas; the same after a restart."""
-        if self._run is None:
-            raise NotRunningError("the proxy has no address before its first start")
-        return ",".join(address_text(row.host, row.port) for row in self._run.bound)
+        return self.runs.current.proxy
 
     @property
     def cluster_id(self) -> str:
         """The id of the cluster behind it; empty before the first response that has it."""
-        if self._run is None:
-            raise NotRunningError("the proxy knows no cluster before its first start")
-        return self._run.proxy.upstream.cluster_id or ""
+        return self.runs.latest_for("knows no cluster").proxy.upstream.cluster_id or ""
 
     @property
     def node_id(self) -> int:
         """A proxy is no node of the cluster."""
         return -1
 
-    async def wait_failed(self) -> BaseException:
-        """Wait until a run ends by itself. Returns why."""
-        await self._has_failed.wait()
-        assert self._failure is not None
-        return self._failure
-
     async def prepare_rules(self) -> bool:
         """Ask upstream which topics there are. Returns whether it has told all."""
         if not self.is_running:
             return False
         try:
-            self.proxy.upstream.learn_metadata(await self._current.client.refresh_metadata())
+            self.proxy.upstream.learn_metadata(await self.runs.current.client.refresh_metadata())
         except (KafkaError, CloseConnection):
             return False
         return True
@@ -252,40 +220,33 @@ class ControlledProxy:
         """
         if self.is_running:
             return
-        if self._run is not None:
-            await self._run.ended.wait()  # it may be ending
-        self._failure = None
-        try:
-            bound = self._ports.listen(self.settings.config, self.settings.listeners)
-        except (ConfigError, ListenError) as error:
-            raise BrokerFailedError(str(error)) from error
-        proxy = new_proxy(
-            self.settings,
-            bind_node=self._bind_node,
-            clock=self.clock,
-            rng=self.random,
-            on_loaded=self._prepare,
-        )
-        client = ClusterClient(
-            self.settings.upstream, connect, client_id=CLIENT_ID, security=self.settings.logins.own
-        )
-        run = _Run(proxy, bound, client)
-        try:
-            await self._nursery.start(self._carry, run)
-        except (ConfigError, DataDirectoryError, ListenError, UpstreamError) as error:
-            raise BrokerFailedError(str(error)) from error
-        finally:
-            if run.ended.is_set():
-                for row in bound:
-                    row.listener.close()
-        self._run = run
+        await self.runs.wait_ended()
+        await self.runs.start(self._open())
         await self._check_rules()
+
+    @contextmanager
+    def _open(self) -> Iterator[_Served]:
+        settings = self.settings
+        with (
+            logging_to(self._log_output(self.lines, self.clock)),
+            self.runs.ports.listen(settings.config, settings.listeners) as listeners,
+            ClusterClient(
+                settings.upstream, connect, client_id=CLIENT_ID, security=settings.logins.own
+            ) as client,
+            open_proxy_on_sockets(
+                settings,
+                listeners,
+                bind_node=self._bind_node,
+                clock=self.clock,
+                rng=self.random,
+                on_loaded=self._prepare,
+            ) as proxy,
+        ):
+            yield _Served(proxy, client)
 
     async def stop(self) -> None:
         """Stop it; connections are closed. Nothing happens if it does not run."""
-        if self._run is not None:
-            self._run.scope.cancel()
-            await self._run.ended.wait()
+        await self.runs.end()
 
     async def kill(self) -> None:
         """End it as SIGKILL does. What a proxy keeps is on the disk before it is acknowledged, so this is what `stop`
@@ -293,33 +254,12 @@ class ControlledProxy:
         """
         await self.stop()
 
-    async def _carry(self, run: _Run, task_status: trio.TaskStatus[None]) -> None:
-        """Carry one run until its end. An error before it is ready is raised; a later one is kept for the next call."""
-        is_ready = False
-        try:
-            with logging_to(self._log_output(self.lines, self.clock)), run.client, run.scope:
-                async with trio.open_nursery() as nursery:
-                    await nursery.start(self._run_proxy, run)
-                    is_ready = True
-                    task_status.started()
-        except BaseException as error:
-            failure = only_error(error)
-            if not is_ready:
-                raise failure from error
-            self._failure = failure
-            self._has_failed.set()
-            if isinstance(failure, KeyboardInterrupt | SystemExit | trio.Cancelled):
-                raise
-        finally:
-            self.faults.detach()
-            self.journal.detach()
-            self._sessions.clear()
-            self._watches_sessions = False
-            run.ended.set()
-
-    @staticmethod
-    async def _run_proxy(run: _Run, task_status: trio.TaskStatus[None]) -> None:
-        await run.proxy.run(run.bound, task_status=task_status)
+    def _on_end(self) -> None:
+        """Called at the end of a run."""
+        self.faults.detach()
+        self.journal.detach()
+        self._sessions.clear()
+        self._watches_sessions = False
 
     def _prepare(self, proxy: Proxy) -> None:
         """Called before the proxy listens."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import resolve_listeners
-from oncelog.broker.net.listen import ListenError, open_listener
+from oncelog.broker.host.listening import open_listeners
+from oncelog.broker.net.listen import ListenError
 from oncelog.broker.seams.transport import PortReservation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import ListenerConfig
@@ -27,33 +28,29 @@ class KeptPorts:
         self._reserved: dict[str, PortReservation] = {}
         """By the listener's name."""
 
+    @contextmanager
     def listen(
         self, config: BrokerConfig, listeners: Sequence[ListenerConfig] | None = None
-    ) -> list[BoundListener]:
-        """Listen on all addresses of the configuration, or of ``listeners``. Where it says port 0, a free port is taken
-        once and kept. Raises ConfigError, ListenError.
+    ) -> Iterator[list[BoundListener]]:
+        """Listen on all addresses of the configuration, or of ``listeners``; close them in the end. Where it says port
+        0, a free port is taken once and kept. Raises ConfigError, ListenError.
         """
-        configured = listeners
-        if configured is None:
-            configured, _ = resolve_listeners(config, lambda: self._host_name)
-        bound: list[BoundListener] = []
-        try:
-            for listener in configured:
-                endpoint = listener.bind
-                reserved = self._reserved.get(endpoint.listener)
-                if reserved is None:
-                    try:
-                        reserved = PortReservation(endpoint.host, endpoint.port)
-                    except OSError as error:
-                        raise ListenError.of(endpoint, error) from error
-                    self._reserved[endpoint.listener] = reserved
-                there = endpoint._replace(port=reserved.port)
-                bound.append(open_listener(listener._replace(bind=there), config))
-        except (ConfigError, ListenError):
-            for row in bound:
-                row.listener.close()
-            raise
-        return bound
+        if listeners is None:
+            listeners, _ = resolve_listeners(config, lambda: self._host_name)
+        with open_listeners(map(self._reserve, listeners), config) as bound:
+            yield bound
+
+    def _reserve(self, listener: ListenerConfig) -> ListenerConfig:
+        """Return the listener with the port that is its own from now on. Raises ListenError."""
+        endpoint = listener.bind
+        reserved = self._reserved.get(endpoint.listener)
+        if reserved is None:
+            try:
+                reserved = PortReservation(endpoint.host, endpoint.port)
+            except OSError as error:
+                raise ListenError.of(endpoint, error) from error
+            self._reserved[endpoint.listener] = reserved
+        return listener._replace(bind=endpoint._replace(port=reserved.port))
 
     def close(self) -> None:
         """Give the ports up."""

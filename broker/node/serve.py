@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.net.listen import open_listener
-from oncelog.broker.node.node import Node
+from oncelog.broker.host.listening import open_listeners
+from oncelog.broker.node.node import open_node
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.listeners import ListenerConfig
     from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.net.server import BoundListener
+    from oncelog.broker.node.node import Node
     from oncelog.broker.security.sasl.users import Users
 
 
@@ -41,25 +42,18 @@ async def serve(
 
     Raises ListenError for an address that cannot be used, DataDirectoryError for a data directory that cannot be used.
     """
-    bound_listeners: list[BoundListener] = []
-    try:
-        for listener in listeners:
-            bound_listeners.append(open_listener(listener, config))
-        node = Node(
+    with (
+        open_listeners(listeners, config) as bound,
+        open_node(
             config,
+            bound,
             files=OsFileSystem(config.oncelog_open_files_max or OPEN_FILES_DEFAULT, durable=durable),
             clock=SystemClock(),
             rng=random.Random(),
             users=users,
             acls=acls,
-        )
+        ) as node,
+    ):
         async with trio.open_nursery() as nursery:
-            await nursery.start(_run, node, bound_listeners)
-            on_ready(node, bound_listeners)
-    finally:
-        for bound in bound_listeners:
-            bound.listener.close()
-
-
-async def _run(node: Node, bound_listeners: list[BoundListener], task_status: trio.TaskStatus[None]) -> None:
-    await node.run(bound_listeners, task_status=task_status)
+            await nursery.start(node.run)
+            on_ready(node, bound)

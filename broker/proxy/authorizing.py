@@ -29,7 +29,7 @@ from oncelog.wire.steps import listed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from oncelog.broker.proxy.access import AccessServices
+    from oncelog.broker.host.host import Host
     from oncelog.broker.proxy.rights import Choice
     from oncelog.broker.proxy.upstream_topics import UpstreamTopics
     from oncelog.broker.refusal.rows import Located
@@ -48,7 +48,7 @@ class AuthorizingInterceptor(Interceptor):
 
     def __init__(
         self,
-        services: AccessServices,
+        services: Host,
         pass_on: Callable[[RequestContext, Interceptor], Awaitable[Any]],
         topics: UpstreamTopics,
         topic_name: Callable[[Uuid], str | None],

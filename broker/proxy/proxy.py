@@ -1,8 +1,8 @@
-"""`Proxy`: everything one proxy is made of, started and stopped in order. The counterpart of `Node`."""
+"""`Proxy`: the counterpart of `Node`. `open_proxy` opens what it is made of, and closes it in reverse order."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,9 @@ import trio
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.opening import CONNECT_TIMEOUT_S
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
-from oncelog.broker.logging.line_limiter import LineLimiter
+from oncelog.broker.host.host import Host
 from oncelog.broker.logging.logs import get_logger
-from oncelog.broker.net.server import BoundListener, Server
-from oncelog.broker.proxy.access import Access
+from oncelog.broker.proxy.access import answer_logins, install_access
 from oncelog.broker.proxy.addresses import Addresses
 from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.dispatcher import ProxyDispatcher
@@ -26,21 +25,20 @@ from oncelog.broker.proxy.upstream import Upstream, UpstreamError
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.proxy.used_keys import has_own_access
 from oncelog.broker.requests.request import CloseConnection
+from oncelog.broker.scheduling.background_work import BackgroundWork
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.security.connection_limits import ConnectionLimits
-from oncelog.broker.security.connection_rates import ConnectionRates
-from oncelog.broker.security.sasl.users import Users
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.server import BoundListener
     from oncelog.broker.proxy.node_ports import BindNode
     from oncelog.broker.proxy.upstream import UpstreamTopic
     from oncelog.broker.seams.clock import Clock
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.transport import Connect
     from oncelog.broker.security.failed_authentication import FailedAuthentication
     from oncelog.broker.security.sasl.authenticator import LoginExchange
+    from oncelog.broker.security.sasl.users import Users
     from oncelog.wire.messages.api_versions import ApiVersionsResponse
 
 
@@ -62,160 +61,76 @@ log = get_logger(__name__)
 
 
 class Proxy:
-    """A proxy before one cluster. It gets everything outside of it: network, clock, randomness and listeners.
-
-    ``upstream`` are the addresses of some of the cluster's nodes, ``connect`` opens connections to them, and
-    ``bind_node`` the listener of a node that has appeared. ``first_node_ports`` are the first of their ports, by
-    listener.
+    """A proxy before one cluster, opened by `open_proxy`. It gets everything outside of it: network, clock, randomness
+    and listeners.
     """
 
     def __init__(
         self,
-        config: BrokerConfig,
+        host: Host,
         upstream: Sequence[tuple[str, int]],
         *,
         connect: Connect,
         bind_node: BindNode,
-        files: FileSystem,
-        clock: Clock,
-        rng: random.Random,
-        data_dir: str | None = None,
-        first_node_ports: Mapping[str, int] | None = None,
-        users: Users | None = None,
-        acls: Sequence[AclBinding] = (),
-        logins: UpstreamLogins | None = None,
-        pipes: Pipes | None = None,
-        reactor: Reactor | None = None,
-        on_loaded: Callable[[Proxy], None] = lambda proxy: None,
+        data_dir: str | None,
+        first_node_ports: Mapping[str, int] | None,
+        logins: UpstreamLogins,
+        pipes: Pipes | None,
+        reactor: Reactor | None,
     ) -> None:
-        """``data_dir`` keeps users, ACLs and so on of the proxy's own, in ``files``; without it they are in memory.
-        ``users`` may log in here, ``acls`` are in force; ``logins`` has the users of the upstream connections.
-        Large frames go through ``pipes``, if there are any, else through memory. What only passes does so in turns of
-        ``reactor``, if there is one, else in tasks. ``on_loaded`` is called once in `run`, before the proxy listens: it
-        may install something in the dispatcher.
-        """
-        self.config = DynamicBrokerConfig(config)
-        self.files = files
-        self.clock = clock
-        self.random = rng
-        self.lines = LineLimiter(clock)
-        self.fail_on_bugs = False
-        """Whether an internal error ends the proxy, as tests want it, or only the connection."""
-        self.bugs = 0
-        """How many requests and tasks failed with an internal error."""
-        self.upstream = Upstream(upstream, self.lines, self._on_node)
-        self.access: Access
-        """Users, ACLs and quotas of its own."""
-        self.logins = UpstreamLogins({}) if logins is None else logins
-        self.node_ports: NodePorts
-        self.dispatcher: ProxyDispatcher
-        self.server: Server[ProxyConnection]
-        self.data_dir = None if data_dir is None else files.absolute_path(data_dir)
-        self._users = Users({}) if users is None else users
-        self._acls = acls
-        self._connection_rates: ConnectionRates
-        self._opener: UpstreamOpener
-        self._connect = connect
-        self._bind_node = bind_node
-        self._pipes = pipes
+        """See `open_proxy`."""
+        self.host = host
+        self.clock = host.clock
+        self.data_dir = data_dir
+        self.logins = logins
+        self.upstream = Upstream(upstream, host.lines, self._on_node)
+        listeners = host.listeners
+        first = first_node_ports
+        if first is None:
+            first = {row.name: row.listener.address[1] + 1 for row in listeners}
+        self.node_ports = NodePorts(listeners, bind_node, first, host.lines)
+        self.dispatcher = ProxyDispatcher(
+            host.authorization,
+            host.lines,
+            host.note_bug,
+            Addresses(self.upstream, self.node_ports.address),
+        )
+        if logins.are_passed:
+            self.dispatcher.refuse_bare_tokens()
+        else:
+            answer_logins(host, self.dispatcher)
+        protocols = {row.protocol for row in listeners}
+        if has_own_access(host.config.static, protocols, are_passed=logins.are_passed):
+            install_access(host, self.dispatcher, self.upstream.topic_name)
+        self._opener = UpstreamOpener(
+            connect, self.upstream, logins, self.dispatcher, lambda: self.server.listeners
+        )
+        self.server = host.new_server(
+            self.dispatcher,
+            partial(ProxyConnection, self.dispatcher, self._opener.open_for, pipes, reactor),
+        )
+        self.node_ports.on_bound = self.server.add
         self._reactor = reactor
-        self._first_node_ports = first_node_ports
-        self._on_loaded = on_loaded
-        self._is_starting = True
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; all listeners and connections are closed then.
+
+        Raises UpstreamError if the cluster cannot be used, ListenError for a node's port that cannot be.
+        """
+        async with (
+            nullcontext() if self._reactor is None else self._reactor.running(),
+            trio.open_nursery() as nursery,
+        ):
+            self.host.start_tasks(nursery)
+            await nursery.start(self.server.run)
+            await self.look_upstream()
+            self.dispatcher.has_started = True
+            task_status.started()
 
     @property
     def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]:
-        """See `Services.login_observers`."""
-        return self.access.services.login_observers
-
-    async def run(
-        self, listeners: list[BoundListener], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Serve until cancelled; all listeners and connections are closed then.
-
-        Raises UpstreamError if the cluster cannot be used, ListenError for a node's port that cannot be,
-        DataDirectoryError for a data directory that cannot be, for example because another process uses it.
-        """
-        own = OwnMetadata(self.data_dir, self.files, self.clock, self.random)
-        try:
-            self._load(listeners, own)
-            async with (
-                nullcontext() if self._reactor is None else self._reactor.running(),
-                trio.open_nursery() as nursery,
-            ):
-                nursery.start_soon(self.access.remove_expired_tokens)
-                nursery.start_soon(self._look_up_hosts)
-                await nursery.start(self.server.run)
-                await self.look_upstream()
-                self._is_starting = False
-                self.dispatcher.has_started = True
-                task_status.started()
-        finally:
-            if self._pipes is not None:
-                self._pipes.close()
-            own.close()
-
-    def _load(self, listeners: list[BoundListener], own: OwnMetadata) -> None:
-        self.access = Access(
-            own,
-            self.config,
-            self.files,
-            self.clock,
-            self.lines,
-            self.random,
-            self._users,
-            self._acls,
-            self.note_bug,
-        )
-        self.upstream.on_cluster = own.note_cluster
-        first = self._first_node_ports
-        if first is None:
-            first = {row.name: row.listener.address[1] + 1 for row in listeners}
-        self.node_ports = NodePorts(list(listeners), self._bind_node, first, self.lines)
-        self.node_ports.on_bound = lambda bound: self.server.add(bound)
-        self.dispatcher = ProxyDispatcher(
-            self.access.services.authorization,
-            self.lines,
-            self.note_bug,
-            Addresses(self.upstream, self.node_ports.address),
-        )
-        for row in listeners:
-            if row.security is not None:
-                row.security.attach(self.access.services)
-        if self.logins.are_passed:
-            self.dispatcher.refuse_bare_tokens()
-        else:
-            self.access.answer_logins(self.dispatcher)
-        protocols = {row.protocol for row in listeners}
-        if has_own_access(self.config.static, protocols, are_passed=self.logins.are_passed):
-            self.access.install(self.dispatcher, self.upstream.topic_name)
-        limits = ConnectionLimits(self.config, [row.name for row in listeners])
-        rates = self._connection_rates = ConnectionRates(
-            self.config, limits, self.access.metadata.image, self.access.services.host_names.address
-        )
-        self.access.on_quota = rates.on_change
-        self._opener = UpstreamOpener(
-            self._connect, self.upstream, self.logins, self.dispatcher, lambda: self.server.listeners
-        )
-        self.server = Server(
-            self.access.services,
-            self.dispatcher,
-            list(listeners),
-            rates,
-            partial(ProxyConnection, self.dispatcher, self._opener.open_for, self._pipes, self._reactor),
-        )
-        self._on_loaded(self)
-
-    async def _look_up_hosts(self) -> None:
-        """Look up the hosts that the stored quotas name."""
-        if await self.access.services.host_names.resolve_quotas(self.access.metadata.image.client_quotas):
-            self._connection_rates.on_change()
-
-    def note_bug(self) -> None:
-        """Count a request or task that failed with an internal error; raise AssertionError if `fail_on_bugs`."""
-        self.bugs += 1
-        if self.fail_on_bugs:
-            raise AssertionError("a request failed with an internal error: see the log")
+        """See `Host.login_observers`."""
+        return self.host.login_observers
 
     # -- for interceptors
 
@@ -231,7 +146,7 @@ class Proxy:
     # -- upstream
 
     def _on_node(self, node_id: int) -> None:
-        self.node_ports.add(node_id, must=self._is_starting)
+        self.node_ports.add(node_id, must=not self.dispatcher.has_started)
 
     async def look_upstream(self) -> None:
         """Ask the cluster for its id, nodes and topics. Where only clients can log in to it, the proxy learns them from
@@ -304,3 +219,68 @@ class Proxy:
                     f"the upstream cannot be used: its node {node_id} advertises {address_text(*node)}, which is this "
                     "proxy itself (advertised.listeners)"
                 )
+
+
+@contextmanager
+def open_proxy(
+    config: BrokerConfig,
+    upstream: Sequence[tuple[str, int]],
+    listeners: Sequence[BoundListener],
+    *,
+    connect: Connect,
+    bind_node: BindNode,
+    files: FileSystem,
+    clock: Clock,
+    rng: random.Random,
+    data_dir: str | None = None,
+    first_node_ports: Mapping[str, int] | None = None,
+    users: Users | None = None,
+    acls: Sequence[AclBinding] = (),
+    logins: UpstreamLogins | None = None,
+    pipes: Pipes | None = None,
+    reactor: Reactor | None = None,
+    on_loaded: Callable[[Proxy], None] = lambda proxy: None,
+) -> Iterator[Proxy]:
+    """Open the proxy's own metadata; yield the proxy, for `Proxy.run`. In the end close the metadata, and ``pipes``.
+
+    ``upstream`` are the addresses of some of the cluster's nodes, ``connect`` opens connections to them, and
+    ``bind_node`` the listener of a node that has appeared. ``first_node_ports`` are the first of their ports, by
+    listener. ``data_dir`` keeps users, ACLs and so on of the proxy's own, in ``files``; without it they are in memory.
+    ``users`` may log in here, ``acls`` are in force; ``logins`` has the users of the upstream connections. Large frames
+    go through ``pipes``, if there are any, else through memory. What only passes does so in turns of ``reactor``, if
+    there is one, else in tasks. ``on_loaded`` is called before the proxy listens: it may install something in the
+    dispatcher.
+
+    Raises DataDirectoryError for a data directory that cannot be used, for example because another process uses it.
+    """
+    if data_dir is not None:
+        data_dir = files.absolute_path(data_dir)
+    with (
+        closing(OwnMetadata(data_dir, files, clock, rng)) as own,
+        nullcontext() if pipes is None else closing(pipes),
+    ):
+        host = Host(
+            DynamicBrokerConfig(config),
+            own.store,
+            listeners,
+            files=files,
+            clock=clock,
+            rng=rng,
+            users=users,
+            acls=acls,
+            background=BackgroundWork(),
+        )
+        proxy = Proxy(
+            host,
+            upstream,
+            connect=connect,
+            bind_node=bind_node,
+            data_dir=data_dir,
+            first_node_ports=first_node_ports,
+            logins=UpstreamLogins({}) if logins is None else logins,
+            pipes=pipes,
+            reactor=reactor,
+        )
+        proxy.upstream.on_cluster = own.note_cluster
+        on_loaded(proxy)
+        yield proxy

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import errno
 import random
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.net.listen import ListenError, open_listener
-from oncelog.broker.proxy.proxy import Proxy
+from oncelog.broker.host.listening import open_listeners
+from oncelog.broker.net.listen import ListenError
+from oncelog.broker.proxy.proxy import open_proxy
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem
@@ -19,11 +21,13 @@ from oncelog.broker.seams.reactor import SocketReactor
 from oncelog.broker.seams.transport import SocketListener, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.proxy.node_ports import BindNode
+    from oncelog.broker.proxy.proxy import Proxy
     from oncelog.broker.proxy.settings import ProxySettings
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -36,53 +40,50 @@ ADDRESSES = "--listen is where clients connect to the proxy, --upstream where th
 async def serve_proxy(
     settings: ProxySettings,
     on_ready: Callable[[Proxy, list[BoundListener]], None],
-    *,
-    on_loaded: Callable[[Proxy], None] = lambda proxy: None,
 ) -> None:
-    """Run a proxy until cancelled. Calls ``on_ready`` when it passes requests on, ``on_loaded`` before it listens.
+    """Run a proxy until cancelled. Calls ``on_ready`` when it forwards requests.
 
     Raises ListenError for an address that cannot be used, UpstreamError for a cluster that cannot be,
     DataDirectoryError for a data directory that cannot be.
     """
-    bound_listeners: list[BoundListener] = []
-    try:
+    with ExitStack() as opened:
         try:
-            for listener in settings.listeners:
-                bound_listeners.append(open_listener(listener, settings.config))
+            bound = opened.enter_context(open_listeners(settings.listeners, settings.config))
         except ListenError as error:
             raise ListenError(f"{error}; {ADDRESSES}") from error
-        proxy = new_proxy(
-            settings,
-            bind_node=node_binder(settings.config),
-            clock=SystemClock(),
-            rng=random.Random(),
-            on_loaded=on_loaded,
+        proxy = opened.enter_context(
+            open_proxy_on_sockets(
+                settings,
+                bound,
+                bind_node=node_binder(settings.config),
+                clock=SystemClock(),
+                rng=random.Random(),
+            )
         )
         async with trio.open_nursery() as nursery:
-            await nursery.start(_run, proxy, bound_listeners)
-            on_ready(proxy, bound_listeners)
-    finally:
-        for bound in bound_listeners:
-            bound.listener.close()
+            await nursery.start(proxy.run)
+            on_ready(proxy, bound)
 
 
-def new_proxy(
+def open_proxy_on_sockets(
     settings: ProxySettings,
+    listeners: Sequence[BoundListener],
     *,
     bind_node: BindNode,
     clock: Clock,
     rng: random.Random,
-    on_loaded: Callable[[Proxy], None],
-) -> Proxy:
-    """Return a proxy on the operating system's sockets."""
+    on_loaded: Callable[[Proxy], None] = lambda proxy: None,
+) -> AbstractContextManager[Proxy]:
+    """See `open_proxy`; the proxy is on the operating system's sockets."""
     files: FileSystem = MemoryFileSystem()
     if settings.data_dir is not None:
         from oncelog.broker.seams.os_files import OsFileSystem
 
         files = OsFileSystem()
-    return Proxy(
+    return open_proxy(
         settings.config,
         settings.upstream,
+        listeners,
         connect=connect,
         bind_node=bind_node,
         files=files,
@@ -97,12 +98,6 @@ def new_proxy(
         reactor=SocketReactor() if settings.config.oncelog_reactor_enable else None,
         on_loaded=on_loaded,
     )
-
-
-async def _run(
-    proxy: Proxy, bound_listeners: list[BoundListener], task_status: trio.TaskStatus[None]
-) -> None:
-    await proxy.run(bound_listeners, task_status=task_status)
 
 
 def node_binder(config: BrokerConfig) -> BindNode:

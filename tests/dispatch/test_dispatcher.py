@@ -265,7 +265,7 @@ async def test_a_bug_that_every_request_meets_is_one_traceback_a_minute(lines: l
             raise ZeroDivisionError
 
     async with SimBroker() as broker:
-        broker.node.fail_on_bugs = False
+        broker.node.host.fail_on_bugs = False
         broker.node.dispatcher.install(Broken())
         for _ in range(10):
             response = await broker.connect().call(ListGroupsRequest(), 0, ListGroupsResponse)

@@ -293,7 +293,7 @@ async def test_a_repeated_request_of_acks_0_is_not_answered_and_its_error_closes
 @simulated
 async def test_a_bug_of_ours_ends_the_connection_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimBroker() as broker:
-        broker.node.fail_on_bugs = False
+        broker.node.host.fail_on_bugs = False
         client = broker.connect()
         await create_topic(client, "t")
         assert (await produce(client, "t")).error_code == 0

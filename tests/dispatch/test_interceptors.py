@@ -85,7 +85,7 @@ async def go_on(response: Any) -> Any:
 @simulated
 async def test_files_of_a_response_that_is_not_sent_are_released(act: Any, waits: bool) -> None:
     async with SimBroker() as broker:
-        broker.node.fail_on_bugs = False
+        broker.node.host.fail_on_bugs = False
         client, writer = broker.connect(), broker.connect()
         await create_topic(writer, "t")
         broker.node.dispatcher.install(OnResponse(act))
@@ -120,7 +120,7 @@ class Done(Interceptor):
 @simulated
 async def test_done_is_told_what_leaves(act: Any) -> None:
     async with SimBroker() as broker:
-        broker.node.fail_on_bugs = False
+        broker.node.host.fail_on_bugs = False
         client = broker.connect()
         await create_topic(client, "t")
         done = Done()
@@ -345,12 +345,12 @@ async def test_no_error_of_an_interceptor_is_taken_for_a_lost_peer(
             raise error
 
     async with SimBroker() as broker:
-        broker.node.fail_on_bugs = False
+        broker.node.host.fail_on_bugs = False
         client = broker.connect()
         broker.node.dispatcher.install(Failing())
         response = await client.call(ListGroupsRequest(), 0, ListGroupsResponse)
         assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-        assert broker.node.bugs == 1
+        assert broker.node.host.bugs == 1
         assert [type(error).__name__ in line for line in lines if "internal error" in line] == [True]
 
 

@@ -16,7 +16,7 @@ import trio
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.server import BoundListener
-from oncelog.broker.node.node import Node
+from oncelog.broker.node.node import Node, open_node
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.transport import SocketListener
 from oncelog.broker.security.listener import ListenerSecurity
@@ -109,8 +109,6 @@ class SimBroker:
         self.listener = MemoryListener(self._pipe_bytes_max)
         self.others = {name: MemoryListener(self._pipe_bytes_max) for name in self._others}
         self._process = _ProcessFiles(self.files)
-        self.node = Node(self.config, files=self._process, clock=self.clock, rng=self.rng, users=self._users)
-        self.node.fail_on_bugs = True
         self._ended = trio.Event()
         await self._nursery.start(self._run)
 
@@ -127,7 +125,17 @@ class SimBroker:
                     BoundListener(protocol, listener, *listener.address, protocol, security),
                     *(BoundListener(name, one, *one.address) for name, one in self.others.items()),
                 ]
-                await self.node.run(bound, task_status=task_status)
+                opened = open_node(
+                    self.config,
+                    bound,
+                    files=self._process,
+                    clock=self.clock,
+                    rng=self.rng,
+                    users=self._users,
+                )
+                with opened as self.node:
+                    self.node.host.fail_on_bugs = True
+                    await self.node.run(task_status)
         except BaseException:
             # A dead process reports nothing: exceptions of its tasks while they unwind mean nothing.
             if not (process.dead or self.files.is_dead):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -11,7 +12,7 @@ import trio
 
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.proxy.connection import ProxyConnection
-from oncelog.broker.proxy.proxy import Proxy
+from oncelog.broker.proxy.proxy import Proxy, open_proxy
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import FileSystem
@@ -59,8 +60,10 @@ class SimProxy:
         self.host = host
         self.listeners = {(host, PORT + 100 * place): name for place, name in enumerate(listeners)}
         self.sockets: dict[tuple[str, int], MemoryListener] = {}
-        self.proxy = Proxy(
-            ProxyConfig(config),
+        self.config = ProxyConfig(config)
+        self._open = partial(
+            open_proxy,
+            self.config,
             upstream,
             connect=connect,
             bind_node=self._bind_node,
@@ -74,7 +77,7 @@ class SimProxy:
             pipes=pipes,
             reactor=reactor,
         )
-        self.proxy.fail_on_bugs = True
+        self.proxy: Proxy
         self._manager: Any = None
         self._nursery: trio.Nursery
 
@@ -84,7 +87,7 @@ class SimProxy:
         if name.startswith("SASL"):
             security = self._security.get(name)
             if security is None:
-                security = ListenerSecurity(name, name, self.proxy.config.current)
+                security = ListenerSecurity(name, name, self.config)
                 self._security[name] = security
         protocol = name if security is not None else "PLAINTEXT"
         return BoundListener(name, listener, *address, protocol, security, node_id)
@@ -109,7 +112,9 @@ class SimProxy:
         return self
 
     async def _run(self, bound: list[BoundListener], task_status: trio.TaskStatus[None]) -> None:
-        await self.proxy.run(bound, task_status=task_status)
+        with self._open(bound) as self.proxy:
+            self.proxy.host.fail_on_bugs = True
+            await self.proxy.run(task_status)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -195,7 +195,7 @@ async def test_a_change_that_does_not_reach_the_disk_is_refused() -> None:
         files.faults.append(Fault("fsync", 5, lambda path: path.endswith(".log")))
         [row] = (await admin.call(allowed("app", "t"))).results
         assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert not proxy.proxy.access.metadata.image.acls.by_id
+        assert not proxy.proxy.host.metadata.image.acls.by_id
 
 
 @simulated
@@ -208,19 +208,19 @@ async def test_what_its_options_say_holds_at_each_start() -> None:
             await admin.call(DeleteAclsRequest([DeleteAclsFilter(2, "t", 3, None, None, 1, 1)]))
             gone = ScramCredentialDeletion("admin", SCRAM_MECHANISMS["SCRAM-SHA-512"].number)
             await admin.call(AlterUserScramCredentialsRequest([gone]))
-            assert not proxy.proxy.access.metadata.image.acls.by_id
+            assert not proxy.proxy.host.metadata.image.acls.by_id
             await logged_in(proxy, "app", "by a tool")
         async with keeping(broker, files, CONFIG, acl, users={**ADMIN, "app": "second"}) as proxy:
             await logged_in(proxy, "app", "second")
             with pytest.raises(AuthenticationError):
                 await logged_in(proxy, "app", "by a tool")
-            image = proxy.proxy.access.metadata.image
+            image = proxy.proxy.host.metadata.image
             assert ("admin", SCRAM_MECHANISMS["SCRAM-SHA-512"].number) in image.scram_credentials
             assert len(image.acls.by_id) == 1
         # What is left out stays, until a tool removes it.
         async with keeping(broker, files) as proxy:
             await logged_in(proxy, "app", "second")
-            assert len(proxy.proxy.access.metadata.image.acls.by_id) == 1
+            assert len(proxy.proxy.host.metadata.image.acls.by_id) == 1
 
 
 async def refusal(proxy: SimProxy) -> BaseException:
@@ -321,7 +321,7 @@ async def test_stored_quotas_of_hosts_hold_from_the_start() -> None:
             assert row.error_code == 0
         async with keeping(broker, files) as proxy:
             await trio.testing.wait_all_tasks_blocked()
-            names = proxy.proxy.access.services.host_names
+            names = proxy.proxy.host.host_names
             assert names.address(host) == "127.0.0.1"
 
 

@@ -21,7 +21,7 @@ import trio
 
 from compat_tests.frames import receive_frame
 from oncelog.broker.net.server import BoundListener
-from oncelog.broker.proxy.proxy import Proxy
+from oncelog.broker.proxy.proxy import open_proxy
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem
@@ -165,9 +165,13 @@ async def through_a_proxy(*, has_pipes: bool, has_reactor: bool, tls: str) -> No
             }
         )
         listener = SocketListener.bind("127.0.0.1", 0, 50)
-        proxy = Proxy(
+        security = None if protocol == "PLAINTEXT" else ListenerSecurity(protocol, protocol, config)
+        bound = BoundListener(protocol, listener, *listener.address, protocol, security)
+        trusting = None if security is None else ssl.create_default_context(cadata=AUTHORITY.pem.decode())
+        opened = open_proxy(
             config,
             [cluster.address],
+            [bound],
             connect=connect,
             bind_node=bind,
             files=MemoryFileSystem(),
@@ -183,21 +187,15 @@ async def through_a_proxy(*, has_pipes: bool, has_reactor: bool, tls: str) -> No
             pipes=SocketPipes() if has_pipes else None,
             reactor=SocketReactor() if has_reactor else None,
         )
-        proxy.fail_on_bugs = True
-        security = None if protocol == "PLAINTEXT" else ListenerSecurity(protocol, protocol, config)
-        bound = BoundListener(protocol, listener, *listener.address, protocol, security)
-        trusting = None if security is None else ssl.create_default_context(cadata=AUTHORITY.pem.decode())
-        async with trio.open_nursery() as nursery:
-            await nursery.start(run, proxy, bound)
-            node = next(one for one in proxy.server.listeners if one.node_id == 1)
-            async with trio.open_nursery() as clients:
-                for seed in range(CLIENTS):
-                    clients.start_soon(run_client, node.listener.address, seed, trusting)
-            nursery.cancel_scope.cancel()
-
-
-async def run(proxy: Proxy, bound: BoundListener, task_status: trio.TaskStatus[None]) -> None:
-    await proxy.run([bound], task_status=task_status)
+        with opened as proxy:
+            proxy.host.fail_on_bugs = True
+            async with trio.open_nursery() as nursery:
+                await nursery.start(proxy.run)
+                node = next(one for one in proxy.server.listeners if one.node_id == 1)
+                async with trio.open_nursery() as clients:
+                    for seed in range(CLIENTS):
+                        clients.start_soon(run_client, node.listener.address, seed, trusting)
+                nursery.cancel_scope.cancel()
 
 
 @pytest.mark.slow

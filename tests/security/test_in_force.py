@@ -146,7 +146,7 @@ def test_what_connections_remember_together_ends_with_an_authorizer(fast: list[b
     async def run() -> None:
         async with cluster() as broker:
             dispatcher = broker.broker.node.dispatcher
-            authorizer = broker.broker.node.authorizer
+            authorizer = broker.broker.node.host.authorizer
             dispatcher.authorize_with(None)
             here, there = await broker.connect(ALICE), await broker.connect(ALICE, ELSEWHERE)
             for one in (here, there, here, there):
@@ -287,7 +287,7 @@ def test_random_changes_are_decided_alike_by_the_index_and_after_a_restart() -> 
             broker.remove(acls[0])
 
             def decisions() -> list[bool]:
-                authorizer = broker.broker.node.authorizer
+                authorizer = broker.broker.node.host.authorizer
                 assert authorizer is not None
                 return [
                     authorizer.authorize(who, host, operation, (kind, name))

@@ -1,0 +1,162 @@
+"""`Host`: the parts that a node and a proxy have alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.logging.line_limiter import LineLimiter
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.metadata.acl_changes import store_acls
+from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.net.server import Server
+from oncelog.broker.requests.authorization import Authorization
+from oncelog.broker.security.connection_limits import ConnectionLimits
+from oncelog.broker.security.connection_rates import ConnectionRates
+from oncelog.broker.security.delegation_tokens import DelegationTokens
+from oncelog.broker.security.denied_lines import DeniedLines
+from oncelog.broker.security.host_names import HostNames
+from oncelog.broker.security.quotas import ClientQuotas
+from oncelog.broker.security.sasl.users import Users, store_credentials
+from oncelog.wire.stored.metadata import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    RemoveAccessControlEntryRecord,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+    import trio
+
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.dispatch.interception import Interception
+    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.server import BoundListener, PeerT
+    from oncelog.broker.scheduling.background_work import BackgroundWork
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.files import FileSystem
+    from oncelog.broker.seams.transport import Transport
+    from oncelog.broker.security.acls import StandardAuthorizer
+    from oncelog.broker.security.failed_authentication import FailedAuthentication
+    from oncelog.broker.security.sasl.authenticator import LoginExchange
+    from oncelog.wire.schema import Message
+
+log = get_logger(__name__)
+
+
+class Host:
+    """Users, ACLs, quotas and delegation tokens in ``metadata``, and the listeners. Log-ins, the server, and the
+    handlers that a proxy has, use it as their services.
+
+    ``users`` may log in, and ``acls`` are created if they are missing, beside those in ``metadata``. `background` is
+    the work that a moved clock waits for. `on_access_change` is called after each change of an ACL or a quota.
+    """
+
+    def __init__(
+        self,
+        config: DynamicBrokerConfig,
+        metadata: MetadataStore,
+        listeners: Sequence[BoundListener],
+        *,
+        files: FileSystem,
+        clock: Clock,
+        rng: random.Random,
+        users: Users | None,
+        acls: Sequence[AclBinding],
+        background: BackgroundWork,
+    ) -> None:
+        """Raises ConfigError for an ACL that cannot be."""
+        self.config = config
+        self.metadata = metadata
+        self.files = files
+        self.clock = clock
+        self.random = rng
+        self.lines = LineLimiter(clock)
+        """For log lines that may repeat with every request."""
+        self.background = background
+        self.fail_on_bugs = False
+        """Whether an internal error ends the node or proxy, as tests want it, or only the request."""
+        self.bugs = 0
+        """How many requests and tasks failed with an internal error."""
+        self.users = Users({}) if users is None else users
+        """Users that may log in beside those of the metadata and of the JAAS texts."""
+        store_credentials(metadata, self.users)
+        store_acls(metadata, acls)
+        image = metadata.image
+        self.authorizer: StandardAuthorizer | None = None
+        """The one that the configuration asks for."""
+        if config.static.authorizer_class_name or image.acls.by_id:
+            from oncelog.broker.security.acls import authorizer_in_force
+
+            self.authorizer = authorizer_in_force(config.static, image.acls)
+        self.authorization = Authorization(self.authorizer, DeniedLines(clock).note)
+        self.delegation_tokens = DelegationTokens(config.static, metadata, clock)
+        self.login_observers: list[Callable[[Peer, LoginExchange | FailedAuthentication], None]] = []
+        """Told of each request of a log-in, which no interceptor sees, and of peers turned away. Must not raise."""
+        self.listeners = list(listeners)
+        for row in listeners:
+            if row.security is not None:
+                row.security.attach(self)
+        self.host_names = HostNames(files)
+        self.client_quotas = ClientQuotas(config.current, image)
+        limits = ConnectionLimits(config, [row.name for row in listeners])
+        self._connection_rates = ConnectionRates(config, limits, image, self.host_names.address)
+        self.on_access_change: Callable[[], None] = lambda: None
+        metadata.subscribe(self._on_record)
+
+    @property
+    def quotas(self) -> ClientQuotas | None:
+        """The `client_quotas`; None while nobody has one: asking them costs time."""
+        return self.client_quotas if self.metadata.image.client_quotas.clients > 0 else None
+
+    def note_bug(self) -> None:
+        """Count a request or task that failed with an internal error; raise AssertionError if `fail_on_bugs`."""
+        self.bugs += 1
+        if self.fail_on_bugs:
+            raise AssertionError("a request failed with an internal error: see the log")
+
+    def new_server(
+        self,
+        dispatcher: Interception,
+        connect: Callable[[Server[PeerT], Transport, BoundListener], PeerT],
+    ) -> Server[PeerT]:
+        """Return the server of the listeners, which does not run yet."""
+        return Server(self, dispatcher, list(self.listeners), self._connection_rates, connect)
+
+    def start_tasks(self, nursery: trio.Nursery) -> None:
+        """Begin the background work."""
+        nursery.start_soon(self._look_up_hosts)
+        if self.delegation_tokens.is_enabled:
+            nursery.start_soon(self._remove_expired_tokens)
+
+    async def _look_up_hosts(self) -> None:
+        """Look up the hosts that the stored quotas name."""
+        if await self.host_names.resolve_quotas(self.metadata.image.client_quotas):
+            self._connection_rates.on_change()
+
+    async def _remove_expired_tokens(self) -> None:
+        """Remove expired delegation tokens from time to time."""
+        tokens = self.delegation_tokens
+        while True:
+            await self.clock.pause(tokens.check_interval_ms / 1000)
+            with self.background.running("search for expired delegation tokens"):
+                removed = tokens.remove_expired()
+            if removed:
+                log.info("expired delegation tokens removed", tokens=removed)
+
+    def _on_record(self, record: Message, topic: Topic | None) -> None:
+        """Apply a change of the metadata: it holds for the next request."""
+        if isinstance(record, ClientQuotaRecord):
+            self.client_quotas.on_change()
+            self._connection_rates.on_change()
+        elif not isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
+            return
+        elif self.authorizer is not None:
+            if isinstance(record, AccessControlEntryRecord):
+                self.authorizer.add(record.id, AclBinding.of(record))
+            else:
+                self.authorizer.remove(record.id)
+        self.on_access_change()
