@@ -5,7 +5,6 @@ A `Proxy` is one run. What outlives it is here: its addresses, and what stands b
 
 from __future__ import annotations
 
-import importlib
 import random
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,11 +13,11 @@ import trio
 
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.control import operations
 from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.journal import Journal
 from oncelog.broker.control.log_lines import LogLines
-from oncelog.broker.control.operations import MODULES
 from oncelog.broker.control.runs import Runs
 from oncelog.broker.faults.fault_rules import FaultRules
 from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget
@@ -170,13 +169,12 @@ class ControlledProxy:
         """
         try:
             if operation in SHARED:
-                function = getattr(importlib.import_module(MODULES[operation]), operation)
-                return await function(self, **arguments)
+                return await operations.operation(operation)(self, **arguments)
             if operation in OF_CLUSTER:
                 return await OF_CLUSTER[operation](self.runs.current.client, **arguments)
         finally:
             self.journal.changes.note()
-        if operation not in MODULES:
+        if operation not in operations.MODULES:
             raise KeyError(operation)
         raise UnsupportedError(f"{operation}: {UNSUPPORTED.get(operation, ONLY_A_BROKER)}")
 

@@ -192,22 +192,6 @@ def records_of_batch(
         )
 
 
-async def read_records(
-    node: Node,
-    topic: str,
-    *,
-    isolation: IsolationLevel = "read_uncommitted",
-    partition: int | None = None,
-    from_offset: int = 0,
-    limit: int | None = None,
-) -> list[Record]:
-    """Return a topic's records by partition and offset. Raises NotFoundError, InvalidArgumentError, KafkaError."""
-    reader = RecordReader(
-        topic, isolation=isolation, partition=partition, from_offset=from_offset, limit=limit
-    )
-    return await reader.read(node)
-
-
 def records_of_request(request: Any, response: Any) -> list[Record]:
     """Return the records of a decoded Produce, with the offsets that the response gave them, if it did.
 

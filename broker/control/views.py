@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.control.errors import NotFoundError
 from oncelog.broker.control.names import check_word, not_found
-from oncelog.broker.control.records import ISOLATION_LEVELS, end_of, partitions_of, topic_of
+from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader, end_of, partitions_of, topic_of
 from oncelog.broker.control.types import (
     GroupInfo,
     IsolationLevel,
@@ -18,6 +18,7 @@ from oncelog.broker.control.types import (
     Offsets,
     PartitionInfo,
     ProducerInfo,
+    Record,
     TopicInfo,
     TransactionInfo,
 )
@@ -51,8 +52,8 @@ async def topics(node: Node, *, internal: bool = False) -> list[str]:
     return sorted(name for name in node.metadata.image.topics if internal or name not in INTERNAL_TOPICS)
 
 
-async def topic(node: Node, name: str) -> TopicInfo:
-    """Return a topic. Raises NotFoundError, KafkaError (such as KAFKA_STORAGE_ERROR)."""
+async def topic(node: Node, *, name: str) -> TopicInfo:
+    """Return a topic. Raises NotFoundError."""
     await node.logs.recovered()
     image = node.metadata.image
     found = topic_of(node, name)
@@ -82,6 +83,22 @@ async def topic(node: Node, name: str) -> TopicInfo:
     )
 
 
+async def records(
+    node: Node,
+    *,
+    topic: str,
+    isolation: IsolationLevel = "read_uncommitted",
+    partition: int | None = None,
+    from_offset: int = 0,
+    limit: int | None = None,
+) -> list[Record]:
+    """Return a topic's records by partition and offset. Raises NotFoundError, InvalidArgumentError."""
+    reader = RecordReader(
+        topic, isolation=isolation, partition=partition, from_offset=from_offset, limit=limit
+    )
+    return await reader.read(node)
+
+
 # -- groups
 
 
@@ -90,11 +107,8 @@ async def groups(node: Node) -> list[str]:
     return sorted(await _group_shards(node))
 
 
-async def group(node: Node, group_id: str, *, isolation: IsolationLevel = "read_uncommitted") -> GroupInfo:
-    """Return a group. ``isolation``: where its lag is counted to, the last stable offset or the high watermark.
-
-    Raises NotFoundError.
-    """
+async def group(node: Node, *, group_id: str, isolation: IsolationLevel = "read_uncommitted") -> GroupInfo:
+    """Return a group; its lag is counted as a consumer of that isolation level does. Raises NotFoundError."""
     check_word("isolation", isolation, ISOLATION_LEVELS)
     shards = await _group_shards(node)
     if group_id not in shards:
@@ -284,7 +298,7 @@ async def transactions(node: Node) -> list[TransactionInfo]:
     return sorted(found, key=lambda one: one.transactional_id)
 
 
-async def transaction(node: Node, transactional_id: str) -> TransactionInfo:
+async def transaction(node: Node, *, transactional_id: str) -> TransactionInfo:
     """Return a transactional id. Raises NotFoundError."""
     found = {one.transactional_id: one for one in await transactions(node)}
     if transactional_id not in found:

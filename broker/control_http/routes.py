@@ -6,12 +6,11 @@ others are query parameters of a GET, and fields of a POST's, PUT's or DELETE's 
 
 from __future__ import annotations
 
-import importlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.control.operations import MODULES
+from oncelog.broker.control.operations import operation
 from oncelog.broker.control_http import own_arguments
 from oncelog.broker.faults.schema import rule_schema
 
@@ -54,10 +53,7 @@ class Route:
 
     def function(self) -> Callable[..., Coroutine[Any, Any, Any]]:
         """Return the operation. Its module is imported with the first call."""
-        function: Callable[..., Coroutine[Any, Any, Any]] = getattr(
-            importlib.import_module(MODULES[self.operation]), self.operation
-        )
-        return function
+        return operation(self.operation)
 
 
 ROUTES = (

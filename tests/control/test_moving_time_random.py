@@ -96,8 +96,8 @@ async def state_of(broker: SimBroker) -> dict[str, Any]:
     """All that clients can see, without the times of transactions: Kafka finds their end only every ten seconds."""
     node = broker.node
     return {
-        "groups": [await views.group(node, name) for name in await views.groups(node)],
-        "topics": [await views.topic(node, name) for name in await views.topics(node)],
+        "groups": [await views.group(node, group_id=name) for name in await views.groups(node)],
+        "topics": [await views.topic(node, name=name) for name in await views.topics(node)],
         "transactions": [
             (one.transactional_id, one.state, one.producer_id, one.producer_epoch, one.partitions)
             for one in await views.transactions(node)

@@ -11,7 +11,7 @@ import trio
 from compat_tests.batches import batch, record
 from oncelog.broker.control import views
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
-from oncelog.broker.control.records import RecordReader, read_records
+from oncelog.broker.control.records import RecordReader
 from oncelog.broker.control.types import Record
 from tests.harness.requests import create_topic, produce
 from tests.harness.sim_broker import SimBroker
@@ -33,7 +33,7 @@ async def test_every_field_of_records_of_every_codec(codec: int) -> None:
         ]
         data = batch(rows, codec=codec, base_timestamp=T0, max_timestamp=T0 + 5)
         assert (await produce(client, "t", data, 1)).error_code == 0
-        first, tombstone = await read_records(broker.node, "t")
+        first, tombstone = await views.records(broker.node, topic="t")
         assert first == Record(
             "t", 1, 0, b"v", b"k", (("h", b"1"), ("h", None)), timestamp=T0, leader_epoch=0
         )
@@ -56,7 +56,7 @@ async def test_a_range_of_a_log_of_many_segments_and_large_batches() -> None:
         assert len(broker.node.cluster.log("t", 0).segments) == 4
 
         async def offsets(**arguments: Any) -> list[int]:
-            return [one.offset for one in await read_records(broker.node, "t", **arguments)]
+            return [one.offset for one in await views.records(broker.node, topic="t", **arguments)]
 
         assert await offsets() == list(range(8))
         assert await offsets(from_offset=3) == [3, 4, 5, 6, 7]
@@ -64,7 +64,7 @@ async def test_a_range_of_a_log_of_many_segments_and_large_batches() -> None:
         assert await offsets(from_offset=8) == await offsets(limit=0) == []
         broker.node.cluster.log("t", 0).delete_records(5)
         assert await offsets() == [5, 6, 7]
-        assert await read_records(broker.node, "other") == []
+        assert await views.records(broker.node, topic="other") == []
 
 
 @simulated
@@ -76,7 +76,7 @@ async def test_a_read_that_ends_in_the_middle_of_a_batch() -> None:
             assert (
                 await produce(client, "t", batch([record(None, bytes(400_000 + number))]))
             ).error_code == 0
-        found = await read_records(broker.node, "t")
+        found = await views.records(broker.node, topic="t")
         assert [len(one.value or b"") for one in found] == list(range(400_000, 400_007))
 
 
@@ -95,11 +95,11 @@ async def test_transactions_under_both_isolation_levels(versions: Any) -> None:
         await produce(client, "t", batch([record(None, b"after")]))
 
         async def values(isolation: Any) -> list[bytes | None]:
-            return [one.value for one in await read_records(broker.node, "t", isolation=isolation)]
+            return [one.value for one in await views.records(broker.node, topic="t", isolation=isolation)]
 
         assert await values("read_uncommitted") == [b"a", b"b", b"aborted", b"c", b"open", b"after"]
         assert await values("read_committed") == [b"a", b"b", b"c"]
-        [first, *_] = await read_records(broker.node, "t")
+        [first, *_] = await views.records(broker.node, topic="t")
         assert first.is_transactional
         assert (first.producer_id, first.sequence) == (producer.producer_id, 0)
         await producer.end(commit=False)
@@ -136,9 +136,9 @@ async def test_a_log_that_is_being_recovered(view: bool) -> None:
         began = trio.current_time()
         await broker.start()
         if view:
-            assert (await views.topic(broker.node, "t")).partitions[0].high_watermark == 1
+            assert (await views.topic(broker.node, name="t")).partitions[0].high_watermark == 1
         else:
-            assert len(await read_records(broker.node, "t")) == 1
+            assert len(await views.records(broker.node, topic="t")) == 1
         assert trio.current_time() - began >= 10
 
 
@@ -165,5 +165,5 @@ async def test_what_does_not_exist_is_named(topic: str, arguments: Any, message:
         await create_topic(client, "orders", 3)
         await create_topic(client, "payments")
         with pytest.raises((NotFoundError, InvalidArgumentError)) as caught:
-            await read_records(broker.node, topic, **arguments)
+            await views.records(broker.node, topic=topic, **arguments)
         assert str(caught.value) == message

@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from compat_tests.batches import CONTROL, batch, record
-from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader, read_records
+from oncelog.broker.control import views
+from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader
 from oncelog.broker.control.types import IsolationLevel
 from tests.harness.requests import create_topic, list_offset, produce, read_all
 from tests.harness.sim_broker import SimBroker
@@ -96,7 +97,7 @@ def test_it_is_what_a_consumer_sees(seed: int) -> None:
                         for producer in producers:
                             producer.link.client = client
                 for isolation in ISOLATION_LEVELS:
-                    ours = await read_records(broker.node, "t", isolation=isolation)
+                    ours = await views.records(broker.node, topic="t", isolation=isolation)
                     theirs = await fetched(client, isolation)
                     assert {one.offset: one.value for one in ours} == theirs, (seed, step, isolation)
                     assert [one.offset for one in ours] == sorted(theirs)

@@ -32,7 +32,7 @@ async def test_topic() -> None:
         broker.node.cluster.log("t", 1).delete_records(2)
         assert await views.topics(broker.node) == ["t"]
         assert await views.topics(broker.node, internal=True) == ["__consumer_offsets", "t"]
-        found = await views.topic(broker.node, "t")
+        found = await views.topic(broker.node, name="t")
         assert found.partitions == (PartitionInfo(0, 0, 0, 0, 0, 0), PartitionInfo(1, 2, 3, 3, 3, 0))
         assert found.overrides == {"cleanup.policy": "compact"}
         assert found.config["cleanup.policy"] == "compact"
@@ -41,7 +41,7 @@ async def test_topic() -> None:
         assert pickle.loads(pickle.dumps(found)) == found
         assert repr(found).endswith(", leader_epoch=0)), overrides={'cleanup.policy': 'compact'})")
         with pytest.raises(NotFoundError, match=r"no topic 'T'; did you mean t\?"):
-            await views.topic(broker.node, "T")
+            await views.topic(broker.node, name="T")
 
 
 @simulated
@@ -54,7 +54,7 @@ async def test_a_classic_group_of_consumers() -> None:
         member.metadata = subscription(["t"])
         await member.enter()
         await member.sync({member.member_id: assignment({"t": [0, 1]})})
-        found = await views.group(broker.node, "billing")
+        found = await views.group(broker.node, group_id="billing")
         assert found == GroupInfo(
             group_id="billing",
             type="classic",
@@ -95,7 +95,7 @@ async def test_members_with_bytes_that_are_no_subscription(metadata: bytes) -> N
         member.metadata = metadata
         await member.enter()
         await member.sync({member.member_id: metadata})
-        [shown] = (await views.group(broker.node, "g")).members
+        [shown] = (await views.group(broker.node, group_id="g")).members
         assert (shown.subscription, shown.assignment) == ((), {})
 
 
@@ -105,7 +105,7 @@ async def test_a_consumer_group() -> None:
         client = await coordinated(broker)
         await create_topic(client, "t", 2)
         await SimConsumer(client, "one", ["t"]).join()
-        found = await views.group(broker.node, "g")
+        found = await views.group(broker.node, group_id="g")
         assert (found.type, found.state, found.protocol, found.epoch) == ("consumer", "Stable", "uniform", 2)
         has = {"t": [0, 1]}
         assert found.members == (
@@ -130,16 +130,16 @@ async def test_a_group_that_has_only_offsets() -> None:
         await create_topic(client, "t", 3)
         await produce(client, "t", batch([record(None, b"v", offset_delta=at) for at in range(5)]), 1)
         await commit(client, "simple", {"t": {1: 2, 2: 0}})
-        found = await views.group(broker.node, "simple")
+        found = await views.group(broker.node, group_id="simple")
         assert found.is_simple
         assert (found.state, found.protocol_type, found.members) == ("Empty", "", ())
         assert found.committed == {"t": {1: 2, 2: 0}}
         assert found.lag == {"t": {1: 3, 2: 0}}
         broker.node.cluster.log("t", 1).delete_records(4)
-        assert (await views.group(broker.node, "simple")).lag == {"t": {1: 1, 2: 0}}
+        assert (await views.group(broker.node, group_id="simple")).lag == {"t": {1: 1, 2: 0}}
         assert await views.groups(broker.node) == ["simple"]
         with pytest.raises(NotFoundError, match=r"no group 'sample'; did you mean simple\?"):
-            await views.group(broker.node, "sample")
+            await views.group(broker.node, group_id="sample")
 
 
 @simulated
@@ -168,19 +168,19 @@ async def test_an_open_transaction() -> None:
             ProducerInfo("t", 1, producer.producer_id, producer.epoch, 1, EPOCH_MS, 0, "app")
         ]
         assert await views.producers(node) == await views.producers(node, topic="t", partition=1)
-        group = await views.group(node, "g")
+        group = await views.group(node, group_id="g")
         assert (group.committed, group.pending) == ({}, {"t": {0: 7}})
-        assert (await views.topic(node, "t")).partitions[1] == PartitionInfo(1, 0, 0, 2, 2, 0)
+        assert (await views.topic(node, name="t")).partitions[1] == PartitionInfo(1, 0, 0, 2, 2, 0)
         await commit(client, "g2", {"t": {1: 0}})
-        assert (await views.group(node, "g2", isolation="read_committed")).lag == {"t": {1: 0}}
-        assert (await views.group(node, "g2")).lag == {"t": {1: 2}}
+        assert (await views.group(node, group_id="g2", isolation="read_committed")).lag == {"t": {1: 0}}
+        assert (await views.group(node, group_id="g2")).lag == {"t": {1: 2}}
         await producer.end(commit=True)
-        ended = await views.transaction(node, "app")
+        ended = await views.transaction(node, transactional_id="app")
         assert (ended.state, ended.is_open, ended.partitions) == ("CompleteCommit", False, {})
-        group = await views.group(node, "g")
+        group = await views.group(node, group_id="g")
         assert (group.committed, group.pending) == ({"t": {0: 7}}, {})
         with pytest.raises(NotFoundError, match="no transactional id 'apple'; did you mean app"):
-            await views.transaction(node, "apple")
+            await views.transaction(node, transactional_id="apple")
 
 
 @simulated
@@ -195,11 +195,11 @@ async def test_groups_and_transactions_that_a_start_has_to_load() -> None:
         broker.files.latency_s = 10
         began = trio.current_time()
         await broker.start()
-        assert (await views.transaction(broker.node, "app")).state == "Empty"
+        assert (await views.transaction(broker.node, transactional_id="app")).state == "Empty"
         async with trio.open_nursery() as nursery:  # several wait at once
             nursery.start_soon(views.groups, broker.node)
             nursery.start_soon(views.groups, broker.node)
-        assert (await views.group(broker.node, "g")).committed["a"][7] == 7
+        assert (await views.group(broker.node, group_id="g")).committed["a"][7] == 7
         assert trio.current_time() - began >= 10
 
 
@@ -209,4 +209,4 @@ async def test_a_broker_without_coordinators() -> None:
         assert await views.groups(broker.node) == []
         assert await views.transactions(broker.node) == []
         with pytest.raises(NotFoundError, match=r"no group 'g' \(there is no group at all\)"):
-            await views.group(broker.node, "g")
+            await views.group(broker.node, group_id="g")

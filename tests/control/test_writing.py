@@ -22,7 +22,6 @@ from oncelog.broker.control.operations.writing import (
     produce,
 )
 from oncelog.broker.control.options import TopicOptions
-from oncelog.broker.control.records import read_records
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.fetch import FetchResponse
 from tests.control.journaled import journaled
@@ -52,7 +51,7 @@ async def test_every_way_to_give_a_record() -> None:
             },
         ]
         written = await produce(broker, topic="t", records=given)
-        assert written == await read_records(broker.node, "t")
+        assert written == await views.records(broker.node, topic="t")
         assert [(one.key, one.value) for one in written] == [
             (None, b"bytes"),
             (None, "täxt".encode()),
@@ -78,7 +77,7 @@ async def test_log_append_time() -> None:
         await create_topic(broker, name="t", config={"message.timestamp.type": "LogAppendTime"})
         [written] = await produce(broker, topic="t", records=[{"value": b"v", "timestamp": 5}])
         assert (written.timestamp, written.timestamp_type) == (EPOCH_MS, "LogAppendTime")
-        assert [written] == await read_records(broker.node, "t")
+        assert [written] == await views.records(broker.node, topic="t")
 
 
 @simulated
@@ -93,7 +92,7 @@ async def test_partitions() -> None:
         assert again.partition == 1
         with pytest.raises(NotFoundError, match=r"no partition 3 of topic 't' \(it has partitions 0 to 2\)"):
             await produce(broker, topic="t", records=[b"a", {"value": b"b", "partition": 3}])
-        assert len(await read_records(broker.node, "t")) == 6
+        assert len(await views.records(broker.node, topic="t")) == 6
 
 
 @pytest.mark.parametrize(
@@ -119,7 +118,7 @@ async def test_many_records_are_several_batches() -> None:
         value = bytes(100_000)
         written = await produce(broker, topic="t", records=[value] * 11)
         assert [(one.partition, one.offset) for one in written] == [(at % 2, at // 2) for at in range(11)]
-        assert len(await read_records(broker.node, "t")) == 11
+        assert len(await views.records(broker.node, topic="t")) == 11
 
 
 @simulated
@@ -230,7 +229,7 @@ async def test_it_waits_for_the_disk_where_the_topic_asks_for_it() -> None:
         began = trio.current_time()
         await produce(broker, topic="t", records=[b"value"])
         assert trio.current_time() - began >= 5
-        assert (await views.topic(broker.node, "t")).partitions[0].high_watermark == 1
+        assert (await views.topic(broker.node, name="t")).partitions[0].high_watermark == 1
 
 
 @simulated
@@ -262,9 +261,9 @@ async def test_records_are_deleted() -> None:
         with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
             await delete_records(broker, topic="t", before={0: 9})
         assert await delete_records(broker, topic="t", before={1: 2}) == {1: 2}
-        assert [one.offset for one in await read_records(broker.node, "t")] == [0, 1, 2, 2]
+        assert [one.offset for one in await views.records(broker.node, topic="t")] == [0, 1, 2, 2]
         assert await delete_records(broker, topic="t") == {0: 3, 1: 3}
-        assert await read_records(broker.node, "t") == []
+        assert await views.records(broker.node, topic="t") == []
 
 
 @simulated
@@ -272,14 +271,14 @@ async def test_offsets_are_committed() -> None:
     async with journaled() as broker:
         await create_topic(broker, name="t", partitions=2)
         await commit_offsets(broker, group_id="g", offsets={"t": {0: 3, 1: 4}})
-        assert (await views.group(broker.node, "g")).committed == {"t": {0: 3, 1: 4}}
+        assert (await views.group(broker.node, group_id="g")).committed == {"t": {0: 3, 1: 4}}
         with pytest.raises(NotFoundError, match="no topic 'u'"):
             await commit_offsets(broker, group_id="g", offsets={"t": {0: 7}, "u": {0: 1}})
         with pytest.raises(InvalidArgumentError, match="t-0: -1: expected an offset from 0 on"):
             await commit_offsets(broker, group_id="g", offsets={"t": {0: -1}})
         with pytest.raises(InvalidArgumentError, match="the group id is empty"):
             await commit_offsets(broker, group_id="", offsets={"t": {0: 1}})
-        assert (await views.group(broker.node, "g")).committed["t"][0] == 3
+        assert (await views.group(broker.node, group_id="g")).committed["t"][0] == 3
         await SimMember(broker.sim, "busy").found()
         with pytest.raises(
             KafkaError, match="UNKNOWN_MEMBER_ID: group busy has members: only they can commit"

@@ -1,6 +1,6 @@
 """The operations on a `ControlledBroker`: what `oncelog.Broker` and the control API call, by name.
 
-An operation is a function of that name in the module that `MODULES` names: ``async def name(broker, *, arguments)``.
+An operation is a function of that name in the module that `MODULES` names: ``async def name(source, *, arguments)``.
 Arguments and results are plain values and the dataclasses of `oncelog.broker.control.types`, so that another process
 can call it. It raises the errors of `oncelog.broker.control.errors`, and KafkaError, before it changes anything.
 """
@@ -11,71 +11,81 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from oncelog.broker.control.controlled_broker import ControlledBroker
 
-_HERE = "oncelog.broker.control.operations."
+_OPERATIONS = {
+    "operations.lifecycle": (
+        "start",
+        "stop",
+        "kill",
+        "lose_power",
+        "reset",
+        "create_topics",
+        "snapshot",
+        "info",
+        "log_lines",
+    ),
+    "views": ("topics", "topic", "records", "groups", "group", "transactions", "transaction", "producers"),
+    "operations.rules": (
+        "add_rule",
+        "load_rules",
+        "rules",
+        "wait_fired",
+        "release",
+        "remove_rule",
+        "clear_rules",
+    ),
+    "operations.clock": (
+        "clock",
+        "clock_advance",
+        "clock_set",
+        "clock_freeze",
+        "clock_resume",
+        "expire_member",
+        "expire_transaction",
+    ),
+    "operations.writing": (
+        "produce",
+        "delete_records",
+        "create_topic",
+        "delete_topic",
+        "commit_offsets",
+        "configure_group",
+        "configure_client_metrics",
+    ),
+    "operations.waiting": (
+        "requests",
+        "wait_for",
+        "wait_for_records",
+        "wait_for_group",
+        "wait_for_transaction",
+    ),
+    "operations.client_metrics": ("client_metrics", "wait_for_client_metrics"),
+    "operations.failed_logins": ("failed_logins", "wait_for_failed_login"),
+    "operations.share_groups": ("share_groups", "share_group", "wait_for_share_group"),
+}
+"""By module in `oncelog.broker.control`."""
 
 MODULES: dict[str, str] = {
-    "start": _HERE + "lifecycle",
-    "stop": _HERE + "lifecycle",
-    "kill": _HERE + "lifecycle",
-    "lose_power": _HERE + "lifecycle",
-    "reset": _HERE + "lifecycle",
-    "create_topics": _HERE + "lifecycle",
-    "snapshot": _HERE + "lifecycle",
-    "info": _HERE + "lifecycle",
-    "log_lines": _HERE + "lifecycle",
-    "topics": _HERE + "reading",
-    "topic": _HERE + "reading",
-    "records": _HERE + "reading",
-    "groups": _HERE + "reading",
-    "group": _HERE + "reading",
-    "transactions": _HERE + "reading",
-    "transaction": _HERE + "reading",
-    "producers": _HERE + "reading",
-    "add_rule": _HERE + "rules",
-    "load_rules": _HERE + "rules",
-    "rules": _HERE + "rules",
-    "wait_fired": _HERE + "rules",
-    "release": _HERE + "rules",
-    "remove_rule": _HERE + "rules",
-    "clear_rules": _HERE + "rules",
-    "clock": _HERE + "clock",
-    "clock_advance": _HERE + "clock",
-    "clock_set": _HERE + "clock",
-    "clock_freeze": _HERE + "clock",
-    "clock_resume": _HERE + "clock",
-    "expire_member": _HERE + "clock",
-    "expire_transaction": _HERE + "clock",
-    "produce": _HERE + "writing",
-    "delete_records": _HERE + "writing",
-    "create_topic": _HERE + "writing",
-    "delete_topic": _HERE + "writing",
-    "commit_offsets": _HERE + "writing",
-    "configure_group": _HERE + "writing",
-    "configure_client_metrics": _HERE + "writing",
-    "requests": _HERE + "waiting",
-    "wait_for": _HERE + "waiting",
-    "client_metrics": _HERE + "client_metrics",
-    "wait_for_client_metrics": _HERE + "client_metrics",
-    "failed_logins": _HERE + "failed_logins",
-    "wait_for_failed_login": _HERE + "failed_logins",
-    "wait_for_records": _HERE + "waiting",
-    "wait_for_group": _HERE + "waiting",
-    "share_groups": _HERE + "share_groups",
-    "share_group": _HERE + "share_groups",
-    "wait_for_share_group": _HERE + "share_groups",
-    "wait_for_transaction": _HERE + "waiting",
+    name: f"oncelog.broker.control.{module}" for module, names in _OPERATIONS.items() for name in names
 }
 """The module of each operation; it is imported with the first call."""
+VIEWS = "oncelog.broker.control.views"
+"""The module whose operations take the node that serves in place of the broker."""
+
+
+def operation(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return an operation. Raises KeyError for an unknown name."""
+    found: Callable[..., Coroutine[Any, Any, Any]] = getattr(importlib.import_module(MODULES[name]), name)
+    return found
 
 
 async def call_operation(broker: ControlledBroker, name: str, arguments: Mapping[str, Any]) -> Any:
     """Call an operation and return its result. Raises KeyError for an unknown name."""
-    function = getattr(importlib.import_module(MODULES[name]), name)
+    function = operation(name)
     try:
-        return await function(broker, **arguments)
+        return await function(broker.node if MODULES[name] == VIEWS else broker, **arguments)
     finally:
         broker.journal.changes.note()

@@ -125,7 +125,7 @@ async def wait_for_records(
 
     async def explain() -> str:
         try:
-            info = await views.topic(broker.node, topic)
+            info = await views.topic(broker.node, name=topic)
             partitions_of(broker.node, topic, partition)
         except (NotFoundError, NotRunningError) as error:
             return f"topic {topic} has not got {count} records in {timeout:g} s: {error}"
@@ -182,7 +182,7 @@ async def wait_for_group(
 
     async def check() -> GroupInfo | None:
         try:
-            found = await views.group(broker.node, group_id, isolation=isolation)
+            found = await views.group(broker.node, group_id=group_id, isolation=isolation)
         except (NotFoundError, NotRunningError):
             return None
         matches = group_matches(found, state=state, members=members, lag=lag, committed=committed)
@@ -191,7 +191,7 @@ async def wait_for_group(
     async def explain() -> str:
         text = f"group {group_id} has not got {' and '.join(wanted)} in {timeout:g} s: "
         try:
-            found = await views.group(broker.node, group_id, isolation=isolation)
+            found = await views.group(broker.node, group_id=group_id, isolation=isolation)
         except (NotFoundError, NotRunningError) as error:
             text += str(error)
         else:
@@ -221,14 +221,14 @@ async def wait_for_transaction(
 
     async def check() -> TransactionInfo | None:
         try:
-            found = await views.transaction(broker.node, transactional_id)
+            found = await views.transaction(broker.node, transactional_id=transactional_id)
         except (NotFoundError, NotRunningError):
             return None
         return found if found.state == state else None
 
     async def explain() -> str:
         try:
-            found = await views.transaction(broker.node, transactional_id)
+            found = await views.transaction(broker.node, transactional_id=transactional_id)
         except (NotFoundError, NotRunningError) as error:
             instead = str(error)
         else:

@@ -227,7 +227,7 @@ async def create_topic(
     request = CreateTopicsRequest([topic], 30_000)
     [row] = (await _ask(broker.node, "create_topics", request, CREATE_TOPICS_VERSION)).topics
     _check(row.error_code, (row.error_message or "") + similar_keys(texts))
-    return await views.topic(broker.node, name)
+    return await views.topic(broker.node, name=name)
 
 
 async def delete_topic(broker: ControlledBroker, *, name: str) -> None:
