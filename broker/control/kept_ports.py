@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.listeners import resolve_listeners
-from oncelog.broker.host.listening import open_listeners
+from oncelog.broker.host.host import open_listeners
 from oncelog.broker.net.listen import ListenError
 from oncelog.broker.seams.transport import PortReservation
 

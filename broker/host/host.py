@@ -1,13 +1,15 @@
-"""`Host`: the parts that a node and a proxy have alike."""
+"""`Host`: the parts that a node and a proxy have alike. `open_listeners`: opens the listeners of either."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from oncelog.broker.logging.line_limiter import LineLimiter
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.acl_changes import store_acls
 from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.net.listen import open_listener
 from oncelog.broker.net.server import Server
 from oncelog.broker.requests.authorization import Authorization
 from oncelog.broker.security.connection_limits import ConnectionLimits
@@ -25,11 +27,13 @@ from oncelog.wire.stored.metadata import (
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import trio
 
+    from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.config.listeners import ListenerConfig
     from oncelog.broker.dispatch.interception import Interception
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.store import MetadataStore
@@ -160,3 +164,18 @@ class Host:
             else:
                 self.authorizer.remove(record.id)
         self.on_access_change()
+
+
+@contextmanager
+def open_listeners(
+    listeners: Iterable[ListenerConfig], config: BrokerConfig
+) -> Iterator[list[BoundListener]]:
+    """Listen on all of them; close them in the end. Raises ListenError for an address that cannot be used, ConfigError
+    for security settings that cannot be.
+    """
+    with ExitStack() as opened:
+        bound = []
+        for listener in listeners:
+            bound.append(open_listener(listener, config))
+            opened.callback(bound[-1].listener.close)
+        yield bound

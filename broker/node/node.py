@@ -27,20 +27,26 @@ from oncelog.broker.handlers.table import TELEMETRY_KEYS, UNSTABLE_VERSIONS
 from oncelog.broker.host.host import Host
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
-from oncelog.broker.metadata.configs import effective_topic_config
+from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
+from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.metadata.topics import bump_leader_epoch
 from oncelog.broker.net.connection import Connection
-from oncelog.broker.node.metadata_publisher import MetadataPublisher, apply_broker_configs
 from oncelog.broker.share.group_states import ShareGroupStates
 from oncelog.broker.share.manager import SharePartitionManager
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.wire.errors import DecodeError, KafkaError
-from oncelog.wire.stored.metadata import BrokerEndpoint, RemoveTopicRecord
+from oncelog.wire.stored.metadata import (
+    BrokerEndpoint,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+)
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics
@@ -83,7 +89,7 @@ class Node:
             for row in host.listeners
         }
         self.cluster = Cluster(current.node_id, self.metadata, logs, addresses)
-        self.metadata.subscribe(MetadataPublisher(self).on_record)
+        self.metadata.subscribe(self._on_record)
         environment = CoordinatorEnvironment(
             config=config,
             metadata=self.metadata,
@@ -204,6 +210,34 @@ class Node:
 
         self.metadata.subscribe(on_record)
 
+    def _on_record(self, record: Message, topic: Topic | None) -> None:
+        """Apply a change of the metadata, which is about ``topic`` if that is given, to the parts of the node. Source:
+        Kafka's ``BrokerMetadataPublisher``.
+        """
+        # A new partition gets its directory on first use: ten thousand unused ones cost nothing.
+        if isinstance(record, PartitionRecord | PartitionChangeRecord) and topic is not None:
+            self.cluster.forget_partition(topic.name, record.partition_id)
+        elif isinstance(record, RemoveTopicRecord) and topic is not None:
+            self.cluster.forget(topic.name)
+            for partition in range(len(topic.partitions)):
+                self.logs.delete(topic.name, partition)
+        elif isinstance(record, ConfigRecord):
+            self._on_config(record)
+
+    def _on_config(self, record: ConfigRecord) -> None:
+        topics = self.metadata.image.topics
+        changed: Iterable[str] = ()
+        if record.resource_type == TOPIC and record.resource_name in topics:
+            changed = (record.resource_name,)
+        elif record.resource_type == CLIENT_METRICS:
+            self.client_metrics.on_change()
+        elif record.resource_type == BROKER:
+            _apply_broker_configs(self.config, self.metadata, self.logs)
+            self.server.reconsider_limits()
+            changed = topics
+        for topic in changed:
+            self.logs.update_config(topic, self.topic_config(topic))
+
     def topic_config(self, topic: str) -> TopicConfig:
         """Return the topic's current configuration."""
         return effective_topic_config(self.metadata.image, self.config.current, topic)
@@ -267,7 +301,7 @@ def open_node(
                 ]
             )
             dynamic = DynamicBrokerConfig(config)
-            apply_broker_configs(dynamic, metadata, logs)
+            _apply_broker_configs(dynamic, metadata, logs)
             host = Host(
                 dynamic,
                 metadata,
@@ -328,3 +362,9 @@ def _handlers(config: BrokerConfig, release: Release, *, has_telemetry: bool) ->
         for api_key, version in UNSTABLE_VERSIONS.items():
             handlers[api_key] = handlers[api_key]._replace(max_version=version)
     return handlers
+
+
+def _apply_broker_configs(config: DynamicBrokerConfig, metadata: MetadataStore, logs: LogManager) -> None:
+    """Apply the dynamic configuration in the metadata."""
+    config.change(dynamic_broker_texts(metadata.image, config.static.node_id))
+    logs.update_broker_config(config.current)

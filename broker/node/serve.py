@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.host.listening import open_listeners
+from oncelog.broker.host.host import open_listeners
 from oncelog.broker.node.node import open_node
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.host.listening import open_listeners
+from oncelog.broker.host.host import open_listeners
 from oncelog.broker.net.listen import ListenError
 from oncelog.broker.proxy.proxy import open_proxy
 from oncelog.broker.seams.address import address_text
