@@ -9,7 +9,6 @@ from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.names import meant
 from oncelog.broker.metadata.topics import create
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
@@ -21,15 +20,7 @@ if TYPE_CHECKING:
 
 def create_topics(node: Node, topics: Mapping[str, TopicOptions], *, validate_only: bool = False) -> None:
     """Create the topics. Raises InvalidArgumentError for the first that cannot be created."""
-    wanted = [
-        CreatableTopic(
-            name,
-            topic.partitions,
-            -1,
-            configs=[CreatableTopicConfig(key, value) for key, value in topic.config.items()],
-        )
-        for name, topic in topics.items()
-    ]
+    wanted = [topic.creatable(name) for name, topic in topics.items()]
     for result in finish(create(node.metadata, node.config, wanted, validate_only=validate_only)):
         if result.error_code:
             reason = result.error_message or ErrorCode(result.error_code).name

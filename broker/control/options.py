@@ -20,6 +20,7 @@ from oncelog.broker.security.user_options import check_logins, security_config
 
 if TYPE_CHECKING:
     from oncelog.broker.control.controlled import Controlled
+    from oncelog.wire.messages.create_topics import CreatableTopic
 
 REQUESTS_KEPT = 1000
 """How many requests of each API the journal keeps by default."""
@@ -48,7 +49,15 @@ class TopicOptions:
     """A topic that is created at the start."""
 
     partitions: int = 1
+    """-1: as many as the broker has by default."""
     config: Mapping[str, str] = field(default_factory=dict)
+
+    def creatable(self, name: str) -> CreatableTopic:
+        """Return the row of CreateTopics."""
+        from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+        configs = [CreatableTopicConfig(key, value) for key, value in self.config.items()]
+        return CreatableTopic(name, self.partitions, -1, configs=configs)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.control.conversions import (
+    classic_assignment,
+    classic_subscription,
+    consumer_member,
+    transaction_info,
+)
 from oncelog.broker.control.errors import NotFoundError
 from oncelog.broker.control.names import check_word, not_found
 from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader, end_of, partitions_of, topic_of
@@ -24,7 +30,6 @@ from oncelog.broker.control.types import (
 )
 from oncelog.broker.metadata.configs import topic_rows
 from oncelog.broker.metadata.image import TOPIC
-from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import uuid_to_text
 from oncelog.wire.topic_names import INTERNAL_TOPICS
 
@@ -38,11 +43,6 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.consumer.group import ConsumerGroup
     from oncelog.coordinator.groups.group import Group as GroupState
     from oncelog.coordinator.groups.shard import GroupShard
-    from oncelog.wire.messages.consumer_group_describe import Assignment as DescribedAssignment
-    from oncelog.wire.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-
-VERSION_SIZE = 2
-"""Bytes of the version before a classic consumer's subscription or assignment."""
 
 # -- topics
 
@@ -180,29 +180,12 @@ def _classic_group(found: ClassicGroup) -> tuple[str | None, int, tuple[Member, 
 
 
 def _classic_member(found: ClassicGroup, member: ClassicGroupMember) -> Member:
-    topics: list[str] = []
+    subscription: tuple[str, ...] = ()
     assignment: Assignment = {}
     if found.uses_consumer_protocol():
-        from oncelog.wire.stored import consumer_protocol
-
-        # Every version begins as version 0 does. A client may send anything here.
-        if member.protocols and len(metadata := member.protocols[0].metadata) > VERSION_SIZE:
-            subscription: ConsumerProtocolSubscription
-            try:
-                decode = consumer_protocol.ConsumerProtocolSubscription.decoder(0)
-                subscription, _ = decode(metadata, VERSION_SIZE)
-                topics = sorted(subscription.topics)
-            except DecodeError:
-                pass
-        if len(member.assignment) > VERSION_SIZE:
-            given: ConsumerProtocolAssignment
-            try:
-                given, _ = consumer_protocol.ConsumerProtocolAssignment.decoder(0)(
-                    member.assignment, VERSION_SIZE
-                )
-                assignment = {row.topic: sorted(row.partitions) for row in given.assigned_partitions}
-            except DecodeError:
-                pass
+        if member.protocols:
+            subscription = classic_subscription(member.protocols[0].metadata)
+        assignment = classic_assignment(member.assignment)
     return Member(
         member_id=member.member_id,
         client_id=member.client_id,
@@ -210,8 +193,8 @@ def _classic_member(found: ClassicGroup, member: ClassicGroupMember) -> Member:
         instance_id=member.group_instance_id,
         protocol="classic",
         epoch=found.generation_id,
-        subscription=tuple(topics),
-        assignment=dict(sorted(assignment.items())),
+        subscription=subscription,
+        assignment=assignment,
     )
 
 
@@ -222,26 +205,8 @@ def _consumer_group(
     from oncelog.coordinator.groups.consumer.describe import describe
 
     described = describe(shard, found.group_id)
-    members = tuple(
-        Member(
-            member_id=row.member_id,
-            client_id=row.client_id,
-            host=row.client_host,
-            instance_id=row.instance_id,
-            protocol="classic" if found.members[row.member_id].is_classic else "consumer",
-            epoch=row.member_epoch,
-            subscription=tuple(row.subscribed_topic_names),
-            subscription_regex=row.subscribed_topic_regex or None,
-            assignment=_assignment(row.assignment),
-            target_assignment=_assignment(row.target_assignment),
-        )
-        for row in described.members
-    )
+    members = tuple(map(consumer_member, described.members))
     return described.assignor_name or None, found.epoch, members, set(found.subscriptions.topics)
-
-
-def _assignment(described: DescribedAssignment) -> Assignment:
-    return {row.topic_name: list(row.partitions) for row in described.topic_partitions}
 
 
 def _pending(shard: GroupShard, group_id: str) -> Offsets:
@@ -283,18 +248,7 @@ async def transactions(node: Node) -> list[TransactionInfo]:
     for shard in node.transactions.runtime.shards():
         for transactional_id, state in shard.transactions.items():
             described = describe_transaction(shard, transactional_id)
-            found.append(
-                TransactionInfo(
-                    transactional_id=transactional_id,
-                    state=described.transaction_state,
-                    producer_id=described.producer_id,
-                    producer_epoch=described.producer_epoch,
-                    timeout_ms=described.transaction_timeout_ms,
-                    start_ms=started if (started := described.transaction_start_time_ms) >= 0 else None,
-                    last_update_ms=state.metadata.last_update_ms,
-                    partitions={row.topic: sorted(row.partitions) for row in described.topics},
-                )
-            )
+            found.append(transaction_info(described, state.metadata.last_update_ms))
     return sorted(found, key=lambda one: one.transactional_id)
 
 

@@ -12,16 +12,22 @@ from oncelog.broker.control.cluster.topics import (
     LATEST,
     POLL_S,
     RETRY,
-    check,
     offset,
     partitions_of,
+)
+from oncelog.broker.control.conversions import (
+    check,
+    classic_assignment,
+    classic_subscription,
+    consumer_member,
+    offset_commit,
+    transaction_info,
 )
 from oncelog.broker.control.errors import NotFoundError, WaitTimeoutError
 from oncelog.broker.control.names import check_word, not_found
 from oncelog.broker.control.records import ISOLATION_LEVELS
 from oncelog.broker.control.share_types import no_committed_offsets
 from oncelog.broker.control.types import (
-    Assignment,
     GroupInfo,
     IsolationLevel,
     Member,
@@ -30,25 +36,16 @@ from oncelog.broker.control.types import (
     group_matches,
 )
 from oncelog.broker.seams.clock import real_time
-from oncelog.wire.errors import DecodeError, ErrorCode
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
-from oncelog.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from oncelog.wire.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 OFFSETS_VERSION = 9
 """The last version of OffsetFetch and OffsetCommit that names topics."""
-VERSION_SIZE = 2
-"""Bytes of the version before a classic consumer's subscription or assignment."""
-
 T = TypeVar("T")
 
 
@@ -108,23 +105,7 @@ async def _consumer_group(client: ClusterClient, group_id: str) -> dict[str, Any
     request = ConsumerGroupDescribeRequest([group_id])
     [found] = (await client.call(request, CoordinatorOf(group_id), retry=RETRY)).groups
     check(found.error_code, found.error_message)
-    members = tuple(
-        Member(
-            member_id=row.member_id,
-            client_id=row.client_id,
-            host=row.client_host,
-            instance_id=row.instance_id,
-            protocol="classic" if row.member_type == 0 else "consumer",
-            epoch=row.member_epoch,
-            subscription=tuple(row.subscribed_topic_names),
-            subscription_regex=row.subscribed_topic_regex or None,
-            assignment={one.topic_name: list(one.partitions) for one in row.assignment.topic_partitions},
-            target_assignment={
-                one.topic_name: list(one.partitions) for one in row.target_assignment.topic_partitions
-            },
-        )
-        for row in found.members
-    )
+    members = tuple(map(consumer_member, found.members))
     return {
         "state": found.group_state,
         "protocol": found.assignor_name or None,
@@ -144,8 +125,8 @@ async def _classic_group(client: ClusterClient, group_id: str) -> dict[str, Any]
             client_id=row.client_id,
             host=row.client_host,
             instance_id=row.group_instance_id,
-            subscription=_subscription(row.member_metadata),
-            assignment=_assignment(row.member_assignment),
+            subscription=classic_subscription(row.member_metadata),
+            assignment=classic_assignment(row.member_assignment),
         )
         for row in found.members
     )
@@ -155,24 +136,6 @@ async def _classic_group(client: ClusterClient, group_id: str) -> dict[str, Any]
         "epoch": -1,
         "members": members,
     }
-
-
-def _subscription(metadata: bytes) -> tuple[str, ...]:
-    subscription: ConsumerProtocolSubscription
-    try:
-        subscription, _ = ConsumerProtocolSubscription.decoder(0)(metadata, VERSION_SIZE)
-    except DecodeError:
-        return ()
-    return tuple(sorted(subscription.topics))
-
-
-def _assignment(given: bytes) -> Assignment:
-    assignment: ConsumerProtocolAssignment
-    try:
-        assignment, _ = ConsumerProtocolAssignment.decoder(0)(given, VERSION_SIZE)
-    except DecodeError:
-        return {}
-    return {row.topic: sorted(row.partitions) for row in assignment.assigned_partitions}
 
 
 async def _committed(client: ClusterClient, group_id: str) -> Offsets:
@@ -205,14 +168,7 @@ async def _lag(client: ClusterClient, committed: Offsets, subscribed: set[str], 
 
 async def commit_offsets(client: ClusterClient, *, group_id: str, offsets: Offsets) -> None:
     """Commit offsets for a group that has no members. Raises KafkaError, GROUP_ID_NOT_FOUND of a share group."""
-    topics = [
-        OffsetCommitRequestTopic(
-            topic,
-            partitions=[OffsetCommitRequestPartition(number, offset) for number, offset in rows.items()],
-        )
-        for topic, rows in offsets.items()
-    ]
-    request = OffsetCommitRequest(group_id, topics=topics)
+    request = offset_commit(group_id, offsets)
     response = await client.call(request, CoordinatorOf(group_id), version=OFFSETS_VERSION, retry=RETRY)
     for topic in response.topics:
         for row in topic.partitions:
@@ -253,16 +209,7 @@ async def _transaction(client: ClusterClient, transactional_id: str) -> Transact
     response = await client.call(DescribeTransactionsRequest([transactional_id]), route, retry=RETRY)
     [found] = response.transaction_states
     check(found.error_code, transactional_id)
-    return TransactionInfo(
-        transactional_id=transactional_id,
-        state=found.transaction_state,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
-        timeout_ms=found.transaction_timeout_ms,
-        start_ms=found.transaction_start_time_ms if found.transaction_start_time_ms >= 0 else None,
-        last_update_ms=-1,
-        partitions={row.topic: sorted(row.partitions) for row in found.topics},
-    )
+    return transaction_info(found)
 
 
 # -- waits

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import CoordinatorOf
 from oncelog.broker.control.cluster.groups import asked, listed_groups
-from oncelog.broker.control.cluster.topics import RETRY, check
+from oncelog.broker.control.cluster.topics import RETRY
+from oncelog.broker.control.conversions import check, config_change
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError
 from oncelog.broker.control.names import not_found
-from oncelog.broker.control.options import config_texts
 from oncelog.broker.control.share_types import (
     ShareGroupInfo,
     SharePartitionInfo,
@@ -21,15 +21,9 @@ from oncelog.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
-from oncelog.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from oncelog.wire.messages.share_group_describe import ShareGroupDescribeRequest
 
 GROUP_RESOURCE = 32
-SET = 0
 SHARE = "share"
 
 
@@ -90,8 +84,7 @@ async def wait_for_share_group(
 
 async def configure_group(client: ClusterClient, *, group_id: str, config: Mapping[str, object]) -> None:
     """Set Kafka's configuration keys of a group. Raises InvalidArgumentError."""
-    rows = [AlterableConfig(name, SET, value) for name, value in config_texts(config).items()]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group_id, rows)])
+    request = config_change(GROUP_RESOURCE, group_id, config)
     [row] = (await client.call(request, retry=RETRY)).responses
     if row.error_code:
         raise InvalidArgumentError(f"group {group_id}: {row.error_message}")

@@ -9,17 +9,18 @@ from typing import Any
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.errors import to_error_code
 from oncelog.broker.client.routes import Controller, LeaderOf, Retry
+from oncelog.broker.control.conversions import check, written_record
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
 from oncelog.broker.control.names import check_word, no_partition, not_found
 from oncelog.broker.control.new_records import assign_partitions, checked_record
-from oncelog.broker.control.options import config_texts, topic_options
+from oncelog.broker.control.options import TopicOptions, config_texts, topic_options
 from oncelog.broker.control.records import ISOLATION_LEVELS, records_of_batch
 from oncelog.broker.control.types import IsolationLevel, PartitionInfo, Record, TopicInfo
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.batch import HEADER_SIZE, read_header
 from oncelog.wire.batch_builder import BatchBuilder
-from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import CreateTopicsRequest
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -41,12 +42,6 @@ FETCH_VERSION = PRODUCE_VERSION = 12
 DELETE_TOPICS_VERSION = 5
 TOPIC_RESOURCE, TOPIC_CONFIG_SOURCE = 2, 1
 EARLIEST, LATEST = -2, -1
-
-
-def check(code: int, message: str | None) -> None:
-    """Raise KafkaError for an error code."""
-    if code:
-        raise KafkaError(to_error_code(code), message)
 
 
 # -- which there are
@@ -127,15 +122,7 @@ async def topic(client: ClusterClient, *, name: str) -> TopicInfo:
 async def create_topics(client: ClusterClient, *, topics: Mapping[str, object] | Iterable[str]) -> None:
     """Create topics, and wait until each partition has a leader. Raises InvalidArgumentError; none is created then."""
     wanted = topic_options(topics)
-    rows = [
-        CreatableTopic(
-            name,
-            topic.partitions,
-            -1,
-            configs=[CreatableTopicConfig(key, value) for key, value in topic.config.items()],
-        )
-        for name, topic in wanted.items()
-    ]
+    rows = [topic.creatable(name) for name, topic in wanted.items()]
     if not rows:
         return
     for validate_only in (True, False):
@@ -163,8 +150,8 @@ async def create_topic(
     config: Mapping[str, object] | None = None,
 ) -> None:
     """Create a topic, and wait until each partition has a leader. Raises KafkaError."""
-    configs = [CreatableTopicConfig(key, value) for key, value in config_texts(config or {}).items()]
-    row = CreatableTopic(name, -1 if partitions is None else partitions, -1, configs=configs)
+    options = TopicOptions(-1 if partitions is None else partitions, config_texts(config or {}))
+    row = options.creatable(name)
     response = await client.call(CreateTopicsRequest([row], TIMEOUT_MS), Controller(), retry=RETRY)
     check(response.topics[0].error_code, response.topics[0].error_message)
     await _wait_led(client, name, 1)
@@ -321,18 +308,5 @@ async def produce(client: ClusterClient, *, topic: str, records: Sequence[object
         response = await client.call(request, LeaderOf(topic, partition), version=PRODUCE_VERSION)
         [row] = response.responses[0].partition_responses
         check(row.error_code, row.error_message)
-        by_broker = row.log_append_time_ms >= 0
-        written.append(
-            Record(
-                topic=topic,
-                partition=partition,
-                offset=row.base_offset,
-                value=record.value,
-                key=record.key,
-                headers=record.headers,
-                timestamp=row.log_append_time_ms if by_broker else timestamp,
-                timestamp_type="LogAppendTime" if by_broker else "CreateTime",
-                leader_epoch=epochs[partition],
-            )
-        )
+        written.append(written_record(topic, record, row, 0, timestamp, epochs[partition]))
     return written

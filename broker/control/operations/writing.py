@@ -9,11 +9,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from oncelog.broker.control import views
+from oncelog.broker.control.conversions import (
+    check,
+    config_change,
+    offset_commit,
+    written_record,
+)
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
 from oncelog.broker.control.names import meant, not_found
 from oncelog.broker.control.new_records import NewRecord, assign_partitions, checked_record
 from oncelog.broker.control.new_topics import similar_keys
-from oncelog.broker.control.options import config_texts
+from oncelog.broker.control.options import TopicOptions, config_texts
 from oncelog.broker.control.records import partitions_of, topic_of
 from oncelog.broker.control.share_types import no_committed_offsets
 from oncelog.broker.control.types import Record
@@ -64,11 +70,6 @@ async def _ask(node: Node, api: str, request: Message, version: int) -> Any:
     handle = import_module(f"oncelog.broker.handlers.{api}").handle
     services = node.services._replace(authorization=Authorization())
     return await finished(handle(services, request, context))
-
-
-def _check(code: int, message: str | None) -> None:
-    if code:
-        raise KafkaError(ErrorCode(code), message)
 
 
 # -- records
@@ -152,27 +153,11 @@ async def _append(
     row = response.responses[0].partition_responses[0]
     if row.error_code:
         reasons = "; ".join(one.batch_index_error_message or "" for one in row.record_errors)
-        _check(row.error_code, reasons or row.error_message)
+        check(row.error_code, reasons or row.error_message)
     leader_epoch = node.cluster.leader_partition(topic, partition).leader_epoch
-    is_log_append_time = row.log_append_time_ms >= 0
     return [
-        (
-            index,
-            Record(
-                topic=topic,
-                partition=partition,
-                offset=row.base_offset + at,
-                value=records[index].value,
-                key=records[index].key,
-                headers=records[index].headers,
-                timestamp=row.log_append_time_ms
-                if is_log_append_time
-                else (now_ms if (given := records[index].timestamp) is None else given),
-                timestamp_type="LogAppendTime" if is_log_append_time else "CreateTime",
-                leader_epoch=leader_epoch,
-            ),
-        )
-        for at, index in enumerate(indexes)
+        (index, written_record(topic, records[index], row, place, now_ms, leader_epoch))
+        for place, index in enumerate(indexes)
     ]
 
 
@@ -203,7 +188,7 @@ async def delete_records(
     response = await _ask(node, "delete_records", request, DELETE_RECORDS_VERSION)
     result = {}
     for row in response.topics[0].partitions:
-        _check(row.error_code, f"records of {topic}-{row.partition_index} were not deleted")
+        check(row.error_code, f"records of {topic}-{row.partition_index} were not deleted")
         result[row.partition_index] = row.low_watermark
     return result
 
@@ -219,14 +204,12 @@ async def create_topic(
     config: Mapping[str, object] | None = None,
 ) -> TopicInfo:
     """Create a topic; without ``partitions``, with ``num.partitions`` of the broker. Raises KafkaError."""
-    from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+    from oncelog.wire.messages.create_topics import CreateTopicsRequest
 
-    texts = config_texts(config or {})
-    configs = [CreatableTopicConfig(key, value) for key, value in texts.items()]
-    topic = CreatableTopic(name, UNSET if partitions is None else partitions, UNSET, [], configs)
-    request = CreateTopicsRequest([topic], 30_000)
+    options = TopicOptions(UNSET if partitions is None else partitions, config_texts(config or {}))
+    request = CreateTopicsRequest([options.creatable(name)], 30_000)
     [row] = (await _ask(broker.node, "create_topics", request, CREATE_TOPICS_VERSION)).topics
-    _check(row.error_code, (row.error_message or "") + similar_keys(texts))
+    check(row.error_code, (row.error_message or "") + similar_keys(options.config))
     return await views.topic(broker.node, name=name)
 
 
@@ -237,7 +220,7 @@ async def delete_topic(broker: ControlledBroker, *, name: str) -> None:
     topic_of(broker.node, name)
     request = DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=30_000)
     [row] = (await _ask(broker.node, "delete_topics", request, DELETE_TOPICS_VERSION)).responses
-    _check(row.error_code, row.error_message)
+    check(row.error_code, row.error_message)
 
 
 # -- offsets
@@ -250,12 +233,6 @@ async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Of
     Raises NotFoundError before anything is committed; KafkaError: UNKNOWN_MEMBER_ID if the group has members,
     GROUP_ID_NOT_FOUND if it is a share group.
     """
-    from oncelog.wire.messages.offset_commit import (
-        OffsetCommitRequest,
-        OffsetCommitRequestPartition,
-        OffsetCommitRequestTopic,
-    )
-
     node = broker.node
     if not group_id:
         raise InvalidArgumentError("the group id is empty")
@@ -268,17 +245,7 @@ async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Of
                 raise InvalidArgumentError(f"{topic}-{partition}: {offset!r}: expected an offset from 0 on")
     ensure(node.metadata, node.config, OFFSETS_TOPIC)
     await views.groups(broker.node)  # they are loaded then
-    topics = [
-        OffsetCommitRequestTopic(
-            topic,
-            partitions=[
-                OffsetCommitRequestPartition(partition, offset) for partition, offset in rows.items()
-            ],
-        )
-        for topic, rows in offsets.items()
-    ]
-    request = OffsetCommitRequest(group_id, topics=topics)
-    response = await _ask(node, "offset_commit", request, OFFSET_COMMIT_VERSION)
+    response = await _ask(node, "offset_commit", offset_commit(group_id, offsets), OFFSET_COMMIT_VERSION)
     for topic in response.topics:
         for row in topic.partitions:
             message = None
@@ -286,7 +253,7 @@ async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Of
                 message = f"group {group_id} has members: only they can commit its offsets"
             elif row.error_code and group_id in await views.share_group_shards(node):
                 message = no_committed_offsets(group_id)
-            _check(row.error_code, message)
+            check(row.error_code, message)
 
 
 # -- configurations
@@ -330,15 +297,7 @@ async def _configure(
     what: str,
 ) -> None:
     """Set configuration keys of a resource. Raises InvalidArgumentError, about ``what``."""
-    from oncelog.broker.metadata.config_changes import SET
-    from oncelog.wire.messages.incremental_alter_configs import (
-        AlterableConfig,
-        AlterConfigsResource,
-        IncrementalAlterConfigsRequest,
-    )
-
-    rows = [AlterableConfig(key, SET, value) for key, value in config_texts(config).items()]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(resource_type, name, rows)])
+    request = config_change(resource_type, name, config)
     [row] = (await _ask(node, "incremental_alter_configs", request, ALTER_CONFIGS_VERSION)).responses
     if row.error_code:
         unknown = next((key for key in config if key not in known), None)
