@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.control.changes import check_timeout, wait_until
-from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, NotRunningError
+from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.names import check_word, meant, not_found
-from oncelog.broker.control.requests import recent
+from oncelog.broker.control.operations.waiting import Wait, check_number
 from oncelog.broker.control.share_types import (
     RecordsInFlight,
     ShareGroupInfo,
@@ -18,7 +17,6 @@ from oncelog.broker.control.share_types import (
 )
 from oncelog.broker.control.views import share_group_shards
 from oncelog.broker.share.settings import LATEST
-from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,43 +56,29 @@ async def wait_for_share_group(
 
     The group need not exist yet. Raises WaitTimeoutError, InvalidArgumentError.
     """
-    check_timeout(timeout)
+    wait = Wait(broker, lambda: view(broker.node, group_id), timeout)
     if state is not None:
         check_word("state", state, STATES)
     numbers = (("members", members), ("acquired", acquired), ("lag", lag))
     wanted = [] if state is None else [f"state {state}"]
     for name, number in numbers:
+        check_number(name, number)
         if number is not None:
-            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                raise InvalidArgumentError(f"{name}={number!r}: expected a number from 0 on")
             wanted.append(f"a lag of at most {number}" if name == "lag" else f"{number} {name}")
     if not wanted:
         raise InvalidArgumentError("nothing to wait for: give state, members, acquired or lag")
-    since = broker.journal.last_number
 
-    async def check() -> ShareGroupInfo | None:
-        try:
-            found = await view(broker.node, group_id)
-        except (NotFoundError, NotRunningError):
-            return None
-        matches = share_group_matches(found, state=state, members=members, acquired=acquired, lag=lag)
-        return found if matches else None
+    def describe(found: ShareGroupInfo) -> str:
+        return (
+            f"it is {found.state} with {len(found.members)} members, which have {found.acquired} records; "
+            f"lag {found.total_lag}, in flight {found.in_flight}{_assigned(found)}{_hints(broker.node, found)}"
+        )
 
-    async def explain() -> str:
-        text = f"share group {group_id} has not got {' and '.join(wanted)} in {timeout:g} s: "
-        try:
-            found = await view(broker.node, group_id)
-        except (NotFoundError, NotRunningError) as error:
-            text += str(error)
-        else:
-            text += (
-                f"it is {found.state} with {len(found.members)} members, which have {found.acquired} records; "
-                f"lag {found.total_lag}, in flight {found.in_flight}{_assigned(found)}{_hints(broker.node, found)}"
-            )
-        return f"{text}\nsince the wait began: {recent(broker.journal, since)}"
-
-    return await wait_until(
-        broker.journal.changes, check, lambda: _logs_of(broker, group_id), timeout, explain
+    return await wait.until(
+        lambda found: share_group_matches(found, state=state, members=members, acquired=acquired, lag=lag),
+        f"share group {group_id} has not got {' and '.join(wanted)}",
+        describe,
+        lambda node: _logs_of(node, group_id),
     )
 
 
@@ -127,17 +111,15 @@ def _hints(node: Node, group: ShareGroupInfo) -> str:
     return text
 
 
-def _logs_of(broker: ControlledBroker, group_id: str) -> list[PartitionLog]:
-    """Return the logs whose changes may be those of the group: its own, and those of its partitions and their state."""
-    try:
-        node = broker.node
-        runtime = node.groups.runtime
-        logs = [context.partition_log for context in node.share_coordinator.runtime.loaded.values()]
-        logs += [it.leader.log for it in node.shares.partitions_of(group_id)]
-        logs.append(node.cluster.leader_partition(runtime.topic, runtime.partition_for(group_id)).log)
-        return logs
-    except (NotRunningError, KafkaError):
-        return []
+def _logs_of(node: Node, group_id: str) -> list[PartitionLog]:
+    """Return the logs whose changes may be those of the group: its own, and those of its partitions and their state.
+    Raises KafkaError if there are none yet.
+    """
+    runtime = node.groups.runtime
+    logs = [context.partition_log for context in node.share_coordinator.runtime.loaded.values()]
+    logs += [it.leader.log for it in node.shares.partitions_of(group_id)]
+    logs.append(node.cluster.leader_partition(runtime.topic, runtime.partition_for(group_id)).log)
+    return logs
 
 
 # -- the view

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from oncelog.broker.control import views
 from oncelog.broker.control.changes import check_timeout, wait_until
@@ -14,13 +14,15 @@ from oncelog.broker.control.types import group_matches
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.control.request_types import Request
     from oncelog.broker.control.types import GroupInfo, IsolationLevel, Offsets, Record, TransactionInfo
-    from oncelog.broker.coordinators.groups import GroupCoordinator
-    from oncelog.broker.coordinators.transactions import TransactionCoordinator
+    from oncelog.broker.coordinators.runtime import CoordinatorRuntime
     from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.node.node import Node
 
 GROUP_STATES = (
     "Empty",
@@ -31,6 +33,60 @@ GROUP_STATES = (
     "Reconciling",
 )
 TRANSACTION_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+
+T = TypeVar("T")
+
+
+class Wait(Generic[T]):
+    """A wait for something in a broker to match, from now on: what ``look`` returns, such as a group."""
+
+    def __init__(self, broker: ControlledBroker, look: Callable[[], Awaitable[T]], timeout: float) -> None:
+        """Raises InvalidArgumentError for the time-out."""
+        self._timeout = check_timeout(timeout)
+        self._broker = broker
+        self._look = look
+        self._since = broker.journal.last_number
+
+    async def until(
+        self,
+        matches: Callable[[T], bool],
+        failed: str,
+        describe: Callable[[T], str],
+        logs: Callable[[Node], list[PartitionLog]],
+    ) -> T:
+        """Return what ``matches``; it need not exist yet. ``logs`` are those whose changes count. Raises
+        WaitTimeoutError: that the wait ``failed``, what there is instead, and the requests since its begin.
+        """
+        journal = self._broker.journal
+
+        async def check() -> T | None:
+            try:
+                found = await self._look()
+            except (NotFoundError, NotRunningError):
+                return None
+            return found if matches(found) else None
+
+        async def explain() -> str:
+            try:
+                instead = describe(await self._look())
+            except (NotFoundError, NotRunningError) as error:
+                instead = str(error)
+            text = f"{failed} in {self._timeout:g} s: {instead}"
+            return f"{text}\nsince the wait began: {recent(journal, self._since)}"
+
+        def watched() -> list[PartitionLog]:
+            try:
+                return logs(self._broker.node)
+            except (NotRunningError, KafkaError):
+                return []
+
+        return await wait_until(journal.changes, check, watched, self._timeout, explain)
+
+
+def check_number(name: str, number: int | None) -> None:
+    """Raises InvalidArgumentError for what is no number from 0 on, or None."""
+    if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
+        raise InvalidArgumentError(f"{name}={number!r}: expected a number from 0 on")
 
 
 async def requests(
@@ -159,7 +215,7 @@ async def wait_for_group(
 
     The group need not exist yet. Raises WaitTimeoutError, InvalidArgumentError.
     """
-    check_timeout(timeout)
+    wait = Wait(broker, lambda: views.group(broker.node, group_id=group_id, isolation=isolation), timeout)
     check_word("isolation", isolation, ISOLATION_LEVELS)
     if state is not None:
         check_word("state", state, GROUP_STATES)
@@ -176,35 +232,22 @@ async def wait_for_group(
     if not wanted:
         raise InvalidArgumentError("nothing to wait for: give state, members, lag or committed")
     for name, number in (("members", members), ("lag", lag)):
-        if number is not None and (not isinstance(number, int) or number < 0):
-            raise InvalidArgumentError(f"{name}={number!r}: expected a number from 0 on")
-    since = broker.journal.last_number
+        check_number(name, number)
 
-    async def check() -> GroupInfo | None:
-        try:
-            found = await views.group(broker.node, group_id=group_id, isolation=isolation)
-        except (NotFoundError, NotRunningError):
-            return None
-        matches = group_matches(found, state=state, members=members, lag=lag, committed=committed)
-        return found if matches else None
+    def describe(found: GroupInfo) -> str:
+        clients = ", ".join(member.client_id for member in found.members)
+        text = f"it is {found.state} with {len(found.members)} members{clients and f' ({clients})'}"
+        if lag is not None:
+            text += f", lag {found.lag or 'unknown: no offset is committed and no topic subscribed'}"
+        if committed is not None:
+            text += f", committed {found.committed}"
+        return text
 
-    async def explain() -> str:
-        text = f"group {group_id} has not got {' and '.join(wanted)} in {timeout:g} s: "
-        try:
-            found = await views.group(broker.node, group_id=group_id, isolation=isolation)
-        except (NotFoundError, NotRunningError) as error:
-            text += str(error)
-        else:
-            clients = ", ".join(member.client_id for member in found.members)
-            text += f"it is {found.state} with {len(found.members)} members{clients and f' ({clients})'}"
-            if lag is not None:
-                text += f", lag {found.lag or 'unknown: no offset is committed and no topic subscribed'}"
-            if committed is not None:
-                text += f", committed {found.committed}"
-        return f"{text}\nsince the wait began: {recent(broker.journal, since)}"
-
-    return await wait_until(
-        broker.journal.changes, check, lambda: _log_of(broker, "groups", group_id), timeout, explain
+    return await wait.until(
+        lambda found: group_matches(found, state=state, members=members, lag=lag, committed=committed),
+        f"group {group_id} has not got {' and '.join(wanted)}",
+        describe,
+        lambda node: [_log_of(node, node.groups.runtime, group_id)],
     )
 
 
@@ -215,46 +258,18 @@ async def wait_for_transaction(
 
     The id need not exist yet. Raises WaitTimeoutError, InvalidArgumentError.
     """
-    check_timeout(timeout)
+    wait = Wait(broker, lambda: views.transaction(broker.node, transactional_id=transactional_id), timeout)
     check_word("state", state, TRANSACTION_STATES)
-    since = broker.journal.last_number
-
-    async def check() -> TransactionInfo | None:
-        try:
-            found = await views.transaction(broker.node, transactional_id=transactional_id)
-        except (NotFoundError, NotRunningError):
-            return None
-        return found if found.state == state else None
-
-    async def explain() -> str:
-        try:
-            found = await views.transaction(broker.node, transactional_id=transactional_id)
-        except (NotFoundError, NotRunningError) as error:
-            instead = str(error)
-        else:
-            instead = (
-                f"it is {found.state}, of producer {found.producer_id} with epoch {found.producer_epoch}"
-            )
-        return (
-            f"the transaction of {transactional_id} was not {state} in {timeout:g} s: {instead}\n"
-            f"since the wait began: {recent(broker.journal, since)}"
-        )
-
-    return await wait_until(
-        broker.journal.changes,
-        check,
-        lambda: _log_of(broker, "transactions", transactional_id),
-        timeout,
-        explain,
+    return await wait.until(
+        lambda found: found.state == state,
+        f"the transaction of {transactional_id} was not {state}",
+        lambda found: (
+            f"it is {found.state}, of producer {found.producer_id} with epoch {found.producer_epoch}"
+        ),
+        lambda node: [_log_of(node, node.transactions.runtime, transactional_id)],
     )
 
 
-def _log_of(broker: ControlledBroker, coordinator: str, key: str) -> list[PartitionLog]:
-    """Return the log of the coordinator's partition for ``key``, if there is one yet."""
-    try:
-        node = broker.node
-        found: GroupCoordinator | TransactionCoordinator = getattr(node, coordinator)
-        runtime = found.runtime
-        return [node.cluster.leader_partition(runtime.topic, runtime.partition_for(key)).log]
-    except (NotRunningError, KafkaError):
-        return []
+def _log_of(node: Node, runtime: CoordinatorRuntime[Any], key: str) -> PartitionLog:
+    """Return the log of the coordinator's partition for ``key``. Raises KafkaError if there is none yet."""
+    return node.cluster.leader_partition(runtime.topic, runtime.partition_for(key)).log
