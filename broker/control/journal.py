@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.request_types import FailedLogin, Outcome, Request
     from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics, RequestPath
+    from oncelog.broker.host.host import Host
     from oncelog.broker.net.peer import Peer
-    from oncelog.broker.seams.clock import Clock
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message, Uuid
 
@@ -111,12 +111,8 @@ class Journaled(Protocol):
         """The topics that there are."""
 
     @property
-    def clock(self) -> Clock:
-        """Broker time."""
-
-    @property
-    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]:
-        """Told of each request of a log-in, which no interceptor sees, and of peers that are turned away."""
+    def host(self) -> Host:
+        """Its clock and log-ins."""
 
     def watch_metadata(self, on_change: Callable[[KnownTopic | None], None]) -> None:
         """Call ``on_change`` with each change of the metadata: with a topic that was deleted, otherwise with None."""
@@ -164,7 +160,7 @@ class Journal(Interceptor):
         source.watch_metadata(self._on_metadata)
         if self._kept:
             source.dispatcher.install(self)
-            source.login_observers.append(self.on_login)
+            source.host.login_observers.append(self.on_login)
         self.changes.note()
 
     def detach(self) -> None:
@@ -204,7 +200,7 @@ class Journal(Interceptor):
     async def on_request(self, context: RequestContext) -> Any:
         assert self._source is not None
         self._number += 1
-        entry = self._open[context] = Entry(self._number, context, self._source.clock.now_ms())
+        entry = self._open[context] = Entry(self._number, context, self._source.host.clock.now_ms())
         self._keep(entry)
         # Whom it wakes runs after the handler: a JoinGroup changes its group long before its response.
         if context.api.handler.api_key not in TOLD_BY_LOGS:
@@ -223,7 +219,7 @@ class Journal(Interceptor):
             api, exchange.version, exchange.correlation_id, exchange.client_id, connection, exchange.request
         )
         self._number += 1
-        entry = Entry(self._number, context, self._source.clock.now_ms())
+        entry = Entry(self._number, context, self._source.host.clock.now_ms())
         entry.mechanism = exchange.mechanism[:CLAIM_CHARS_KEPT]
         if exchange.user:
             entry.principal = f"User:{exchange.user[:CLAIM_CHARS_KEPT]}"
@@ -251,7 +247,7 @@ class Journal(Interceptor):
                 reason=failed.reason,
                 peer=connection.transport.peer,
                 listener=connection.listener_name,
-                timestamp=self._source.clock.now_ms(),
+                timestamp=self._source.host.clock.now_ms(),
                 principal=f"User:{failed.user[:CLAIM_CHARS_KEPT]}" if failed.user else None,
                 mechanism=failed.mechanism[:CLAIM_CHARS_KEPT] or None,
             )

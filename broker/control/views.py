@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.control.conversions import (
-    classic_assignment,
-    classic_subscription,
-    consumer_member,
-    transaction_info,
-)
+from oncelog.broker.control import conversions
 from oncelog.broker.control.errors import NotFoundError
 from oncelog.broker.control.names import check_word, not_found
 from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader, end_of, partitions_of, topic_of
@@ -184,8 +179,8 @@ def _classic_member(found: ClassicGroup, member: ClassicGroupMember) -> Member:
     assignment: Assignment = {}
     if found.uses_consumer_protocol():
         if member.protocols:
-            subscription = classic_subscription(member.protocols[0].metadata)
-        assignment = classic_assignment(member.assignment)
+            subscription = conversions.classic_subscription(member.protocols[0].metadata)
+        assignment = conversions.classic_assignment(member.assignment)
     return Member(
         member_id=member.member_id,
         client_id=member.client_id,
@@ -205,7 +200,7 @@ def _consumer_group(
     from oncelog.coordinator.groups.consumer.describe import describe
 
     described = describe(shard, found.group_id)
-    members = tuple(map(consumer_member, described.members))
+    members = tuple(map(conversions.consumer_member, described.members))
     return described.assignor_name or None, found.epoch, members, set(found.subscriptions.topics)
 
 
@@ -248,7 +243,7 @@ async def transactions(node: Node) -> list[TransactionInfo]:
     for shard in node.transactions.runtime.shards():
         for transactional_id, state in shard.transactions.items():
             described = describe_transaction(shard, transactional_id)
-            found.append(transaction_info(described, state.metadata.last_update_ms))
+            found.append(conversions.transaction_info(described, state.metadata.last_update_ms))
     return sorted(found, key=lambda one: one.transactional_id)
 
 

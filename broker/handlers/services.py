@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable, Mapping
 
     from oncelog.broker.client_metrics.manager import ClientMetricsManager
@@ -21,15 +20,11 @@ if TYPE_CHECKING:
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.store import MetadataStore
-    from oncelog.broker.net.peer import Peer
     from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.delegation_tokens import DelegationTokens
-    from oncelog.broker.security.failed_authentication import FailedAuthentication
     from oncelog.broker.security.host_names import HostNames
-    from oncelog.broker.security.sasl.authenticator import LoginExchange
-    from oncelog.broker.security.sasl.users import Users
     from oncelog.broker.share.group_states import ShareGroupStates
     from oncelog.broker.share.manager import SharePartitionManager
 
@@ -60,11 +55,6 @@ class Services(NamedTuple):
     clock: Clock
     lines: LineLimiter
     """For log lines that may repeat with every request."""
-    random: random.Random
     delegation_tokens: DelegationTokens
-    users: Users
-    """Users that may log in beside those of the metadata and of the JAAS texts."""
-    login_observers: list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]
-    """Told of each request of a log-in, which no interceptor sees, and of peers turned away. Must not raise."""
     note_bug: Callable[[], None]
     """Called after a request failed with an internal error: tests end the node then."""

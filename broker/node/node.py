@@ -55,12 +55,9 @@ if TYPE_CHECKING:
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.net.peer import Peer
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
-    from oncelog.broker.security.failed_authentication import FailedAuthentication
-    from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.broker.security.sasl.users import Users
     from oncelog.broker.share.sessions import ShareSessions
     from oncelog.wire.schema import Message
@@ -131,10 +128,7 @@ class Node:
             files=host.files,
             clock=host.clock,
             lines=host.lines,
-            random=host.random,
             delegation_tokens=host.delegation_tokens,
-            users=host.users,
-            login_observers=host.login_observers,
             note_bug=host.note_bug,
         )
         self.dispatcher = Dispatcher(self.services)
@@ -196,11 +190,6 @@ class Node:
     def share_sessions(self) -> ShareSessions:
         """What ShareFetches do not repeat."""
         return self.shares.sessions
-
-    @property
-    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]:
-        """See `Services.login_observers`."""
-        return self.host.login_observers
 
     def watch_metadata(self, on_change: Callable[[KnownTopic | None], None]) -> None:
         """Call ``on_change`` with each change of the metadata: with a topic that was deleted, otherwise with None."""

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.acls import AclBinding
-    from oncelog.broker.net.peer import Peer
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.proxy.node_ports import BindNode
     from oncelog.broker.proxy.upstream import UpstreamTopic
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from oncelog.broker.seams.pipes import Pipes
     from oncelog.broker.seams.reactor import Reactor
     from oncelog.broker.seams.transport import Connect
-    from oncelog.broker.security.failed_authentication import FailedAuthentication
-    from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.broker.security.sasl.users import Users
     from oncelog.wire.messages.api_versions import ApiVersionsResponse
 
@@ -80,7 +77,6 @@ class Proxy:
     ) -> None:
         """See `open_proxy`."""
         self.host = host
-        self.clock = host.clock
         self.data_dir = data_dir
         self.logins = logins
         self.upstream = Upstream(upstream, host.lines, self._on_node)
@@ -126,11 +122,6 @@ class Proxy:
             await self.look_upstream()
             self.dispatcher.has_started = True
             task_status.started()
-
-    @property
-    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]:
-        """See `Host.login_observers`."""
-        return self.host.login_observers
 
     # -- for interceptors
 

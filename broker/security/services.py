@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LoginServices(Protocol):
-    """See `Services`, which has more."""
+    """See `Host`, which has more."""
 
     @property
     def config(self) -> DynamicBrokerConfig: ...

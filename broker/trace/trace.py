@@ -100,10 +100,10 @@ class Trace(Interceptor):
         installed.
         """
         self._open.clear()
-        self._now_ms = source.clock.now_ms
+        self._now_ms = source.host.clock.now_ms
         self.known_topics = source.known_topics
         source.dispatcher.install(self)
-        source.login_observers.append(self.on_login)
+        source.host.login_observers.append(self.on_login)
 
     # -- what passes
 

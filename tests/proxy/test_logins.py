@@ -87,7 +87,7 @@ async def test_a_session_at_the_cluster_is_renewed_while_the_client_knows_of_non
         assert await is_served(connection)
         [server] = broker.server_connections()
         handshakes: list[object] = []
-        broker.node.services.login_observers.append(lambda _, seen: handshakes.append(seen))
+        broker.node.host.login_observers.append(lambda _, seen: handshakes.append(seen))
         for _ in range(3):
             await trio.sleep(2 * SESSION_S)
             in_flight = [await connection.send(MetadataRequest([])) for _ in range(5)]

@@ -59,7 +59,7 @@ def upstream_login(kind: str) -> tuple[SimBroker, UpstreamLogins]:
 def watched(broker: SimBroker) -> list[LoginExchange]:
     """What upstream is asked about log-ins from now on."""
     seen: list[LoginExchange] = []
-    broker.node.services.login_observers.append(
+    broker.node.host.login_observers.append(
         lambda _, step: seen.append(step) if isinstance(step, LoginExchange) else None
     )
     return seen

@@ -115,7 +115,7 @@ def test_a_handshake_that_does_not_end_is_cut_off(says: str) -> None:
         broker = TlsBroker()
         failed: list[object] = []
         async with broker.broker as sim:
-            sim.node.login_observers.append(lambda _, what: failed.append(what))
+            sim.node.host.login_observers.append(lambda _, what: failed.append(what))
             hello = client_hello()
             async with await broker.connect() as stuck:
                 if says == "all of its first message":

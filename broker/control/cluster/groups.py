@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import TRANSACTION, BrokerWithId, CoordinatorOf
+from oncelog.broker.control import conversions
 from oncelog.broker.control.cluster.topics import (
     EARLIEST,
     LATEST,
@@ -14,14 +15,6 @@ from oncelog.broker.control.cluster.topics import (
     RETRY,
     offset,
     partitions_of,
-)
-from oncelog.broker.control.conversions import (
-    check,
-    classic_assignment,
-    classic_subscription,
-    consumer_member,
-    offset_commit,
-    transaction_info,
 )
 from oncelog.broker.control.errors import NotFoundError, WaitTimeoutError
 from oncelog.broker.control.names import check_word, not_found
@@ -62,7 +55,7 @@ async def listed_groups(client: ClusterClient) -> dict[str, ListedGroup]:
     found = {}
     for broker in await _all_brokers(client):
         response = await client.call(ListGroupsRequest(), broker, retry=RETRY)
-        check(response.error_code, "ListGroups")
+        conversions.check(response.error_code, "ListGroups")
         found.update({row.group_id: row for row in response.groups})
     return found
 
@@ -104,8 +97,8 @@ async def group(
 async def _consumer_group(client: ClusterClient, group_id: str) -> dict[str, Any]:
     request = ConsumerGroupDescribeRequest([group_id])
     [found] = (await client.call(request, CoordinatorOf(group_id), retry=RETRY)).groups
-    check(found.error_code, found.error_message)
-    members = tuple(map(consumer_member, found.members))
+    conversions.check(found.error_code, found.error_message)
+    members = tuple(map(conversions.consumer_member, found.members))
     return {
         "state": found.group_state,
         "protocol": found.assignor_name or None,
@@ -118,15 +111,15 @@ async def _classic_group(client: ClusterClient, group_id: str) -> dict[str, Any]
     [found] = (
         await client.call(DescribeGroupsRequest([group_id]), CoordinatorOf(group_id), retry=RETRY)
     ).groups
-    check(found.error_code, group_id)
+    conversions.check(found.error_code, group_id)
     members = tuple(
         Member(
             member_id=row.member_id,
             client_id=row.client_id,
             host=row.client_host,
             instance_id=row.group_instance_id,
-            subscription=classic_subscription(row.member_metadata),
-            assignment=classic_assignment(row.member_assignment),
+            subscription=conversions.classic_subscription(row.member_metadata),
+            assignment=conversions.classic_assignment(row.member_assignment),
         )
         for row in found.members
     )
@@ -142,7 +135,7 @@ async def _committed(client: ClusterClient, group_id: str) -> Offsets:
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
     response = await client.call(request, CoordinatorOf(group_id), version=OFFSETS_VERSION, retry=RETRY)
     [found] = response.groups
-    check(found.error_code, group_id)
+    conversions.check(found.error_code, group_id)
     return {
         row.name: {
             one.partition_index: one.committed_offset for one in row.partitions if one.committed_offset >= 0
@@ -168,14 +161,14 @@ async def _lag(client: ClusterClient, committed: Offsets, subscribed: set[str], 
 
 async def commit_offsets(client: ClusterClient, *, group_id: str, offsets: Offsets) -> None:
     """Commit offsets for a group that has no members. Raises KafkaError, GROUP_ID_NOT_FOUND of a share group."""
-    request = offset_commit(group_id, offsets)
+    request = conversions.offset_commit(group_id, offsets)
     response = await client.call(request, CoordinatorOf(group_id), version=OFFSETS_VERSION, retry=RETRY)
     for topic in response.topics:
         for row in topic.partitions:
             message = f"group {group_id}, {topic.name}-{row.partition_index}"
             if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND and await _is_share_group(client, group_id):
                 message = no_committed_offsets(group_id)
-            check(row.error_code, message)
+            conversions.check(row.error_code, message)
 
 
 async def _is_share_group(client: ClusterClient, group_id: str) -> bool:
@@ -191,7 +184,7 @@ async def transactions(client: ClusterClient) -> list[TransactionInfo]:
     ids: set[str] = set()
     for broker in await _all_brokers(client):
         response = await client.call(ListTransactionsRequest(), broker, retry=RETRY)
-        check(response.error_code, "ListTransactions")
+        conversions.check(response.error_code, "ListTransactions")
         ids.update(row.transactional_id for row in response.transaction_states)
     return [await _transaction(client, one) for one in sorted(ids)]
 
@@ -208,8 +201,8 @@ async def _transaction(client: ClusterClient, transactional_id: str) -> Transact
     route = CoordinatorOf(transactional_id, TRANSACTION)
     response = await client.call(DescribeTransactionsRequest([transactional_id]), route, retry=RETRY)
     [found] = response.transaction_states
-    check(found.error_code, transactional_id)
-    return transaction_info(found)
+    conversions.check(found.error_code, transactional_id)
+    return conversions.transaction_info(found)
 
 
 # -- waits

@@ -8,13 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from oncelog.broker.control import views
-from oncelog.broker.control.conversions import (
-    check,
-    config_change,
-    offset_commit,
-    written_record,
-)
+from oncelog.broker.control import conversions, views
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
 from oncelog.broker.control.names import meant, not_found
 from oncelog.broker.control.new_records import NewRecord, assign_partitions, checked_record
@@ -153,10 +147,10 @@ async def _append(
     row = response.responses[0].partition_responses[0]
     if row.error_code:
         reasons = "; ".join(one.batch_index_error_message or "" for one in row.record_errors)
-        check(row.error_code, reasons or row.error_message)
+        conversions.check(row.error_code, reasons or row.error_message)
     leader_epoch = node.cluster.leader_partition(topic, partition).leader_epoch
     return [
-        (index, written_record(topic, records[index], row, place, now_ms, leader_epoch))
+        (index, conversions.written_record(topic, records[index], row, place, now_ms, leader_epoch))
         for place, index in enumerate(indexes)
     ]
 
@@ -188,7 +182,7 @@ async def delete_records(
     response = await _ask(node, "delete_records", request, DELETE_RECORDS_VERSION)
     result = {}
     for row in response.topics[0].partitions:
-        check(row.error_code, f"records of {topic}-{row.partition_index} were not deleted")
+        conversions.check(row.error_code, f"records of {topic}-{row.partition_index} were not deleted")
         result[row.partition_index] = row.low_watermark
     return result
 
@@ -209,7 +203,7 @@ async def create_topic(
     options = TopicOptions(UNSET if partitions is None else partitions, config_texts(config or {}))
     request = CreateTopicsRequest([options.creatable(name)], 30_000)
     [row] = (await _ask(broker.node, "create_topics", request, CREATE_TOPICS_VERSION)).topics
-    check(row.error_code, (row.error_message or "") + similar_keys(options.config))
+    conversions.check(row.error_code, (row.error_message or "") + similar_keys(options.config))
     return await views.topic(broker.node, name=name)
 
 
@@ -220,7 +214,7 @@ async def delete_topic(broker: ControlledBroker, *, name: str) -> None:
     topic_of(broker.node, name)
     request = DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=30_000)
     [row] = (await _ask(broker.node, "delete_topics", request, DELETE_TOPICS_VERSION)).responses
-    check(row.error_code, row.error_message)
+    conversions.check(row.error_code, row.error_message)
 
 
 # -- offsets
@@ -245,7 +239,9 @@ async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Of
                 raise InvalidArgumentError(f"{topic}-{partition}: {offset!r}: expected an offset from 0 on")
     ensure(node.metadata, node.config, OFFSETS_TOPIC)
     await views.groups(broker.node)  # they are loaded then
-    response = await _ask(node, "offset_commit", offset_commit(group_id, offsets), OFFSET_COMMIT_VERSION)
+    response = await _ask(
+        node, "offset_commit", conversions.offset_commit(group_id, offsets), OFFSET_COMMIT_VERSION
+    )
     for topic in response.topics:
         for row in topic.partitions:
             message = None
@@ -253,7 +249,7 @@ async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Of
                 message = f"group {group_id} has members: only they can commit its offsets"
             elif row.error_code and group_id in await views.share_group_shards(node):
                 message = no_committed_offsets(group_id)
-            check(row.error_code, message)
+            conversions.check(row.error_code, message)
 
 
 # -- configurations
@@ -297,7 +293,7 @@ async def _configure(
     what: str,
 ) -> None:
     """Set configuration keys of a resource. Raises InvalidArgumentError, about ``what``."""
-    request = config_change(resource_type, name, config)
+    request = conversions.config_change(resource_type, name, config)
     [row] = (await _ask(node, "incremental_alter_configs", request, ALTER_CONFIGS_VERSION)).responses
     if row.error_code:
         unknown = next((key for key in config if key not in known), None)

@@ -139,7 +139,7 @@ async def test_a_session_is_renewed_by_the_request_that_is_due() -> None:
             assert isinstance(seen, LoginExchange)
             handshakes.append(seen.api_key)
 
-        broker.node.services.login_observers.append(observe)
+        broker.node.host.login_observers.append(observe)
         await trio.sleep(0.8 * SESSION_S)
         await connection.call(MetadataRequest([]))
         assert handshakes == []
@@ -156,7 +156,7 @@ async def test_a_session_is_renewed_by_the_request_that_is_due() -> None:
 async def test_a_password_that_was_changed_ends_the_connection_with_its_renewal() -> None:
     async with sasl_broker() as broker:
         connection = await connected(broker, password("PLAIN"))
-        broker.node.services.users._passwords["app"] = "another"
+        broker.node.host.users._passwords["app"] = "another"
         await trio.sleep(2 * SESSION_S)
         for _ in range(2):
             with pytest.raises(AuthenticationError, match="simulated:9092: Authentication failed"):
