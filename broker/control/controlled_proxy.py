@@ -272,9 +272,9 @@ class ControlledProxy:
         states = rules.states
         wanted = bool(states) and (rules.apis is None or "Fetch" in rules.apis)
         if wanted and not self._watches_sessions:
-            target.dispatcher.install(self._sessions)
+            target.dispatcher.interception.install(self._sessions)
         elif self._watches_sessions and not wanted:
-            target.dispatcher.remove(self._sessions)
+            target.dispatcher.interception.remove(self._sessions)
             self._sessions.clear()
         self._watches_sessions = wanted
 

@@ -159,7 +159,7 @@ class Journal(Interceptor):
         self._source = source
         source.watch_metadata(self._on_metadata)
         if self._kept:
-            source.dispatcher.install(self)
+            source.dispatcher.interception.install(self)
             source.host.login_observers.append(self.on_login)
         self.changes.note()
 

@@ -67,11 +67,14 @@ def _charged(handle: Handle) -> Handle:
     return handle_and_charge
 
 
-class Dispatcher(Interception):
-    """Takes the requests of one node from bytes to bytes. Interceptors, an authorizer and quotas are installed here."""
+class Dispatcher:
+    """Takes the requests of one node from bytes to bytes. What stands around the handlers is its `interception`."""
 
     def __init__(self, services: Services) -> None:
-        super().__init__(services.authorization, services.lines, services.note_bug)
+        self.interception = Interception(
+            services.authorization, services.lines, services.note_bug, self._on_installed
+        )
+        self._authorization = services.authorization
         self._services = services
         self._apis: dict[int, Api] = {}
         """The APIs that were asked for so far, by key."""
@@ -96,9 +99,9 @@ class Dispatcher(Interception):
 
     def _on_installed(self) -> None:
         self.forget()
-        if self.has_interceptors:
+        if self.interception.interceptors:
             self._fast_produce = None
-        self._may_intercept = self.has_interceptors or self.has_quotas
+        self._may_intercept = bool(self.interception.interceptors) or self.interception.quotas is not None
 
     # -- the path
 
@@ -129,7 +132,7 @@ class Dispatcher(Interception):
                 self._authorize(context)
             response = context.api.handle(self._services, context.request, context)
         except Exception as error:
-            response = self._refuse(context, error)
+            response = self.interception.refuse(context, error)
         if api_key == PRODUCE_KEY and self._uses_fast_produce and not isinstance(response, Pending):
             self._remember(connection, context, frame, response)
         if response is None:
@@ -158,8 +161,8 @@ class Dispatcher(Interception):
         except ManyElements:
             context = self._large_context(connection, frame)
         context.frame = frame
-        if self._quotas is not None:
-            context.usage = self._quotas.begin(context, began)
+        if self.interception.quotas is not None:
+            context.usage = self.interception.quotas.begin(context, began)
         if context.is_large:
             return self._dispatch_large(context, self._handle_intercepted, frame)
         if connection.pending and context.api.handler.api_key != PRODUCE_KEY:
@@ -176,7 +179,7 @@ class Dispatcher(Interception):
         return self._pending(context, self._handle_large(context, handle, frame))
 
     async def _handle_large(self, context: RequestContext, handle: HandleAsync, frame: memoryview) -> Any:
-        api, connection, turns = context.api, context.connection, self._large_requests
+        api, connection, turns = context.api, context.connection, self.interception.large_requests
         await turns.acquire()
         has_turn = True
         try:
@@ -207,23 +210,25 @@ class Dispatcher(Interception):
                 response = await self._complete(pending)
             else:
                 response = await usage.measured(self._complete(pending))
-                if self._quotas is not None:
-                    self._quotas.finish(pending.context)
+                if self.interception.quotas is not None:
+                    self.interception.quotas.finish(pending.context)
         except BaseException as error:
             failure = error
             raise
         finally:
-            self._on_done(pending.context, response, failure)
+            self.interception.done(pending.context, response, failure)
 
     async def _complete(self, pending: Pending[Any]) -> Any:
         """Do as `complete`; return the response that is in the writer, or None for none."""
         context = pending.context
-        return await self._respond(context, await self._or_refused(context, pending.wait()))
+        return await self.interception.respond(
+            context, await self.interception.or_refused(context, pending.wait())
+        )
 
     def complete_satisfied_fetches(self) -> None:
         """Complete some of `satisfied_fetches`, unless interceptors see their responses: their own tasks do then."""
         fetches = self._services.delayed_fetches
-        if self._completes_fetches and not self._interceptors:
+        if self._completes_fetches and not self.interception.interceptors:
             fetches.complete_satisfied()
         else:
             fetches.leave_to_their_tasks()
@@ -268,15 +273,17 @@ class Dispatcher(Interception):
 
     def _intercepts(self, connection: Connection, frame: memoryview) -> bool:
         """Whether interceptors see a request, it may be throttled, or an earlier one of its connection was."""
-        if self._interceptors or connection.muted_until:
+        if self.interception.interceptors or connection.muted_until:
             return True
         header = read_request_header(frame, False)  # the client id stands at the same place in all versions
-        quotas = self._quotas
+        quotas = self.interception.quotas
         return quotas is not None and quotas.concern(connection.principal, header.client_id, header.api_key)
 
     async def _handle_intercepted(self, context: RequestContext) -> Any:
-        response = await self._ask_interceptors(context)
-        return self.if_wanted(context, await self.handle(context) if response is None else response)
+        response = await self.interception.ask(context)
+        return self.interception.if_wanted(
+            context, await self.handle(context) if response is None else response
+        )
 
     # -- authorize
 
@@ -295,10 +302,14 @@ class Dispatcher(Interception):
                 self._authorize(context)
             return await finished(context.api.handle(self._services, context.request, context))
         except Exception as error:
-            return await finished(self._refuse(context, error))
+            return await finished(self.interception.refuse(context, error))
 
     async def handle(self, context: RequestContext) -> Any:
-        """Authorize and handle ``context.request``. See `Interception.handle`."""
+        """Authorize and handle ``context.request``, as after the last interceptor. An interceptor may call it, also
+        several times, and return what it returns, or a response of its own.
+
+        Returns the response, `NO_RESPONSE` if the request gets none. Raises CloseConnection, ConnectionLost.
+        """
         began = real_time.monotonic()
         try:
             response = await self._handle(context)

@@ -1,5 +1,5 @@
 """`Interception`: what stands between a request and whatever handles it, and between a response and its client:
-interceptors, an authorizer and quotas. The broker's `Dispatcher` and the proxy's both are one.
+interceptors, an authorizer and quotas.
 """
 
 from __future__ import annotations
@@ -40,32 +40,56 @@ log = get_logger(__name__)
 
 
 class Interception:
-    """Interceptors, an authorizer and quotas are installed here."""
+    """Interceptors, an authorizer and quotas are installed here. `Dispatcher` and the proxy's each have one.
+
+    ``on_installed`` is called when something was installed or removed: it holds for the next request. ``seen_by`` gives
+    the interceptors that see a request and its response; without it all do.
+    """
 
     def __init__(
-        self, authorization: Authorization, lines: LineLimiter, note_bug: Callable[[], None]
+        self,
+        authorization: Authorization,
+        lines: LineLimiter,
+        note_bug: Callable[[], None],
+        on_installed: Callable[[], None],
+        seen_by: Callable[[RequestContext], tuple[Interceptor, ...]] | None = None,
     ) -> None:
-        self._interceptors: tuple[Interceptor, ...] = ()
-        self._authorization = authorization
-        self._quotas: Quotas | None = None
-        self._large_requests = trio.Semaphore(LARGE_REQUESTS_AT_ONCE)
+        self.authorization = authorization
+        self.interceptors: tuple[Interceptor, ...] = ()
+        self.own: tuple[Interceptor, ...] = ()
+        """The last of `interceptors`: those of `install_own`."""
+        self.quotas: Quotas | None = None
+        """None: nobody is throttled."""
+        self.accepts: Callable[[str], bool] | None = None
+        """Asked with the name of its listener for every new connection; one that it refuses is closed at once.
+        None: all are accepted.
+        """
+        self.large_requests = trio.Semaphore(LARGE_REQUESTS_AT_ONCE)
         """Taken while a request with very many elements is decoded and handled: its objects take much memory."""
         self._large_responses = trio.Semaphore(LARGE_RESPONSES_AT_ONCE)
         """Taken while a large response is encoded."""
         self._lines = lines
         self._note_bug = note_bug
-        self.accepts: Callable[[str], bool] | None = None
-        """Asked with the name of its listener for every new connection; one that it refuses is closed at once.
-        None: all are accepted.
-        """
+        self._on_installed = on_installed
+        self._seen_by = seen_by or (lambda context: self.interceptors)
 
     # -- what is installed
 
     def install(self, interceptor: Interceptor) -> None:
         """From now on ``interceptor`` sees every request after those that were installed earlier, and every response
-        before them. It also sees the responses to requests that wait already.
+        before them. It also sees the responses to requests that wait already. Those of `install_own` stay the last.
         """
-        self._interceptors += (interceptor,)
+        outer = self.interceptors[: len(self.interceptors) - len(self.own)]
+        self.interceptors = (*outer, interceptor, *self.own)
+        self._on_installed()
+
+    def install_own(self, interceptor: Interceptor) -> None:
+        """Install what a proxy does behind its interceptors, as a broker does in its handlers: rights and quotas, and
+        requests that it answers itself. A request passes it whoever forwards it, and after all that others have changed
+        in it.
+        """
+        self.interceptors += (interceptor,)
+        self.own += (interceptor,)
         self._on_installed()
 
     def remove(self, interceptor: Interceptor) -> None:
@@ -73,74 +97,53 @@ class Interception:
 
         Raises ValueError where it is not installed.
         """
-        if interceptor not in self._interceptors:
+        if interceptor not in self.interceptors:
             raise ValueError("the interceptor is not installed")
-        self._interceptors = tuple(one for one in self._interceptors if one is not interceptor)
+        self.own = tuple(one for one in self.own if one is not interceptor)
+        self.interceptors = tuple(one for one in self.interceptors if one is not interceptor)
         self._on_installed()
 
     def authorize_with(self, authorizer: Authorizer | None) -> None:
         """Ask ``authorizer`` from now on; None: everybody may do everything."""
-        self._authorization.authorizer = authorizer
+        self.authorization.authorizer = authorizer
         self._on_installed()
 
     def throttle_with(self, quotas: Quotas | None) -> None:
         """Ask ``quotas`` from now on; None: nobody is throttled. Call it whenever a quota has changed."""
-        self._quotas = quotas
+        self.quotas = quotas
         self._on_installed()
-
-    @property
-    def has_interceptors(self) -> bool:
-        """Whether anyone sees requests and responses."""
-        return bool(self._interceptors)
-
-    @property
-    def has_quotas(self) -> bool:
-        """Whether somebody may be throttled."""
-        return self._quotas is not None
-
-    def _on_installed(self) -> None:
-        """Something was installed or removed: it holds for the next request."""
-        raise NotImplementedError
-
-    async def handle(self, context: RequestContext) -> Any:
-        """Handle ``context.request``, as after the last interceptor. An interceptor may call it, also several times,
-        and return what it returns, or a response of its own.
-
-        Returns the response, `NO_RESPONSE` if the request gets none. Raises CloseConnection, ConnectionLost.
-        """
-        raise NotImplementedError
 
     # -- the path
 
-    async def _ask_interceptors(self, context: RequestContext) -> Any:
+    async def ask(self, context: RequestContext) -> Any:
         """Show a request to the interceptors. Returns what the one returns that responds, None to handle it."""
         if context.connection.muted_until:  # by a response that was sent since this request was read
             await context.connection.wait_unmuted()
-        for interceptor in self._interceptors_for(context):
-            if interceptor in self._interceptors:  # not removed meanwhile
+        for interceptor in self._seen_by(context):
+            if interceptor in self.interceptors:  # not removed meanwhile
                 response = await interceptor.on_request(context)
                 if response is not None:
                     return response
         return None
 
-    async def _respond(self, context: RequestContext, response: Any) -> Any:
+    async def respond(self, context: RequestContext, response: Any) -> Any:
         """Show the response to the interceptors, throttle, and put it behind the others in the writer. Returns the
         response that is there, or None for none.
         """
         if response is None:
-            if context.usage is not None and self._quotas is not None:
-                self._throttle(self._quotas, context, None)
+            if context.usage is not None and self.quotas is not None:
+                self._throttle(self.quotas, context, None)
             return None
         api, writer = context.api, context.connection.writer
-        files = self._file_ranges(api, response) if self._interceptors or self._quotas is not None else ()
+        files = self._file_ranges(api, response) if self.interceptors or self.quotas is not None else ()
         try:
-            for interceptor in reversed(self._interceptors_for(context)):
-                if interceptor in self._interceptors:  # not removed meanwhile
-                    response = await self._or_refused(context, interceptor.on_response(context, response))
+            for interceptor in reversed(self._seen_by(context)):
+                if interceptor in self.interceptors:  # not removed meanwhile
+                    response = await self.or_refused(context, interceptor.on_response(context, response))
                     if response is None or response is NO_RESPONSE:
                         return None
-            if self._quotas is not None:
-                self._throttle(self._quotas, context, response)
+            if self.quotas is not None:
+                self._throttle(self.quotas, context, response)
             start = len(writer.out)
             if not api.handler.has_records or context.is_large:
                 size = await self.encode_in_steps(
@@ -151,7 +154,7 @@ class Interception:
                     context.api_version, context.correlation_id, response, writer.out, writer.ranges
                 )
                 size = 4 + int.from_bytes(writer.out[start : start + 4], "big")
-            if self._interceptors or self._quotas is not None:
+            if self.interceptors or self.quotas is not None:
                 context.response_bytes = size
             return response
         finally:
@@ -167,27 +170,23 @@ class Interception:
         """See `Api.encode_in_steps`."""
         return await api.encode_in_steps(version, correlation_id, response, writer, self._large_responses)
 
-    def _on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+    def done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
         """Tell the interceptors that the request is done (`Interceptor.on_done`)."""
-        for interceptor in self._interceptors_for(context):
+        for interceptor in self._seen_by(context):
             if context.request is NOT_DECODED:
                 return
             interceptor.on_done(context, response, failure)
 
     # -- its steps
 
-    def _interceptors_for(self, context: RequestContext) -> tuple[Interceptor, ...]:
-        """Return the interceptors that see this request and its response."""
-        return self._interceptors
-
-    async def _or_refused(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
-        """Return the awaited response, or for an error the response that says it. Raises as `_refuse`."""
+    async def or_refused(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
+        """Return the awaited response, or for an error the response that says it. Raises as `refuse`."""
         try:
             return await response
         except Exception as error:
-            return await finished(self._refuse(context, error))
+            return await finished(self.refuse(context, error))
 
-    def _refuse(self, context: RequestContext, error: Exception) -> Message | Pending[Message]:
+    def refuse(self, context: RequestContext, error: Exception) -> Message | Pending[Message]:
         """Return the response that says an error. Raises CloseConnection and ConnectionLost again, and CloseConnection
         where the API has no field for an error.
         """

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sized
+    from collections.abc import Mapping, Sized
 
+    from oncelog.broker.dispatch.interception import Interception
     from oncelog.broker.requests.request import RequestContext
     from oncelog.broker.security.usage import Usage
     from oncelog.wire.schema import Uuid
@@ -71,17 +72,10 @@ class Interceptor:
 class RequestPath(Protocol):
     """The host of interceptors: the `Dispatcher` of a node, or that of a proxy."""
 
-    accepts: Callable[[str], bool] | None
-    """Asked with the name of its listener for every new connection; one that it refuses is closed at once."""
-
-    def install(self, interceptor: Interceptor) -> None:
-        """See `Dispatcher.install`."""
-
-    def remove(self, interceptor: Interceptor) -> None:
-        """See `Dispatcher.remove`."""
+    interception: Interception
 
     async def handle(self, context: RequestContext) -> Any:
-        """Let ``context.request`` be handled, by the node or upstream. See `Interception.handle`."""
+        """Let ``context.request`` be handled, by the node or upstream. See `Dispatcher.handle`."""
 
 
 class KnownTopic(Protocol):
@@ -117,7 +111,7 @@ class Quotas(Protocol):
 
     def concern(self, principal: str, client_id: str, api_key: int) -> bool:
         """Whether the principal's requests of the API with that client id may be throttled or count. The dispatcher
-        remembers the decision until `Dispatcher.throttle_with` is called again.
+        remembers the decision until `Interception.throttle_with` is called again.
         """
         return True
 

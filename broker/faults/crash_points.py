@@ -71,9 +71,9 @@ class CrashPoints(Interceptor):
         events = {event_of(active.rule.value) for active in self._rules.of(CRASH_AT)}
         wanted = RESPONSE in events
         if wanted and not self._watches_responses:
-            node.dispatcher.install(self)
+            node.dispatcher.interception.install(self)
         elif self._watches_responses and not wanted:
-            node.dispatcher.remove(self)
+            node.dispatcher.interception.remove(self)
         self._watches_responses = wanted
         if isinstance(node.files, MortalFileSystem):
             node.files.watch(self if events - {RESPONSE} else None)

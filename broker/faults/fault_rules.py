@@ -106,13 +106,13 @@ class FaultRules(Interceptor):
         rules = [active.rule for active in self._rules if active.rule.is_about_requests]
         apis = apis_of(rules)
         if self._is_installed and not (rules and apis == self.apis):
-            dispatcher.remove(self)
+            dispatcher.interception.remove(self)
             self._is_installed = False
         if rules and not self._is_installed:
             self.apis = apis
-            dispatcher.install(self)
+            dispatcher.interception.install(self)
             self._is_installed = True
-        dispatcher.accepts = self._accepts if self.of("refuse_connections") else None
+        dispatcher.interception.accepts = self._accepts if self.of("refuse_connections") else None
         for call in self.on_change:
             call(self._target, self)
 

@@ -203,7 +203,7 @@ def install_filters(filters: Iterable[Interceptor], target: Filtered) -> None:
     """Install filters, the one nearest to the clients first."""
     for one in filters:
         one.known_topics = target.known_topics
-        target.dispatcher.install(_Guard(one))
+        target.dispatcher.interception.install(_Guard(one))
 
 
 class _Guard(Interceptor):

@@ -124,11 +124,11 @@ class Host:
 
     def new_server(
         self,
-        dispatcher: Interception,
+        interception: Interception,
         connect: Callable[[Server[PeerT], Transport, BoundListener], PeerT],
     ) -> Server[PeerT]:
         """Return the server of the listeners, which does not run yet."""
-        return Server(self, dispatcher, list(self.listeners), self._connection_rates, connect)
+        return Server(self, interception, list(self.listeners), self._connection_rates, connect)
 
     def start_tasks(self, nursery: trio.Nursery) -> None:
         """Begin the background work."""

@@ -114,7 +114,7 @@ class Server(Generic[PeerT]):
     def __init__(
         self,
         services: ServerServices,
-        dispatcher: Interception,
+        interception: Interception,
         listeners: list[BoundListener],
         rates: ConnectionRates,
         connect: Callable[[Server[PeerT], Transport, BoundListener], PeerT],
@@ -131,7 +131,7 @@ class Server(Generic[PeerT]):
         self.logins = HeldBytes(LOGIN_BYTES_MAX, "an incomplete frame before the log-in")
         self.connections: set[PeerT] = set()
         self._config = services.config
-        self._dispatcher = dispatcher
+        self._interception = interception
         self._rates = rates
         self._connect = connect
         self.nursery: trio.Nursery
@@ -203,7 +203,7 @@ class Server(Generic[PeerT]):
         self._room = trio.Event()
 
     def _admit(self, transport: Transport, bound: BoundListener) -> None:
-        accepts = self._dispatcher.accepts
+        accepts = self._interception.accepts
         if accepts is not None and not accepts(bound.name):
             transport.close()
             return

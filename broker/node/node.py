@@ -134,7 +134,7 @@ class Node:
         self.dispatcher = Dispatcher(self.services)
         host.on_access_change = self._apply_access
         self._apply_access()
-        self.server = host.new_server(self.dispatcher, partial(Connection, self.dispatcher))
+        self.server = host.new_server(self.dispatcher.interception, partial(Connection, self.dispatcher))
         if not logs.was_clean:
             self._raise_leader_epochs()
         logs.load(self._local_topic, self._on_truncated)
@@ -170,7 +170,7 @@ class Node:
 
     def _apply_access(self) -> None:
         """Throttle by the quotas of now, and forget what somebody was allowed."""
-        self.dispatcher.throttle_with(self.host.quotas)
+        self.dispatcher.interception.throttle_with(self.host.quotas)
 
     def next_producer_id(self) -> int:
         """Return a new producer id. Ids come from durable blocks, so no later start returns it again.

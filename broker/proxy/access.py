@@ -45,7 +45,7 @@ to the handlers (`oncelog.broker.security.sasl.login`).
 
 def answer_logins(host: Host, dispatcher: ProxyDispatcher) -> None:
     """Let no client's log-in, and no request for a token, reach upstream through ``dispatcher``."""
-    dispatcher.install_own(OwnRequests(host, LOGIN_APIS))
+    dispatcher.interception.install_own(OwnRequests(host, LOGIN_APIS))
 
 
 def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable[[Uuid], str | None]) -> None:
@@ -57,17 +57,21 @@ def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable
 
     def apply() -> None:
         quotas = host.quotas
-        if (quotas is not None) != dispatcher.has_quotas:
+        if (quotas is None) != (dispatcher.interception.quotas is None):
             for one in interceptors:
-                (dispatcher.remove if quotas is None else dispatcher.install_own)(one)
-        dispatcher.throttle_with(quotas)
+                (dispatcher.interception.remove if quotas is None else dispatcher.interception.install_own)(
+                    one
+                )
+        dispatcher.interception.throttle_with(quotas)
 
     host.on_access_change = apply
-    dispatcher.install_own(OwnRequests(host, OWN_APIS))
+    dispatcher.interception.install_own(OwnRequests(host, OWN_APIS))
     if host.authorizer is not None:
         from oncelog.broker.proxy.authorizing import AuthorizingInterceptor
 
-        dispatcher.install_own(AuthorizingInterceptor(host, dispatcher.pass_on, topics, topic_name))
+        dispatcher.interception.install_own(
+            AuthorizingInterceptor(host, dispatcher.pass_on, topics, topic_name)
+        )
     apply()
 
 

@@ -52,8 +52,8 @@ PLANS_MAX = 10_000
 log = get_logger(__name__)
 
 
-class ProxyDispatcher(Interception):
-    """``addresses`` rewrites responses. Interceptors, an authorizer and quotas are installed here, as in a broker."""
+class ProxyDispatcher:
+    """``addresses`` rewrites responses. Its `interception` is as in a broker."""
 
     def __init__(
         self,
@@ -62,7 +62,10 @@ class ProxyDispatcher(Interception):
         note_bug: Callable[[], None],
         addresses: Addresses,
     ) -> None:
-        super().__init__(authorization, lines, note_bug)
+        self.interception = Interception(
+            authorization, lines, note_bug, self._on_installed, self._interceptors_for
+        )
+        self._lines = lines
         self.plans: dict[int, Plan] = {}
         """By the first four bytes of a header, as a number: API key and version."""
         self._apis = KnownApis()
@@ -76,35 +79,14 @@ class ProxyDispatcher(Interception):
         """Upstream's latest ApiVersions response."""
         self._wanting: dict[int, tuple[Interceptor, ...]] = {}
         """The interceptors that want to see an API, by its key."""
-        self._own: tuple[Interceptor, ...] = ()
-        """The last of the interceptors: `install_own`."""
         self._refuses_bare_tokens = False
 
     # -- what is installed
-
-    def install(self, interceptor: Interceptor) -> None:
-        """See `Interception.install`. What `install_own` was given stays nearest to upstream."""
-        outer = self._interceptors[: len(self._interceptors) - len(self._own)]
-        self._interceptors = (*outer, interceptor, *self._own)
-        self._on_installed()
-
-    def install_own(self, interceptor: Interceptor) -> None:
-        """Install what a broker does behind its interceptors: rights and quotas, and handlers of the proxy's own. A
-        request passes it whoever forwards it, and after all that others have changed in it.
-        """
-        self._interceptors += (interceptor,)
-        self._own += (interceptor,)
-        self._on_installed()
 
     def refuse_bare_tokens(self) -> None:
         """Let no SaslHandshake 0 pass: the tokens that follow it have no header."""
         self._refuses_bare_tokens = True
         self._on_installed()
-
-    def remove(self, interceptor: Interceptor) -> None:
-        """See `Interception.remove`."""
-        self._own = tuple(one for one in self._own if one is not interceptor)
-        super().remove(interceptor)
 
     # -- plans
 
@@ -127,7 +109,7 @@ class ProxyDispatcher(Interception):
         """Set what depends on the interceptors."""
         wanting = self._wanting_api(plan.key)
         if plan.api is not None:
-            plan.reads_request = bool(wanting) or self._quotas is not None
+            plan.reads_request = bool(wanting) or self.interception.quotas is not None
         elif plan.key == API_VERSIONS_KEY:
             plan.reads_request = True
         else:
@@ -145,7 +127,7 @@ class ProxyDispatcher(Interception):
         if found is None:
             module = self._apis.names.get(key)
             name = None if module is None else api_name(module)
-            found = tuple(one for one in self._interceptors if _wants(one, name))
+            found = tuple(one for one in self.interception.interceptors if _wants(one, name))
             self._wanting[key] = found
         return found
 
@@ -160,7 +142,7 @@ class ProxyDispatcher(Interception):
     @property
     def passes_unknown(self) -> bool:
         """Whether APIs that are unknown here may pass: no interceptor that changes requests wants them."""
-        return all(one.only_reads or not _wants(one, None) for one in self._interceptors)
+        return all(one.only_reads or not _wants(one, None) for one in self.interception.interceptors)
 
     # -- requests
 
@@ -175,13 +157,13 @@ class ProxyDispatcher(Interception):
             request, _ = api.decoder(plan.version)(frame, header.header_size)
         except ManyElements:
             kind = LargeRequestContext
-            async with self._large_requests:
+            async with self.interception.large_requests:
                 request = await api.decode_in_steps(plan.version, frame, header.header_size)
         connection.client_id = header.client_id
         context = kind(api, plan.version, header.correlation_id, header.client_id, connection, request)
         context.frame = frame
-        if self._quotas is not None:
-            context.usage = self._quotas.begin(context, began)
+        if self.interception.quotas is not None:
+            context.usage = self.interception.quotas.begin(context, began)
         return context
 
     async def ask(self, context: RequestContext) -> Any:
@@ -189,19 +171,19 @@ class ProxyDispatcher(Interception):
 
         Raises CloseConnection, ConnectionLost.
         """
-        return await self._or_refused(context, self._ask_interceptors(context))
+        return await self.interception.or_refused(context, self.interception.ask(context))
 
     async def handle(self, context: RequestContext) -> Any:
-        """See `Interception.handle`: forward the request, as far as the client may, and wait for the response. Only
-        for `Interceptor.on_request`, and not for those of `install_own`.
+        """Forward the request, as far as the client may, and wait for the response. Only
+        for `Interceptor.on_request`, and not for those of `Interception.install_own`.
         """
-        return await self._or_refused(context, self.pass_on(context))
+        return await self.interception.or_refused(context, self.pass_on(context))
 
     async def pass_on(self, context: RequestContext, after: Interceptor | None = None) -> Any:
-        """Show a request to the interceptors of `install_own`, or to those behind ``after``, and forward it. Returns
-        the response, `NO_RESPONSE` if it gets none. Raises KafkaError, CloseConnection, ConnectionLost.
+        """Show a request to the interceptors of `Interception.install_own`, or to those behind ``after``, and forward
+        it. Returns the response, `NO_RESPONSE` if it gets none. Raises KafkaError, CloseConnection, ConnectionLost.
         """
-        own = self._own
+        own = self.interception.own
         if after is not None:
             # Only quotas are removed while requests are under way, and they are the last ones.
             own = own[own.index(after) + 1 :] if after in own else ()
@@ -314,13 +296,13 @@ class ProxyDispatcher(Interception):
                 payload is None
                 or plan is None
                 or plan.response == READ
-                or self._quotas is not None
+                or self.interception.quotas is not None
                 or not all(one.only_reads for one in wanting)
             ):
-                sent = await self._respond(context, response)
+                sent = await self.interception.respond(context, response)
                 return
             for interceptor in reversed(wanting):
-                await self._or_refused(context, interceptor.on_response(context, response))
+                await self.interception.or_refused(context, interceptor.on_response(context, response))
             out = context.connection.writer.out
             out += len(payload).to_bytes(4, "big")
             out += payload
@@ -334,9 +316,9 @@ class ProxyDispatcher(Interception):
 
     def done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
         """The request is done; see `Interceptor.on_done`."""
-        if context.usage is not None and self._quotas is not None:
-            self._quotas.finish(context)
-        self._on_done(context, response, failure)
+        if context.usage is not None and self.interception.quotas is not None:
+            self.interception.quotas.finish(context)
+        self.interception.done(context, response, failure)
 
     def told_versions(self) -> ApiVersionsResponse:
         """Return upstream's latest ApiVersions response, for a client. Raises CloseConnection if there was none yet."""

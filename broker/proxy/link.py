@@ -415,4 +415,6 @@ class UpstreamLink:
             if len(payload) < LARGE_PAYLOAD_BYTES:
                 plan.api.encode_response(version, entry.correlation_id, response, writer.out, writer.ranges)
             else:
-                await dispatcher.encode_in_steps(plan.api, version, entry.correlation_id, response, writer)
+                await dispatcher.interception.encode_in_steps(
+                    plan.api, version, entry.correlation_id, response, writer
+                )

@@ -102,7 +102,7 @@ class Proxy:
             connect, self.upstream, logins, self.dispatcher, lambda: self.server.listeners
         )
         self.server = host.new_server(
-            self.dispatcher,
+            self.dispatcher.interception,
             partial(ProxyConnection, self.dispatcher, self._opener.open_for, pipes, reactor),
         )
         self.node_ports.on_bound = self.server.add

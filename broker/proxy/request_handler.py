@@ -104,7 +104,7 @@ class RequestHandler:
         try:
             response = await dispatcher.ask(context)
             if response is not None:
-                response = dispatcher.if_wanted(context, response)
+                response = dispatcher.interception.if_wanted(context, response)
                 if response is None:
                     dispatcher.done(context, None, None)
                     return

@@ -102,7 +102,7 @@ class Trace(Interceptor):
         self._open.clear()
         self._now_ms = source.host.clock.now_ms
         self.known_topics = source.known_topics
-        source.dispatcher.install(self)
+        source.dispatcher.interception.install(self)
         source.host.login_observers.append(self.on_login)
 
     # -- what passes

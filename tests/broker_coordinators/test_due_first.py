@@ -58,11 +58,11 @@ class Late(Interceptor):
         self._broker = broker
         self._api = api
         self._seconds = seconds
-        broker.node.dispatcher.install(self)
+        broker.node.dispatcher.interception.install(self)
 
     async def on_request(self, context: RequestContext) -> Any:
         if context.api.request.__name__ == f"{self._api}Request":
-            self._broker.node.dispatcher.remove(self)
+            self._broker.node.dispatcher.interception.remove(self)
             self._broker.clock.advance(self._seconds)
 
 

@@ -229,7 +229,7 @@ async def test_what_becomes_of_requests(act: str, outcome: str, errors: Any) -> 
         client = broker.sim.connect()
         await create_topic(client, "t")
         await client.send(produce_request("t", batch(), acks=0), 9)
-        broker.node.dispatcher.install(Acting(act))
+        broker.node.dispatcher.interception.install(Acting(act))
         await client.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
         await trio.testing.wait_all_tasks_blocked()
         produced, fetched = (await requests(broker))[1:]
@@ -299,7 +299,7 @@ async def test_a_journal_that_keeps_nothing_is_not_installed() -> None:
         client = broker.sim.connect()
         await create_topic(client, "t")
         assert await requests(broker) == []
-        assert not broker.node.dispatcher.has_interceptors
+        assert not broker.node.dispatcher.interception.interceptors
 
 
 @simulated

@@ -308,7 +308,7 @@ async def test_a_change_that_only_the_end_of_a_request_tells_of() -> None:
         async with trio.open_nursery() as joins:
             for member in members:
                 joins.start_soon(member.enter)
-        broker.node.dispatcher.install(Slow())
+        broker.node.dispatcher.interception.install(Slow())
         waiting = Waiting(nursery, wait_for_group, broker, group_id="g", state="PreparingRebalance")
         await members[1].leave()  # nothing is written: the other one has to join first
         assert await waiting.ended()

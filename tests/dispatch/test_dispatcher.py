@@ -86,7 +86,7 @@ def test_an_interceptor_installed_while_clients_are_connected_sees_everything_fr
             await consumer.send(fetch_request("t", 2, max_wait_ms=60_000), 12)
             await trio.testing.wait_all_tasks_blocked()
             recorder = Recorder()
-            dispatcher.install(recorder)
+            dispatcher.interception.install(recorder)
             offsets = [(await produce(producer, "t")).base_offset for _ in range(3)]
             row = (await consumer.receive(FetchResponse, 12)).responses[0].partitions[0]
             await late.call(ListGroupsRequest(), 0, ListGroupsResponse)
@@ -98,7 +98,7 @@ def test_an_interceptor_installed_while_clients_are_connected_sees_everything_fr
             # A Fetch that comes now is seen twice; one that waits when it is removed, only before.
             await consumer.send(fetch_request("t", 5, max_wait_ms=60_000), 12)
             await trio.sleep(10)
-            dispatcher.remove(recorder)
+            dispatcher.interception.remove(recorder)
             for _ in range(3):
                 await produce(producer, "t")
             assert (await consumer.receive(FetchResponse, 12)).responses[0].partitions[0].records
@@ -106,7 +106,7 @@ def test_an_interceptor_installed_while_clients_are_connected_sees_everything_fr
             assert len(recorder.responses) == 5
             assert fast[1:] == [True, True]  # the first one was decoded and remembered anew
             with pytest.raises(ValueError, match="not installed"):
-                dispatcher.remove(recorder)
+                dispatcher.interception.remove(recorder)
 
     run()
 
@@ -118,7 +118,7 @@ async def test_pipelined_requests_are_answered_in_order_and_their_records_are_th
         client, other = broker.connect(), broker.connect()
         await create_topic(client, "t", 2)
         recorder = Recorder()
-        broker.node.dispatcher.install(recorder)
+        broker.node.dispatcher.interception.install(recorder)
         sent = [batch(number) for number in (1, 2, 3)]
         for records in sent:
             await client.send(produce_request("t", records, 0), 9)
@@ -152,7 +152,7 @@ async def test_an_interceptor_refuses_answers_drops_and_closes() -> None:
 
     async with SimBroker() as broker:
         client = broker.connect()
-        broker.node.dispatcher.install(Rules())
+        broker.node.dispatcher.interception.install(Rules())
         groups = await client.call(ListGroupsRequest(), 0, ListGroupsResponse)
         assert groups.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         refused = await client.call(ElectLeadersRequest(), 2, ElectLeadersResponse)
@@ -183,7 +183,7 @@ async def test_interceptors_stand_in_the_order_of_their_installation() -> None:
 
     async with SimBroker() as broker:
         for name in ("outer", "inner"):
-            broker.node.dispatcher.install(Named(name))
+            broker.node.dispatcher.interception.install(Named(name))
         await broker.connect().call(ApiVersionsRequest(), 0, ApiVersionsResponse)
     assert order == ["outer request", "inner request", "inner response", "outer response"]
 
@@ -203,7 +203,7 @@ def test_a_throttled_client_is_told_and_muted(fast: list[bool]) -> None:
             await create_topic(client, "t")
             for _ in range(2):
                 await produce(client, "t")
-            broker.node.dispatcher.throttle_with(Quota())
+            broker.node.dispatcher.interception.throttle_with(Quota())
             began = trio.current_time()
             for _ in range(2):  # the second one is read together with the first
                 await client.send(produce_request("t", batch()), 9)
@@ -212,7 +212,7 @@ def test_a_throttled_client_is_told_and_muted(fast: list[bool]) -> None:
                 assert trio.current_time() - began == waited
             assert (await other.call(ListGroupsRequest(), 1, ListGroupsResponse)).throttle_time_ms == 0
             assert trio.current_time() - began == 5
-            broker.node.dispatcher.throttle_with(None)
+            broker.node.dispatcher.interception.throttle_with(None)
             assert (await produce(client, "t")).base_offset == 4
             assert trio.current_time() - began == 10
 
@@ -241,7 +241,7 @@ def test_rights_are_asked_for_and_their_change_empties_the_fast_path(fast: list[
             for _ in range(2):
                 await produce(client, "t")
             assert fast == [True]
-            broker.node.dispatcher.authorize_with(OnlyTopics())
+            broker.node.dispatcher.interception.authorize_with(OnlyTopics())
             await produce(client, "t")
             assert fast == [True, False]
             refused = await client.call(ElectLeadersRequest(), 2, ElectLeadersResponse)
@@ -249,7 +249,7 @@ def test_rights_are_asked_for_and_their_change_empties_the_fast_path(fast: list[
             acl = AclCreation(2, "t", 3, "User:a", "*", 3, 3)
             rows = (await client.call(CreateAclsRequest([acl] * 2), 1, CreateAclsResponse)).results
             assert [row.error_code for row in rows] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
-            broker.node.dispatcher.authorize_with(None)
+            broker.node.dispatcher.interception.authorize_with(None)
             allowed = await broker.connect().call(ElectLeadersRequest(), 2, ElectLeadersResponse)
             assert allowed.error_code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
@@ -266,7 +266,7 @@ async def test_a_bug_that_every_request_meets_is_one_traceback_a_minute(lines: l
 
     async with SimBroker() as broker:
         broker.node.host.fail_on_bugs = False
-        broker.node.dispatcher.install(Broken())
+        broker.node.dispatcher.interception.install(Broken())
         for _ in range(10):
             response = await broker.connect().call(ListGroupsRequest(), 0, ListGroupsResponse)
             assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR

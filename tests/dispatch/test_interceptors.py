@@ -88,7 +88,7 @@ async def test_files_of_a_response_that_is_not_sent_are_released(act: Any, waits
         broker.node.host.fail_on_bugs = False
         client, writer = broker.connect(), broker.connect()
         await create_topic(writer, "t")
-        broker.node.dispatcher.install(OnResponse(act))
+        broker.node.dispatcher.interception.install(OnResponse(act))
         if not waits:
             await produce(writer, "t", LARGE)
         await client.send(fetch_request("t", 0, max_wait_ms=60_000), 12)
@@ -124,8 +124,8 @@ async def test_done_is_told_what_leaves(act: Any) -> None:
         client = broker.connect()
         await create_topic(client, "t")
         done = Done()
-        broker.node.dispatcher.install(done)
-        broker.node.dispatcher.install(OnResponse(act))
+        broker.node.dispatcher.interception.install(done)
+        broker.node.dispatcher.interception.install(OnResponse(act))
         request = fetch_request("t", 0)
         await client.send(request, 12)
         await trio.testing.wait_all_tasks_blocked()
@@ -150,7 +150,7 @@ async def test_done_is_told_of_no_response_and_of_a_lost_client() -> None:
         client, lost = broker.connect(), broker.connect()
         await create_topic(client, "t")
         done = Done()
-        broker.node.dispatcher.install(done)
+        broker.node.dispatcher.interception.install(done)
         await client.send(produce_request("t", batch(), acks=0), 9)
         await trio.testing.wait_all_tasks_blocked()
         assert done.seen == [("produce", None, None)]
@@ -186,14 +186,14 @@ async def test_one_that_is_removed_in_the_middle_of_a_request_sees_nothing_from_
         for requests, inner in (([], True), (["request"], False)):
             slow, seeing = Slow(), Seeing()
             for one in (slow, seeing) if inner else (seeing, slow):
-                dispatcher.install(one)
+                dispatcher.interception.install(one)
             client = broker.connect()
             await client.send(ListGroupsRequest(), 0)
             await trio.sleep(0.5 if inner else 1.5)
-            dispatcher.remove(seeing)
+            dispatcher.interception.remove(seeing)
             assert (await client.receive(ListGroupsResponse, 0)).error_code == 0
             assert seen == requests
-            dispatcher.remove(slow)
+            dispatcher.interception.remove(slow)
 
 
 @simulated
@@ -210,12 +210,12 @@ async def test_an_interceptor_may_install_and_remove_interceptors() -> None:
 
     class Installing(Interceptor):
         async def on_request(self, context: RequestContext) -> Any:
-            broker.node.dispatcher.install(Installed())
-            broker.node.dispatcher.remove(self)
+            broker.node.dispatcher.interception.install(Installed())
+            broker.node.dispatcher.interception.remove(self)
 
     async with SimBroker() as broker:
         client = broker.connect()
-        broker.node.dispatcher.install(Installing())
+        broker.node.dispatcher.interception.install(Installing())
         for _ in range(2):
             assert (await client.call(ListGroupsRequest(), 0, ListGroupsResponse)).error_code == 0
         assert seen == ["response", "request", "response"]
@@ -236,7 +236,7 @@ async def test_a_produce_with_acks_0_gets_no_response_from_an_interceptor_either
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "t")
-        broker.node.dispatcher.install(Answering())
+        broker.node.dispatcher.interception.install(Answering())
         for code in (None, ErrorCode.NONE):
             if code is not None:
                 row = PartitionProduceResponse(0, code, 5)
@@ -264,8 +264,8 @@ async def test_what_an_interceptor_has_handled_itself_is_handled_once(acks: int)
         client = broker.connect()
         await create_topic(client, "t")
         done = Done()
-        broker.node.dispatcher.install(done)
-        broker.node.dispatcher.install(Handling())
+        broker.node.dispatcher.interception.install(done)
+        broker.node.dispatcher.interception.install(Handling())
         await client.send(produce_request("t", batch(), acks=acks), 9)
         if acks:
             await client.receive(ProduceResponse, 9)
@@ -289,7 +289,7 @@ async def test_a_request_may_be_neither_handled_nor_responded_to() -> None:
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "t")
-        broker.node.dispatcher.install(Silent())
+        broker.node.dispatcher.interception.install(Silent())
         await client.send(produce_request("t", batch()), 9)
         await client.send(fetch_request("t", 0), 12)
         assert (await client.call(ListGroupsRequest(), 0, ListGroupsResponse)).error_code == 0
@@ -307,7 +307,7 @@ async def test_an_error_for_a_produce_with_acks_0_closes_its_connection() -> Non
 
     async with SimBroker() as broker:
         client = broker.connect()
-        broker.node.dispatcher.install(Answering())
+        broker.node.dispatcher.interception.install(Answering())
         await client.send(produce_request("t", batch(), acks=0), 9)
         with pytest.raises(ConnectionEndedError):
             await client.receive_frame()
@@ -327,7 +327,7 @@ async def test_api_versions_of_an_unknown_version_passes_them() -> None:
 
     async with SimBroker() as broker:
         client = broker.connect()
-        broker.node.dispatcher.install(Seeing())
+        broker.node.dispatcher.interception.install(Seeing())
         await client.send_frame(bytes.fromhex("0012 0063 00000007 ffff"))
         response = await client.receive(ApiVersionsResponse, 0)
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -347,7 +347,7 @@ async def test_no_error_of_an_interceptor_is_taken_for_a_lost_peer(
     async with SimBroker() as broker:
         broker.node.host.fail_on_bugs = False
         client = broker.connect()
-        broker.node.dispatcher.install(Failing())
+        broker.node.dispatcher.interception.install(Failing())
         response = await client.call(ListGroupsRequest(), 0, ListGroupsResponse)
         assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert broker.node.host.bugs == 1
@@ -372,7 +372,7 @@ async def test_records_of_a_produce_that_waited_for_the_disk_are_never_those_of_
         await client.send(produce_request("flushed", mine), 9)
         await trio.testing.wait_all_tasks_blocked()
         await produce(other, "t", batch([record(None, b"another's")]))
-        broker.node.dispatcher.install(Seeing())
+        broker.node.dispatcher.interception.install(Seeing())
         await client.receive(ProduceResponse, 9)
         [records] = seen
         assert records is None or bytes(records) == mine

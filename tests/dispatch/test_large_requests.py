@@ -236,7 +236,7 @@ async def test_an_interceptor_sees_a_large_request_that_can_be_read(lines: list[
     """One that ends too early closes the connection, for the same reason as a small one."""
     async with SimBroker() as broker:
         notes = Notes()
-        broker.node.dispatcher.install(notes)
+        broker.node.dispatcher.interception.install(notes)
         client = broker.connect()
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in names("a", MANY)])
         await client.call(request, 4, MetadataResponse)
@@ -279,7 +279,7 @@ async def test_many_costly_requests_that_come_together_give_others_their_turn() 
                 DescribeConfigsRequest([DescribeConfigsResource(2, "mine")]), 4, DescribeConfigsResponse
             )
         authorizer = Slow()
-        broker.node.dispatcher.authorize_with(authorizer)
+        broker.node.dispatcher.interception.authorize_with(authorizer)
         rows = ([DescribeConfigsResource(2, name)] for name in ("mine", "others"))
         mine, others = (encode_request(DescribeConfigsRequest(row), 4, 7) for row in rows)
         await client.send_bytes(mine * 60)

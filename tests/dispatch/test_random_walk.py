@@ -226,7 +226,9 @@ def test_responses_are_those_of_a_broker_that_never_had_an_interceptor(seed: int
                         await trio.lowlevel.checkpoint()
                     is_installed = not is_installed
                     dispatcher = watched.node.dispatcher
-                    (dispatcher.install if is_installed else dispatcher.remove)(interceptor)
+                    (dispatcher.interception.install if is_installed else dispatcher.interception.remove)(
+                        interceptor
+                    )
                 await (trio.sleep(2) if latency_s else trio.testing.wait_all_tasks_blocked())
                 for walker in walkers:
                     walker.compare(is_end=False)

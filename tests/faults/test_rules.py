@@ -178,16 +178,16 @@ async def test_rules_stand_in_the_way_only_while_there_are_any() -> None:
         dispatcher = it.broker.node.dispatcher
         first = it.add(on="Produce", hold=True)
         second = it.add(on="Produce", hold=True)
-        assert dispatcher.has_interceptors
+        assert dispatcher.interception.interceptors
         it.rules.remove(first)
-        assert dispatcher.has_interceptors
+        assert dispatcher.interception.interceptors
         it.rules.remove(second)
-        assert not dispatcher.has_interceptors
+        assert not dispatcher.interception.interceptors
         refusing = it.add(refuse_connections=True)
-        assert not dispatcher.has_interceptors
-        assert dispatcher.accepts is not None
+        assert not dispatcher.interception.interceptors
+        assert dispatcher.interception.accepts is not None
         it.rules.clear()
-        assert dispatcher.accepts is None
+        assert dispatcher.interception.accepts is None
         with pytest.raises(UnknownRuleError, match=f"there is no rule {refusing}"):
             it.rules.release(refusing)
 

@@ -72,11 +72,11 @@ async def test_the_interceptor_that_sees_its_response_is_removed_before_the_appe
         await create_topic(writer, "t")
         await wait_at(client)
         slow = Slow()
-        dispatcher.install(slow)
+        dispatcher.interception.install(slow)
         await writer.send(produce_request("t", records), 9)
         await writer.send(ListGroupsRequest(), 0)
         await trio.sleep(0.5)  # its response is with the interceptor, and so is that to the Produce
-        dispatcher.remove(slow)
+        dispatcher.interception.remove(slow)
         assert (await writer.receive(ProduceResponse, 9)).responses[0].partition_responses[0].error_code == 0
         assert (await writer.receive(ListGroupsResponse, 0)).error_code == 0
         assert len((await row_of(client)).records) == len(records)
@@ -95,14 +95,14 @@ async def test_its_connection_is_muted_and_the_quotas_are_removed_before_the_app
         await create_topic(writer, "t")
         await wait_at(client)
         slow = Slow()
-        dispatcher.install(slow)
-        dispatcher.throttle_with(MuteFetches())
+        dispatcher.interception.install(slow)
+        dispatcher.interception.throttle_with(MuteFetches())
         await writer.send(produce_request("t", batch()), 9)
         await writer.send(ListGroupsRequest(), 0)
         await trio.sleep(1.5)  # the response has left; the appender waits in the request of ListGroups
         assert (await row_of(client)).high_watermark == 1
-        dispatcher.remove(slow)
-        dispatcher.throttle_with(None)
+        dispatcher.interception.remove(slow)
+        dispatcher.interception.throttle_with(None)
         assert (await writer.receive(ProduceResponse, 9)).responses[0].partition_responses[0].error_code == 0
         assert (await writer.receive(ListGroupsResponse, 0)).error_code == 0
         await trio.sleep(5)
@@ -123,7 +123,7 @@ async def test_an_interceptor_that_does_not_wait_sees_its_response() -> None:
         client, writer = broker.connect(), broker.connect()
         await create_topic(writer, "t")
         await wait_at(client)
-        broker.node.dispatcher.install(Seeing())
+        broker.node.dispatcher.interception.install(Seeing())
         await produce(writer, "t")
         assert (await row_of(client)).records
         assert sorted(seen) == ["fetch", "produce"]
@@ -142,16 +142,16 @@ async def test_an_interceptor_comes_or_goes_at_the_moment_of_the_append(
         await create_topic(writer, "t")
         interceptor = Interceptor()
         if not is_installed:
-            dispatcher.install(interceptor)
+            dispatcher.interception.install(interceptor)
         await wait_at(client)
         for _ in range(3):
             await writer.send(produce_request("t", batch()), 9)
         for _ in range(ticks):
             await trio.lowlevel.checkpoint()
         if is_installed:
-            dispatcher.install(interceptor)
+            dispatcher.interception.install(interceptor)
         else:
-            dispatcher.remove(interceptor)
+            dispatcher.interception.remove(interceptor)
         assert (await row_of(client)).records
         await trio.testing.wait_all_tasks_blocked()
         assert_nothing_is_left(broker, client)

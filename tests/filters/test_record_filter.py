@@ -304,7 +304,8 @@ def test_what_a_filter_returns_must_be_a_response(function: str, lines: list[str
 @simulated
 async def test_a_response_that_a_filter_keeps_is_told_once(lines: list[str]) -> None:
     installed: list[Interceptor] = []
-    target: Any = SimpleNamespace(dispatcher=SimpleNamespace(install=installed.append), known_topics=None)
+    dispatcher = SimpleNamespace(interception=SimpleNamespace(install=installed.append))
+    target: Any = SimpleNamespace(dispatcher=dispatcher, known_topics=None)
     install_filters([Forgetful()], target)
     for api in ("Fetch", "Fetch", "Metadata"):
         context: Any = SimpleNamespace(request=object(), api_name=api)
@@ -322,7 +323,8 @@ async def test_a_response_that_a_filter_keeps_on_purpose_is_not_told(lines: list
             return NO_RESPONSE
 
     installed: list[Interceptor] = []
-    target: Any = SimpleNamespace(dispatcher=SimpleNamespace(install=installed.append), known_topics=None)
+    dispatcher = SimpleNamespace(interception=SimpleNamespace(install=installed.append))
+    target: Any = SimpleNamespace(dispatcher=dispatcher, known_topics=None)
     install_filters([Silent()], target)
     context: Any = SimpleNamespace(request=object(), api_name="Fetch")
     assert await installed[0].on_response(context, object()) is NO_RESPONSE

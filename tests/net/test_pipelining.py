@@ -112,10 +112,10 @@ def test_any_requests_behind_produces_that_wait_for_the_disk(seed: int) -> None:
                     await trio.sleep(rng.choice((0, 0.05, 1)))
                 elif kind == "toggle":
                     if interceptors:
-                        dispatcher.remove(interceptors.pop())
+                        dispatcher.interception.remove(interceptors.pop())
                     else:
                         interceptors.append(_Waiting(rng))
-                        dispatcher.install(interceptors[-1])
+                        dispatcher.interception.install(interceptors[-1])
                 elif kind == "no response":
                     await client.send(produce_request("wanted", batch(), acks=0), 9)
                 elif kind == "list_groups":
@@ -181,7 +181,7 @@ async def test_a_client_is_muted_after_produces_that_waited_for_the_disk_when_qu
         for _ in range(2):
             await client.send(produce_request("t", batch()), 9)
         await trio.testing.wait_all_tasks_blocked()
-        broker.node.dispatcher.throttle_with(_Muting())
+        broker.node.dispatcher.interception.throttle_with(_Muting())
         for _ in range(2):
             assert (await client.receive(ProduceResponse, 9)).throttle_time_ms == 20_000
         told = trio.current_time()
@@ -195,7 +195,7 @@ async def test_a_request_that_is_pipelined_behind_a_throttled_one_waits_and_the_
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "t")
-        broker.node.dispatcher.throttle_with(_Muting())
+        broker.node.dispatcher.interception.throttle_with(_Muting())
         began = trio.current_time()
         await client.send(produce_request("t", batch()), 9)
         await client.send(produce_request("t", batch(), acks=0), 9)

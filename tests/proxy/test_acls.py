@@ -140,7 +140,7 @@ class Produces(Interceptor):
 async def test_whoever_is_installed_sees_what_is_denied_and_cannot_pass_it_by(handles: bool) -> None:
     async with SimBroker() as broker, guarded(broker, "User:app Write topic:mine") as proxy:
         seen = Produces(proxy, handles=handles)
-        proxy.proxy.dispatcher.install(seen)
+        proxy.proxy.dispatcher.interception.install(seen)
         client = await logged_in(proxy)
         admin = await logged_in(proxy, "admin")
         names = ["mine", "yours"]
@@ -168,7 +168,7 @@ async def test_rights_are_asked_for_what_is_forwarded() -> None:
             context.request.topic_data[0].name = "mine"
 
     async with SimBroker() as broker, guarded(broker, "User:app Write topic:mine") as proxy:
-        proxy.proxy.dispatcher.install(Rename())
+        proxy.proxy.dispatcher.interception.install(Rename())
         client, admin = await logged_in(proxy), await logged_in(proxy, "admin")
         await admin.call(MetadataRequest([MetadataRequestTopic(name="mine")]))
         response = await client.call(produce_request("other", batch()), BY_NAME)

@@ -161,7 +161,7 @@ async def test_while_a_request_is_held_earlier_responses_leave_and_later_request
         setup = broker.connect()
         await create_topic(setup, "t")
         holds = Holds()
-        proxy.proxy.dispatcher.install(holds)
+        proxy.proxy.dispatcher.interception.install(holds)
         client, other = proxy.connect(PORT + 1), proxy.connect(PORT + 1)
         await client.send(ListGroupsRequest(), 3)
         await client.send(produce_request("t", batch()), PRODUCE_VERSION)

@@ -86,11 +86,11 @@ async def test_an_interceptor_sees_the_apis_that_it_wants() -> None:
         client = proxy.connect()
         await create_topic(client, "t")
         seen = Seen("Produce")
-        proxy.proxy.dispatcher.install(seen)
+        proxy.proxy.dispatcher.interception.install(seen)
         await produce(client, "t")
         await fetch(client, "t")
         assert (seen.requests, len(seen.responses), seen.done) == (["produce"], 1, ["produce"])
-        proxy.proxy.dispatcher.remove(seen)
+        proxy.proxy.dispatcher.interception.remove(seen)
         await produce(client, "t")
         assert seen.requests == ["produce"]
 
@@ -110,7 +110,7 @@ async def test_an_interceptor_changes_and_refuses() -> None:
     async with SimBroker() as broker, SimProxy(broker.open_transport, BROKER) as proxy:
         client = proxy.connect()
         await create_topic(client, "t")
-        proxy.proxy.dispatcher.install(Refuses("Produce"))
+        proxy.proxy.dispatcher.interception.install(Refuses("Produce"))
         row = await produce(client, "refused")
         assert row.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert (await produce(client, "other")).base_offset == 0
@@ -129,7 +129,7 @@ async def test_an_interceptor_forwards_itself() -> None:
     async with SimBroker() as broker, SimProxy(broker.open_transport, BROKER) as proxy:
         client = proxy.connect()
         await create_topic(client, "t")
-        proxy.proxy.dispatcher.install(Twice())
+        proxy.proxy.dispatcher.interception.install(Twice())
         assert (await produce(client, "t")).base_offset == 1
 
 
@@ -144,7 +144,7 @@ async def test_what_an_interceptor_has_forwarded_itself_is_forwarded_once() -> N
     async with SimBroker() as broker, SimProxy(broker.open_transport, BROKER) as proxy:
         client = proxy.connect()
         await create_topic(client, "t")
-        proxy.proxy.dispatcher.install(Forwarding())
+        proxy.proxy.dispatcher.interception.install(Forwarding())
         for acks in (0, 1):
             await client.send(produce_request("t", batch(), acks=acks), PRODUCE_VERSION)
         response = await client.receive(ProduceResponse, PRODUCE_VERSION)
@@ -165,7 +165,7 @@ async def test_responses_keep_their_order_if_some_are_made_here() -> None:
     async with SimBroker() as broker, SimProxy(broker.open_transport, BROKER) as proxy:
         client = proxy.connect()
         await create_topic(client, "t")
-        proxy.proxy.dispatcher.install(Every())
+        proxy.proxy.dispatcher.interception.install(Every())
         for _ in range(10):
             await client.send(produce_request("t", batch()), PRODUCE_VERSION)
         errors = []

@@ -121,7 +121,7 @@ async def test_what_is_asked_after_the_error_goes_round_no_more() -> None:
             proxies = await chain(ring, 2, running)
             for proxy in proxies:
                 for interceptor in interceptors:
-                    proxy.proxy.dispatcher.install(interceptor)
+                    proxy.proxy.dispatcher.interception.install(interceptor)
             ring.hosts[KAFKA[0]] = proxies[0]
             for version, connections in ((2, 4), (4, 2)):  # those of the first round are closed, or in use
                 before = ring.connections
@@ -166,7 +166,7 @@ def test_the_proxy_asks_where_the_client_does_not(
             async with ring.proxy(KAFKA[0]) as proxy:
                 seen.clear()
                 for interceptor in interceptors:
-                    proxy.proxy.dispatcher.install(interceptor)
+                    proxy.proxy.dispatcher.interception.install(interceptor)
                 client = proxy.connect()
                 assert await says(client, first, version, response) == "0"
                 assert await says(client, MetadataRequest([]), 4, MetadataResponse) == "0"

@@ -215,7 +215,7 @@ async def test_interceptors_see_what_is_asked_before_a_login_and_nothing_of_it_g
 
     async with sasl_broker() as broker, proxy_before(broker, users={"app": "x"}) as proxy:
         early = Early()
-        proxy.proxy.dispatcher.install(early)
+        proxy.proxy.dispatcher.interception.install(early)
 
         async def asked() -> ApiVersionsResponse:  # a connection may ask once before its log-in
             connection = ClientConnection(await proxy.open_transport(HOST, PORT))

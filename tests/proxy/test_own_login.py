@@ -100,7 +100,7 @@ def test_no_log_in_of_a_client_reaches_upstream(
             ) as proxy,
         ):
             if with_interceptor:
-                proxy.proxy.dispatcher.install(Sees())
+                proxy.proxy.dispatcher.interception.install(Sees())
             connection = await connected(proxy, listener)
             seen = watched(broker)
             for token in (TOKEN, bytes(1_000_000)):

@@ -113,7 +113,7 @@ async def compare(
         await prepare(broker, LARGE_BYTES if large else 10)
         holds = Holds(proxy, rng, only_reads=kind == "reads")
         if kind != "passes":
-            proxy.proxy.dispatcher.install(holds)
+            proxy.proxy.dispatcher.interception.install(holds)
         client = proxy.connect(PORT + 1)
         through = await converse(client, frames, piece, rng)
         assert len(through) == len(direct)
@@ -226,7 +226,7 @@ async def test_death_of_either_side(seed: int, kind: str, victim: str) -> None:
         await prepare(broker)
         holds = Holds(proxy, rng)
         if kind == "changes":
-            proxy.proxy.dispatcher.install(holds)
+            proxy.proxy.dispatcher.interception.install(holds)
         client = proxy.connect(PORT + 1)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(until_lost, client, frames)

@@ -38,7 +38,7 @@ async def test_a_response_of_the_proxys_own_leaves_after_a_large_one() -> None:
         setup = broker.connect()
         await create_topic(setup, "t")
         await produce(setup, "t", batch([record(None, bytes(VALUE_BYTES))]))
-        proxy.proxy.dispatcher.install(Answers())
+        proxy.proxy.dispatcher.interception.install(Answers())
         client = proxy.connect(PORT + 1)
         await client.send(fetch_request("t", 0), 12)
         await client.send(ListGroupsRequest(), 3)

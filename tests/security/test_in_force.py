@@ -147,11 +147,11 @@ def test_what_connections_remember_together_ends_with_an_authorizer(fast: list[b
         async with cluster() as broker:
             dispatcher = broker.broker.node.dispatcher
             authorizer = broker.broker.node.host.authorizer
-            dispatcher.authorize_with(None)
+            dispatcher.interception.authorize_with(None)
             here, there = await broker.connect(ALICE), await broker.connect(ALICE, ELSEWHERE)
             for one in (here, there, here, there):
                 assert await code(one) == 0
-            dispatcher.authorize_with(authorizer)
+            dispatcher.interception.authorize_with(authorizer)
             broker.allow(ALICE, host=HERE)
             assert [await code(one) for one in (here, there, here, there)] == [0, DENIED, 0, DENIED]
 

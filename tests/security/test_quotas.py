@@ -91,10 +91,10 @@ async def test_quotas_hold_and_end_with_the_next_request_and_are_there_after_a_r
     async with SimBroker() as broker:
         client = broker.connect()
         await create_topic(client, "t", configs=KEPT)
-        assert not broker.node.dispatcher.has_quotas
+        assert broker.node.dispatcher.interception.quotas is None
         assert await told(client, LARGE) == 0
         await set_quota(client, {"ip": "10.0.0.1"}, "connection_creation_rate", 1)
-        assert not broker.node.dispatcher.has_quotas, "nobody's requests have a quota"
+        assert broker.node.dispatcher.interception.quotas is None, "nobody's requests have a quota"
         await set_quota(client, ANYBODY, "producer_byte_rate", 100)
         assert await told(client, LARGE) > 30_000
         client = await broker.restart()
@@ -103,7 +103,7 @@ async def test_quotas_hold_and_end_with_the_next_request_and_are_there_after_a_r
         await set_quota(client, ANYBODY, "producer_byte_rate", 1e6)
         assert await told(client, LARGE) == 0
         await set_quota(client, ANYBODY, "producer_byte_rate", None)
-        assert not broker.node.dispatcher.has_quotas
+        assert broker.node.dispatcher.interception.quotas is None
         assert await told(client, LARGE) == 0
 
 
@@ -335,7 +335,7 @@ def test_the_time_of_the_loop_counts_and_waits_do_not(
     async def run() -> None:
         async with SimBroker() as broker:
             client = broker.connect()
-            broker.node.dispatcher.install(Busy(is_busy=is_busy))
+            broker.node.dispatcher.interception.install(Busy(is_busy=is_busy))
             await set_quota(client, ANYBODY, "request_percentage", percent)
             for expected in (throttle_ms, 1000 if throttle_ms else 0):
                 response = await client.call(ListGroupsRequest(), 1, ListGroupsResponse)

@@ -73,7 +73,7 @@ async def test_sizes_are_those_of_the_frames() -> None:
                 assert context.frame is not None
                 frames.append(len(context.frame) + 4)
 
-        seen.broker.node.dispatcher.install(Sizes())
+        seen.broker.node.dispatcher.interception.install(Sizes())
         await seen.client.send(ListGroupsRequest(), 4)
         received = len(await seen.client.receive_frame())
         assert f" {frames[0]} B:" in seen.lines[0]
@@ -140,7 +140,7 @@ class Act(Interceptor):
 @simulated
 async def test_what_became_of_it(act: str, end: str) -> None:
     async with traced() as seen:
-        seen.broker.node.dispatcher.install(Act(act))
+        seen.broker.node.dispatcher.interception.install(Act(act))
         await seen.client.send(produce_request("orders", batch(), acks=0 if not act else 1), 8)
         await seen.client.send(ListGroupsRequest(), 4)
         if act == "close":
@@ -158,7 +158,7 @@ async def test_a_response_without_a_handler_has_no_time_of_one() -> None:
             return ListGroupsResponse(error_code=15)
 
     async with traced() as seen:
-        seen.broker.node.dispatcher.install(Respond())
+        seen.broker.node.dispatcher.interception.install(Respond())
         await seen.client.call(ListGroupsRequest(), 4, ListGroupsResponse)
         assert re.search(
             r" B \d+\.\d ms COORDINATOR_NOT_AVAILABLE: error_code=COORDINATOR_NOT_AVAILABLE", seen.lines[1]
