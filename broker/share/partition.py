@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from oncelog.broker.logging.logs import get_logger
-from oncelog.broker.share.acknowledgement import acknowledge
-from oncelog.broker.share.acquisition import Acquisition, without_aborted
-from oncelog.broker.share.in_flight import NEVER
-from oncelog.broker.share.persister import UNINITIALIZED_START_OFFSET
 from oncelog.broker.share.reading import BatchReader
 from oncelog.broker.share.settings import EARLIEST, LATEST, duration_ms
-from oncelog.broker.share.window import StoredStateError, Window
+from oncelog.broker.share.window.acknowledgement import acknowledge
+from oncelog.broker.share.window.acquisition import Acquisition, without_aborted
+from oncelog.broker.share.window.in_flight import NEVER
+from oncelog.broker.share.window.window import StoredStateError, Window
+from oncelog.coordinator.share.state import UNINITIALIZED_START_OFFSET
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from oncelog.broker.cluster.cluster import LeaderPartition
     from oncelog.broker.log.results import FileRange, LogRead
-    from oncelog.broker.share.acknowledgement import Acknowledgement
-    from oncelog.broker.share.acquisition import Acquired
     from oncelog.broker.share.delayed import DelayedShareFetch
     from oncelog.broker.share.manager import SharePartitionManager
-    from oncelog.broker.share.persister import StateBatch
+    from oncelog.broker.share.window.acknowledgement import Acknowledgement
+    from oncelog.broker.share.window.acquisition import Acquired
+    from oncelog.coordinator.share.state import StateBatch
     from oncelog.wire.schema import Uuid
 
 _CLIENT_ERROR = {

@@ -8,31 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from oncelog.coordinator.share.state import (
-    NO_EPOCH,
-    UNINITIALIZED_START_OFFSET,
-    UNKNOWN_COUNT,
-    DeliveryState,
-    ShareState,
-    StateBatch,
-    StateSummary,
-)
+from oncelog.coordinator.share.state import NO_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oncelog.coordinator.share.state import ShareState, StateBatch, StateSummary
     from oncelog.wire.schema import Uuid
-
-__all__ = [
-    "NO_EPOCH",
-    "UNINITIALIZED_START_OFFSET",
-    "UNKNOWN_COUNT",
-    "DeliveryState",
-    "SharePersister",
-    "ShareState",
-    "StateBatch",
-    "StateSummary",
-]
 
 
 class SharePersister(Protocol):

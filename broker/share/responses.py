@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from oncelog.broker.share.acknowledgement import RENEW, Acknowledgement
 from oncelog.broker.share.at_once import each
+from oncelog.broker.share.window.acknowledgement import RENEW, Acknowledgement
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

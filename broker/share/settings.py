@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.config.group_config import GroupConfig, within_limits
-from oncelog.broker.share.window import Limits
+from oncelog.broker.share.window.window import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import trio
 
-from oncelog.broker.share.persister import (
+from oncelog.coordinator.share.batches import combine
+from oncelog.coordinator.share.state import (
     NO_EPOCH,
     UNINITIALIZED_START_OFFSET,
+    UNINITIALIZED_SUMMARY,
     UNKNOWN_COUNT,
     ShareState,
     StateBatch,
     StateSummary,
 )
-from oncelog.coordinator.share.batches import combine
-from oncelog.coordinator.share.state import UNINITIALIZED_SUMMARY
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.schema import Uuid
 

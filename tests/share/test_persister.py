@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from oncelog.broker.share.persister import (
+from oncelog.broker.share.persister import SharePersister
+from oncelog.coordinator.share.state import (
     NO_EPOCH,
     UNKNOWN_COUNT,
     DeliveryState,
-    SharePersister,
     ShareState,
     StateBatch,
     StateSummary,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.broker.share.acknowledgement import (
+from oncelog.broker.share.window.acknowledgement import (
     ACCEPT,
     GAP,
     REJECT,
@@ -17,8 +17,8 @@ from oncelog.broker.share.acknowledgement import (
     Acknowledgement,
     acknowledge,
 )
-from oncelog.broker.share.acquisition import Acquired, Acquisition, without_aborted
-from oncelog.broker.share.in_flight import (
+from oncelog.broker.share.window.acquisition import Acquired, Acquisition, without_aborted
+from oncelog.broker.share.window.in_flight import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
@@ -27,8 +27,8 @@ from oncelog.broker.share.in_flight import (
     InFlightBatch,
     Run,
 )
-from oncelog.broker.share.persister import DeliveryState, StateBatch
-from oncelog.broker.share.window import Limits, StoredStateError, Window
+from oncelog.broker.share.window.window import Limits, StoredStateError, Window
+from oncelog.coordinator.share.state import DeliveryState, StateBatch
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

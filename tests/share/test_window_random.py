@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from oncelog.broker.share.acknowledgement import RENEW, STATE_OF, Acknowledgement, acknowledge
-from oncelog.broker.share.acquisition import Acquisition, without_aborted
-from oncelog.broker.share.in_flight import ACQUIRED, ARCHIVED, AVAILABLE, FINAL, NEVER
-from oncelog.broker.share.persister import DeliveryState, StateBatch
-from oncelog.broker.share.window import Limits, Window
+from oncelog.broker.share.window.acknowledgement import RENEW, STATE_OF, Acknowledgement, acknowledge
+from oncelog.broker.share.window.acquisition import Acquisition, without_aborted
+from oncelog.broker.share.window.in_flight import ACQUIRED, ARCHIVED, AVAILABLE, FINAL, NEVER
+from oncelog.broker.share.window.window import Limits, Window
+from oncelog.coordinator.share.state import DeliveryState, StateBatch
 from oncelog.wire.errors import KafkaError
 
 SEEDS = range(60)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.node.node import Node
-    from oncelog.broker.share.window import Window
+    from oncelog.broker.share.window.window import Window
     from oncelog.coordinator.share.stored_state import StoredShareState
     from oncelog.wire.schema import Uuid
 

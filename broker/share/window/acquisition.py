@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.share.in_flight import ACQUIRED, AVAILABLE, InFlightBatch, Run
+from oncelog.broker.share.window.in_flight import ACQUIRED, AVAILABLE, InFlightBatch, Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oncelog.broker.share.window import Window
+    from oncelog.broker.share.window.window import Window
 
 Bounds = tuple[int, int]
 """The first and last offset of a record batch in the log."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.share.in_flight import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, NOBODY
-from oncelog.broker.share.window import joined
+from oncelog.broker.share.window.in_flight import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, NOBODY
+from oncelog.broker.share.window.window import joined
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from oncelog.broker.share.in_flight import InFlightBatch, Run
-    from oncelog.broker.share.persister import DeliveryState, StateBatch
-    from oncelog.broker.share.window import Window
+    from oncelog.broker.share.window.in_flight import InFlightBatch, Run
+    from oncelog.broker.share.window.window import Window
+    from oncelog.coordinator.share.state import DeliveryState, StateBatch
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 STATE_OF: dict[int, DeliveryState] = {

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.share.in_flight import (
+from oncelog.broker.share.window.in_flight import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
@@ -21,7 +21,7 @@ from oncelog.broker.share.in_flight import (
     InFlightBatch,
     Run,
 )
-from oncelog.broker.share.persister import DeliveryState, StateBatch
+from oncelog.coordinator.share.state import DeliveryState, StateBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from oncelog.broker.share.persister import DeliveryState
+from oncelog.coordinator.share.state import DeliveryState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
