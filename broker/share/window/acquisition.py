@@ -219,8 +219,8 @@ class Acquisition:
     def _acquire_new(self, first: int, last: int, room: int) -> None:
         """Acquire records that were never delivered, up to ``last``, or to the end of the batch that fills ``room``."""
         window = self._window
-        if not window.batches and window.end_offset > first:
-            first = window.end_offset
+        if not window.batches:
+            first = max(first, window.start_offset)
         if first > last:
             return
         reached = last

@@ -66,8 +66,9 @@ class Window:
         """``stored``: the stored state batches, in order of offsets. Raises StoredStateError."""
         self.limits = limits
         self.start_offset = start_offset
-        self.end_offset = start_offset
-        """The last offset that was acquired; the next one to acquire if there are no batches."""
+        self.end_offset = start_offset - 1
+        """The last offset of the window, before the start offset if it is empty. Kafka's ``endOffset`` is the next one
+        to acquire then."""
         self.batches: list[InFlightBatch] = []
         self.firsts: list[int] = []
         """The first offset of each batch."""
@@ -121,7 +122,7 @@ class Window:
     @property
     def records(self) -> int:
         """The records in flight: from the start offset to the end, whatever their state."""
-        return self.end_offset - self.start_offset + 1 if self.batches else 0
+        return self.end_offset - self.start_offset + 1
 
     def runs(self) -> Iterator[Run]:
         """All runs, in order of offsets."""
@@ -139,14 +140,11 @@ class Window:
     def next_fetch_offset(self) -> int:
         """Return the offset of the next read: of an available record, or the one after the window."""
         batches = self.batches
-        if not batches or self.start_offset > batches[-1].last:
-            self.may_have_available = False
-            return self.end_offset
-        if self.may_have_available:
+        if self.may_have_available and batches and self.start_offset <= batches[-1].last:
             found = self._first_available()
             if found is not None:
                 return found
-            self.may_have_available = False
+        self.may_have_available = False
         return self.end_offset + 1
 
     def _first_available(self) -> int | None:
@@ -292,7 +290,8 @@ class Window:
         if done is None:
             return False
         if done == batches[-1].last:
-            self.start_offset = self.end_offset = max(self.start_offset, done + 1)
+            self.start_offset = max(self.start_offset, done + 1)
+            self.end_offset = self.start_offset - 1
             batches.clear()
             self.firsts.clear()
             self.delivery_complete_count = 0
@@ -332,7 +331,7 @@ class Window:
         if log_start_offset <= self.start_offset:
             return
         if not self.batches:
-            self.start_offset = self.end_offset = log_start_offset
+            self.start_offset, self.end_offset = log_start_offset, log_start_offset - 1
             self.delivery_complete_count = 0
             return
         last = log_start_offset - 1
@@ -350,7 +349,7 @@ class Window:
         self.start_offset = log_start_offset
         if self.gap >= 0:
             self.gap = max(self.gap, log_start_offset)
-        self.end_offset = max(self.end_offset, log_start_offset)
+        self.end_offset = max(self.end_offset, log_start_offset - 1)
 
     def archive(
         self,
