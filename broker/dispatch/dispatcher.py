@@ -89,7 +89,7 @@ class Dispatcher:
         `complete_satisfied_fetches`.
         """
 
-    # -- what is installed
+    # -- installed or changed
 
     def forget(self) -> None:
         """Empty what the fast paths remember: what somebody may do has changed."""

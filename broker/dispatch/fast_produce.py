@@ -116,7 +116,7 @@ class _KnownPrefix:
 
 
 class ProducePrefixes:
-    """What is remembered for one connection."""
+    """The prefixes that one connection may use."""
 
     __slots__ = ("known", "lengths")
 
@@ -266,7 +266,7 @@ class FastProduce:
             lengths.append(position)
         prefix = bytes(frame[REQUEST_PREFIX_SIZE:position])
         who = self._services.authorization.identity(context)
-        # Never a dictionary of before `forget`: others may have it who must not share this one any more.
+        # Never a dictionary from before `forget`: connections of other principals may still hold it.
         prefixes.known = self._known.get(who) or {}
         known = prefixes.known.get(prefix)
         if known is not None and known.version == version:

@@ -73,7 +73,7 @@ class Interception:
         self._on_installed = on_installed
         self._seen_by = seen_by or (lambda context: self.interceptors)
 
-    # -- what is installed
+    # -- install and remove
 
     def install(self, interceptor: Interceptor) -> None:
         """From now on ``interceptor`` sees every request after those that were installed earlier, and every response

@@ -122,7 +122,7 @@ class ActiveRule:
         self._changed()
 
     def note(self, text: str) -> None:
-        """Keep a remark for whoever wonders why the rule did not fire."""
+        """Keep a remark that may tell a user why the rule did not fire."""
         self.notes[text] = None
 
     async def hold(self) -> None:

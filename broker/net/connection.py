@@ -4,7 +4,7 @@ Bytes are read into one buffer that all connections of a node share, every compl
 once, and the responses leave in one send. Nothing here awaits unless it must: a task switch costs more than a small
 Produce. Three rules keep that right:
 
-* Before anything waits, the unread rest of the shared buffer is copied, and what is ready is sent.
+* Before anything waits, the unread rest of the shared buffer is copied, and the ready responses are sent.
 * A connection owns memory only for a frame that is not complete yet; it is reserved in the server's budget.
 * After `FAIR_BYTES` or `FAIR_REQUESTS` without a wait the task yields, so that a busy peer starves nobody.
 
@@ -264,8 +264,8 @@ class Connection(Peer):
         return len(self.pending) < PENDING_RESPONSES_MAX
 
     async def _respond_in_order(self, drained: trio.Event) -> None:
-        """Complete what is `pending`, in order; a task of its own. It goes on if the peer is lost: consumers see the
-        records only after the flushes that it waits for.
+        """Complete the `pending` responses in order; a task of its own. It goes on if the peer is lost: consumers see
+        the records only after the flushes that it waits for.
         """
         pending = self.pending
         try:

@@ -37,7 +37,7 @@ class HeldBytes:
             most(f"{size} bytes of {self._why}; the limit is {self.limit} for all connections together")
 
     def release(self, close: Callable[[str], None]) -> int:
-        """Count nothing of that connection any more; return how much it was."""
+        """Forget the bytes of that connection; return how many they were."""
         size = self._holders.pop(close, 0)
         self.used -= size
         return size

@@ -239,14 +239,14 @@ class Peer:
         self._forget_requests()
 
     async def wait_unmuted(self) -> None:
-        """Send what is ready, and wait until requests may be read again."""
+        """Send the ready responses, and wait until requests may be read again."""
         await self.flush()
         until, self.muted_until = self.muted_until, 0.0
         await real_time.sleep_until(until)
 
     async def be_silent(self) -> NoReturn:
-        """Respond to nothing any more and forget what the peer sends, until it closes. Only for who makes a response
-        that the connection waits for. Raises ConnectionLost.
+        """Respond to no further request, and drop all that the peer sends, until it closes. Only for code that makes a
+        response that the connection waits for. Raises ConnectionLost.
         """
         self.is_cut_off = True
         await self.flush()

@@ -55,7 +55,7 @@ class ResponseWriter:
         """Since when the peer has read nothing while responses wait for it (real time, seconds)."""
 
     def discard(self) -> None:
-        """Drop what is not sent, and release its files."""
+        """Drop the unsent bytes, and release their files."""
         self.out.clear()
         for _, file_range in self.ranges:
             file_range.release()
@@ -114,7 +114,7 @@ class ResponseWriter:
         self.unsent.hold(self._close, size)
 
     def release(self) -> None:
-        """Count nothing as held any more."""
+        """End the count that `hold` began."""
         self.unsent.release(self._close)
 
     async def _send_all(self, view: memoryview, *, more: bool = False) -> None:

@@ -195,7 +195,7 @@ class ProxyConnection(Peer):
         self._room = self._quiet = None
 
     def _check_link(self) -> None:
-        """Raises ConnectionLost if there is no upstream connection any more."""
+        """Raises ConnectionLost if the upstream connection has ended."""
         if self._is_lost:
             raise ConnectionLost("the upstream connection was lost")
 

@@ -81,7 +81,7 @@ class ProxyDispatcher:
         """The interceptors that want to see an API, by its key."""
         self._refuses_bare_tokens = False
 
-    # -- what is installed
+    # -- installed or changed
 
     def refuse_bare_tokens(self) -> None:
         """Let no SaslHandshake 0 pass: the tokens that follow it have no header."""

@@ -43,7 +43,7 @@ class PassedProxies:
         self._own = unguessable(ID_BYTES) if own_id is None else own_id
 
     def is_loop(self, ids: bytes) -> bool:
-        """Whether who has passed the proxies with these ids has passed this one before, or too many."""
+        """Whether a connection that has passed the proxies with these ids has passed this one before, or too many."""
         return len(ids) > PASSED_MAX * ID_BYTES or any(
             ids[at : at + ID_BYTES] == self._own for at in range(0, len(ids), ID_BYTES)
         )

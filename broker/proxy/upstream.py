@@ -132,7 +132,7 @@ class Upstream:
             self._note_change(None)
 
     def learn_deletion(self, name: str | None, topic_id: Uuid) -> None:
-        """There is no topic of this name, or with this id, any more."""
+        """Forget the topic of this name, or with this id."""
         known = self.topics.get(name) if name else self.topics_by_id.get(topic_id)
         if known is not None:
             self._forget_topic(known)

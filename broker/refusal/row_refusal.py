@@ -114,7 +114,7 @@ class Refusal:
             return id(row) in self._refused
         return all(self._is_empty(inner, depth + 1) for inner in row.inner)
 
-    # -- what is handled
+    # -- the remaining request
 
     def remaining(self) -> Any:
         """Return the request without the refused rows. A Fetch has all, and does not wait: an error ends a wait. A
@@ -146,7 +146,7 @@ class Refusal:
         setattr(fewer, self._located.levels[depth].request, remaining)
         return fewer
 
-    # -- what is answered
+    # -- the response
 
     def response(self, handled: Any = None) -> Any:
         """Return the response: with nothing but the error, or with the rows of ``handled``, which changes."""

@@ -190,5 +190,5 @@ class AuthenticationFailed(CloseConnection):
         self.delay_s = delay_s
 
 
-class ConnectionLost(Exception):  # noqa: N818 - not an error of ours
+class ConnectionLost(Exception):  # noqa: N818 - an event, not an error
     """The peer was lost: nobody waits for the response."""

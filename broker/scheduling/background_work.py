@@ -1,6 +1,6 @@
 """`BackgroundWork`: what a node's tasks beside requests are doing, and what they did because its time had come.
 
-Whoever moves time waits until they are done, and tells what came due. Nobody else listens.
+A test that moves time waits until they are done, and gets a list of the work. There is no other listener.
 """
 
 from __future__ import annotations

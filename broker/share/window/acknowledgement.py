@@ -106,7 +106,7 @@ class _Acknowledging:
                     self._begin(run, kind)
 
     def _check_whole(self, run: Run) -> None:
-        # While the end of a lock is being stored, Kafka has no member for the records any more.
+        # While the end of a lock is being stored, Kafka has already forgotten the member.
         if run.member_id == NOBODY or run.pending is not None:
             raise _invalid("The batch cannot be acknowledged. The batch is not in the acquired state.")
         if run.member_id != self._member_id:
