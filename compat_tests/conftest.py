@@ -110,9 +110,12 @@ def pair(brokers: SharedBrokers, request: pytest.FixtureRequest) -> Iterator[Pai
     ours = "kafka-2" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"
     if getattr(request, "param", "oncelog") == PROXY:
         ours = "proxy-2"
-    plain = brokers[WITHOUT_SHORTCUTS] if ours == "oncelog" else None
     for running in check_after(brokers[ours]):
-        yield Pair(kafka.bootstrap, running.bootstrap, None if plain is None else plain.bootstrap)
+        if ours != "oncelog":
+            yield Pair(kafka.bootstrap, running.bootstrap)
+            continue
+        for plain in check_after(brokers[WITHOUT_SHORTCUTS]):
+            yield Pair(kafka.bootstrap, running.bootstrap, plain.bootstrap)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ def parse_properties(text: str, path: str = "server.properties") -> Iterator[tup
     r"""Yield the key, value and line number of each entry of a text.
 
     ``#`` and ``!`` begin a comment; ``=``, ``:`` or blanks separate key and value; a backslash escapes the next
-    character, and at the end of a line it continues the line. Raises ConfigError for a malformed ``\\uXXXX``."""
+    character, and at the end of a line it continues the line. Raises ConfigError for a malformed ``\uXXXX``."""
     for line, number in _logical_lines(text):
         key, value = _split(line)
         try:
@@ -61,7 +61,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    r"""Return the text with its escapes resolved. Raises ValueError for a ``\\u`` without four hexadecimal digits."""
+    r"""Return the text with its escapes resolved. Raises ValueError for a ``\u`` without four hexadecimal digits."""
     if "\\" not in text:
         return text
     out, at = [], 0

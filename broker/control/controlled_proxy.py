@@ -60,18 +60,7 @@ SHARED = (
 _TIME = "a proxy cannot move the time of the cluster behind it"
 _DATA = "the data is the cluster's, and a proxy leaves it there"
 UNSUPPORTED = {
-    **dict.fromkeys(
-        (
-            "clock",
-            "clock_advance",
-            "clock_set",
-            "clock_freeze",
-            "clock_resume",
-            "expire_member",
-            "expire_transaction",
-        ),
-        _TIME,
-    ),
+    **dict.fromkeys(operations.OPERATIONS["operations.clock"], _TIME),
     **dict.fromkeys(("lose_power", "reset", "snapshot"), _DATA),
     "producers": "a proxy does not see what partitions know of their producers",
 }

@@ -78,7 +78,7 @@ class Api:
         self.response: type[Message] = getattr(messages, stem + "Response")
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in self.response.FIELDS)
         self.authorize = check_of(handler)
-        """What checks the rights of a whole request before its handler; None if there is nothing to check."""
+        """Checks the rights of a whole request before its handler; None if there is nothing to check."""
         self.handle: Handle = module.handle if module is not None else _not_handled
         self.documentation: str | None = module.__doc__ if module is not None else None
         self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)

@@ -124,7 +124,10 @@ class Dispatcher:
         try:
             context = self._decode(connection, frame)
         except ManyElements:
-            return self._dispatch_large(self._large_context(connection, frame), self._handle, frame)
+            context = self._large_context(connection, frame)
+            frame = memoryview(bytearray(frame))  # others use the buffer meanwhile
+            large = self._handle_large(context, frame, self._handle, may_wait=context.api.handler.may_wait)
+            return self._pending(context, large)
         if connection.pending and api_key != PRODUCE_KEY:
             return self._pending(context, self._handle_in_turn(context))
         try:
@@ -164,21 +167,17 @@ class Dispatcher:
         if self.interception.quotas is not None:
             context.usage = self.interception.quotas.begin(context, began)
         if context.is_large:
-            return self._dispatch_large(context, self._handle_intercepted, frame)
+            large = self._handle_large(context, frame, self._handle_intercepted, may_wait=True)
+            return self._pending(context, large)
         if connection.pending and context.api.handler.api_key != PRODUCE_KEY:
             return self._pending(context, self._handle_in_turn(context))
         pending = self._pending(context, self._handle_intercepted(context))
         return self._in_order(context, pending) if connection.pending else pending
 
-    def _dispatch_large(
-        self, context: RequestContext, handle: HandleAsync, frame: memoryview
-    ) -> Pending[Any]:
-        """Return the response to a request that is decoded in steps, and then handled by ``handle``."""
-        if context.frame is None:
-            frame = memoryview(bytearray(frame))  # others use the buffer meanwhile
-        return self._pending(context, self._handle_large(context, handle, frame))
-
-    async def _handle_large(self, context: RequestContext, handle: HandleAsync, frame: memoryview) -> Any:
+    async def _handle_large(
+        self, context: RequestContext, frame: memoryview, handle: HandleAsync, *, may_wait: bool
+    ) -> Any:
+        """Decode a request in steps, and let ``handle`` return its response; ``may_wait``: perhaps for long."""
         api, connection, turns = context.api, context.connection, self.interception.large_requests
         await turns.acquire()
         has_turn = True
@@ -188,7 +187,7 @@ class Dispatcher:
                 context.request = await api.decode_in_steps(context.api_version, frame, start)
             except DecodeError as error:
                 raise CloseConnection(f"malformed request: {error}") from None
-            if handle == self._handle_intercepted or api.handler.may_wait:
+            if may_wait:
                 turns.release()
                 has_turn = False
             if api.handler.api_key != PRODUCE_KEY:

@@ -72,7 +72,7 @@ _pack_offsets = _offsets.pack_into
 
 
 class _KnownPrefix:
-    """What all requests with one prefix have in common."""
+    """The facts that all requests with one prefix share."""
 
     __slots__ = (
         "acks",

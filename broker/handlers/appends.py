@@ -81,9 +81,7 @@ ERRORS_WITH_LOG_START = frozenset(
 TURN_S = 0.02
 """Seconds that the first turn of a Produce may take before other connections have theirs."""
 ROWS_PER_TURN = 100
-"""Batches that are appended in each further turn, at most."""
-ROWS_VERIFIED_AT_ONCE = 100
-"""Transactional batches whose partitions are verified together, and appended in the same turn."""
+"""Batches that are appended in each further turn, at most; partitions of transactional ones are verified together."""
 
 
 class Verification:
@@ -171,7 +169,7 @@ class Appends:
         """Verify the batches, if there are any to verify. Returns whether that is possible at once, and in one turn."""
         if self._verification is None:
             return True
-        if len(self._rows) > ROWS_VERIFIED_AT_ONCE:
+        if len(self._rows) > ROWS_PER_TURN:
             return False
         refused = self._verification.now(self._rows)
         self._refused = refused or {}
@@ -230,7 +228,7 @@ class Appends:
                 if result.must_flush:
                     self._unflushed.append((log, result.last_offset + 1, response))
             check = validate
-        if len(rows) > 1:
+        if not begin and len(rows) > 1:  # the turns of `append_rest` let others have theirs
             context.connection.charge(real_time.monotonic() - began)
         return self._next == len(rows)
 
@@ -254,7 +252,7 @@ class Appends:
                 self._unfinished = None
                 check = await log.checked(validation)
             if self._verification is not None:
-                self._refused = await self._verification.wait(rows[begin : begin + ROWS_VERIFIED_AT_ONCE])
+                self._refused = await self._verification.wait(rows[begin : begin + ROWS_PER_TURN])
             self.append(SLICE_S, ROWS_PER_TURN, check)
             for _, partition in rows[begin : self._next]:
                 partition.records = None

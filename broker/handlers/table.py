@@ -136,9 +136,9 @@ class Handler(NamedTuple):
     announced_min: int
     """The lowest version that ApiVersions returns."""
     rights: Rights = NO_RIGHT
-    """What a whole request needs, before anything else is looked at."""
+    """The rights that a whole request needs, before anything else is looked at."""
     row_rights: Rights = ()
-    """What each row needs."""
+    """The rights that each row needs."""
     cluster_instead: int | None = None
     """The operation on the cluster that implies the right to all rows."""
     config_operation: int | None = None

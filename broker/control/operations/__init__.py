@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.controlled_broker import ControlledBroker
 
-_OPERATIONS = {
+OPERATIONS = {
     "operations.lifecycle": (
         "start",
         "stop",
@@ -69,7 +69,7 @@ _OPERATIONS = {
 """By module in `oncelog.broker.control`."""
 
 MODULES: dict[str, str] = {
-    name: f"oncelog.broker.control.{module}" for module, names in _OPERATIONS.items() for name in names
+    name: f"oncelog.broker.control.{module}" for module, names in OPERATIONS.items() for name in names
 }
 """The module of each operation; it is imported with the first call."""
 VIEWS = "oncelog.broker.control.views"

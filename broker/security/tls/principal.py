@@ -133,7 +133,7 @@ def _replaced(replacement: str, found: re.Match[str]) -> str:
 
 
 def _expand(reference: re.Match[str], found: re.Match[str]) -> str:
-    r"""Return what a part of a replacement stands for: ``$1`` a group, ``\\x`` the character x. A number that no group
+    r"""Return what a part of a replacement stands for: ``$1`` a group, ``\x`` the character x. A number that no group
     has is cut from its end until one has it; else it stays as text.
     """
     if reference[1] is not None:
