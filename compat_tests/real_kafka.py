@@ -77,7 +77,11 @@ def require(reason: str) -> NoReturn:
 
 
 def kafka_version() -> str:
-    """The Kafka version of pom.xml, such as "4.3.1"."""
+    """The release that the tests compare with, such as "4.4.0": that of pom.xml, or ONCELOG_KAFKA_VERSION."""
+    return os.environ.get("ONCELOG_KAFKA_VERSION") or _pom_version()
+
+
+def _pom_version() -> str:
     found = ElementTree.parse(POM).find("{*}properties/{*}kafka.version")
     assert found is not None
     assert found.text
@@ -123,12 +127,15 @@ def java() -> str:
 
 
 def kafka_libs(version: str | None = None) -> pathlib.Path:
-    """The folder with the jars of pom.xml, or of another version of Kafka. Raises RealPartMissing as `maven_jars`."""
-    if version is None:
-        return maven_jars(POM, f"kafka-{kafka_version()}")
+    """The folder with the jars of a version of Kafka, by default `kafka_version`. Raises RealPartMissing as
+    `maven_jars`.
+    """
+    version = version or kafka_version()
+    if version == _pom_version():
+        return maven_jars(POM, f"kafka-{version}")
     with tempfile.TemporaryDirectory() as folder:
         pom = pathlib.Path(folder, "pom.xml")
-        pom.write_text(POM.read_text().replace(f">{kafka_version()}<", f">{version}<"))
+        pom.write_text(POM.read_text().replace(f">{_pom_version()}<", f">{version}<"))
         # Kafka 3.9 brings a log binding of its own, which would win.
         return maven_jars(pom, f"kafka-{version}", without="slf4j-reload4j")
 
@@ -285,8 +292,13 @@ def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
     return len(head) == 10 and struct.unpack(">iih", head)[1:] == (7, 0)
 
 
-_bootstrap: list[bytes] = []
-"""At most one element: bootstrap.checkpoint as kafka-storage wrote it, with the features' levels."""
+_formatted: dict[pathlib.Path, bytes] = {}
+"""The checkpoint with the features' levels as kafka-storage wrote it first, by its path in the data directory."""
+CHECKPOINTS = (
+    pathlib.Path("bootstrap.checkpoint"),
+    pathlib.Path("__cluster_metadata-0", "00000000000000000000-0000000000.checkpoint"),
+)
+"""Where kafka-storage writes it: up to 4.3, and from 4.4 on."""
 
 
 class RealKafka(LocalBroker):
@@ -384,10 +396,11 @@ class RealKafka(LocalBroker):
 
     def _format(self, properties: str) -> None:
         """Format with kafka-storage; a temporary directory gets copies of the first one's files instead."""
-        checkpoint = self.data_dir / "bootstrap.checkpoint"
         can_copy = self._own_dir is not None and not self._standalone and self._version is None
-        if can_copy and _bootstrap:
-            checkpoint.write_bytes(_bootstrap[0])
+        if can_copy and _formatted:
+            for path, data in _formatted.items():
+                (self.data_dir / path).parent.mkdir(exist_ok=True)
+                (self.data_dir / path).write_bytes(data)
             rows = {"version": 1, "cluster.id": self._cluster_id, "directory.id": new_uuid()}
             rows["node.id"] = self._properties["node.id"]
             text = "".join(f"{key}={value}\n" for key, value in rows.items())
@@ -399,4 +412,5 @@ class RealKafka(LocalBroker):
         arguments = ["format", "-t", self._cluster_id, "-c", properties, *mode]
         run_tool("kafka.tools.StorageTool", *arguments, jvm_options=options, version=self._version)
         if can_copy:
-            _bootstrap.append(checkpoint.read_bytes())
+            checkpoints = [path for path in CHECKPOINTS if (self.data_dir / path).exists()]
+            _formatted.update((path, (self.data_dir / path).read_bytes()) for path in checkpoints)

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         sync_group,
         txn_offset_commit,
         unregister_broker,
+        unregister_controller,
         update_features,
         write_txn_markers,
     )
@@ -221,6 +222,10 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
     from oncelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
     from oncelog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+    from oncelog.wire.messages.unregister_controller import (
+        UnregisterControllerRequest,
+        UnregisterControllerResponse,
+    )
     from oncelog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
     from oncelog.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
@@ -361,6 +366,8 @@ __all__ = [
     "TxnOffsetCommitResponse",
     "UnregisterBrokerRequest",
     "UnregisterBrokerResponse",
+    "UnregisterControllerRequest",
+    "UnregisterControllerResponse",
     "UpdateFeaturesRequest",
     "UpdateFeaturesResponse",
     "WriteTxnMarkersRequest",
@@ -433,6 +440,7 @@ __all__ = [
     "sync_group",
     "txn_offset_commit",
     "unregister_broker",
+    "unregister_controller",
     "update_features",
     "write_txn_markers",
 ]

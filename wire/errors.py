@@ -1,6 +1,6 @@
 """Kafka's error codes; the exceptions for malformed bytes (`DecodeError`) and failed requests (`KafkaError`).
 
-Codes and names: ``org.apache.kafka.common.protocol.Errors`` of Kafka 4.3.1.
+Codes and names: ``org.apache.kafka.common.protocol.Errors`` of Kafka 4.4.0.
 """
 
 from __future__ import annotations
@@ -150,6 +150,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
     @property
     def retriable(self) -> bool:

@@ -20,7 +20,7 @@ KAFKAS: dict[int, tuple[str, int, int]] = {
     15: ("DescribeGroups", 0, 6),
     16: ("ListGroups", 0, 5),
     17: ("SaslHandshake", 0, 1),
-    18: ("ApiVersions", 0, 4),
+    18: ("ApiVersions", 0, 5),
     19: ("CreateTopics", 2, 7),
     20: ("DeleteTopics", 1, 6),
     21: ("DeleteRecords", 0, 2),
@@ -30,7 +30,7 @@ KAFKAS: dict[int, tuple[str, int, int]] = {
     25: ("AddOffsetsToTxn", 0, 4),
     26: ("EndTxn", 0, 5),
     27: ("WriteTxnMarkers", 1, 2),
-    28: ("TxnOffsetCommit", 0, 5),
+    28: ("TxnOffsetCommit", 0, 6),
     29: ("DescribeAcls", 1, 3),
     30: ("CreateAcls", 1, 3),
     31: ("DeleteAcls", 1, 3),
@@ -44,7 +44,7 @@ KAFKAS: dict[int, tuple[str, int, int]] = {
     39: ("RenewDelegationToken", 1, 2),
     40: ("ExpireDelegationToken", 1, 2),
     41: ("DescribeDelegationToken", 1, 3),
-    42: ("DeleteGroups", 0, 2),
+    42: ("DeleteGroups", 0, 3),
     43: ("ElectLeaders", 0, 2),
     44: ("IncrementalAlterConfigs", 0, 1),
     45: ("AlterPartitionReassignments", 0, 1),
@@ -78,22 +78,24 @@ KAFKAS: dict[int, tuple[str, int, int]] = {
     85: ("WriteShareGroupState", 0, 1),
     86: ("DeleteShareGroupState", 0, 0),
     87: ("ReadShareGroupStateSummary", 0, 1),
-    88: ("StreamsGroupHeartbeat", 0, 0),
-    89: ("StreamsGroupDescribe", 0, 0),
+    88: ("StreamsGroupHeartbeat", 0, 1),
+    89: ("StreamsGroupDescribe", 0, 1),
     90: ("DescribeShareGroupOffsets", 0, 1),
     91: ("AlterShareGroupOffsets", 0, 0),
     92: ("DeleteShareGroupOffsets", 0, 0),
+    93: ("StreamsGroupTopologyDescriptionUpdate", 0, 0),
+    94: ("UnregisterController", 0, 0),
 }
-"""The APIs of brokers of Kafka 4.3.1: name, lowest and highest version; a test compares it with their definitions."""
+"""The APIs of brokers of Kafka 4.4.0: name, lowest and highest version; a test compares it with their definitions."""
 
 HEAD = """\
 # APIs
 
 `make docs` makes this page from `broker/handlers/table.py` and the handlers' docstrings; a test compares. oncelog
 serves and advertises no other API. A version is flexible if its request has tagged fields (KIP-482). Of the {count}
-APIs that brokers of Kafka 4.3.1 serve to clients, {served} are served here; five more are between brokers.
+APIs that brokers of Kafka 4.4.0 serve to clients, {served} are served here; five more are between brokers.
 
-| key | API | versions | in Kafka 4.3.1 | first flexible version | what it does |
+| key | API | versions | in Kafka 4.4.0 | first flexible version | what it does |
 |--:|---|---|---|--:|---|
 """
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.handlers.table import Handler
 
-OUR_RELEASE = "4.3"
+OUR_RELEASE = "4.4"
 
 
 class Release(NamedTuple):

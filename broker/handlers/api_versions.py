@@ -2,7 +2,8 @@
 
 The response derives from the table of handlers and from the finalized features. Its header has version 0 in every
 version. A request of a version that is not served gets UNSUPPORTED_VERSION in a body of version 0, which every client
-can read; it asks again with a version that is served (KIP-511).
+can read; it asks again with a version that is served (KIP-511). A client that means another cluster or node than this
+one is told to bootstrap again (KIP-1242).
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ def handle(
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
     if context.api_version >= SOFTWARE_NAME_VERSION:
         context.connection.software = (request.client_software_name, request.client_software_version)
+    error = misdirected(request, services.cluster.cluster_id, services.config.current.node_id)
+    if error:
+        return ApiVersionsResponse(error)
     features = services.metadata.features
     epoch, finalized = features.finalized(services.metadata.image)
     return ApiVersionsResponse(
@@ -61,6 +65,19 @@ def handle(
         [FinalizedFeatureKey(name, level, level) for name, level in finalized.items()],
         False,
     )
+
+
+def misdirected(request: ApiVersionsRequest, cluster_id: str, node_id: int) -> ErrorCode:
+    """Return the error for a client that means another node, and NONE for the others.
+
+    A client names the cluster and the node that it means, or neither: then it is bootstrapping.
+    Source: ``KafkaApis.handleApiVersionsRequest``.
+    """
+    if (request.cluster_id is None) != (request.node_id < 0):
+        return ErrorCode.INVALID_REQUEST
+    if request.cluster_id is None or (request.cluster_id, request.node_id) == (cluster_id, node_id):
+        return ErrorCode.NONE
+    return ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def _is_software_name(text: str) -> bool:

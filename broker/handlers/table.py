@@ -228,7 +228,7 @@ _TABLE = (
          has_error_message=False),
     _api(16, "list_groups", (0, 5), BY_DATA, handler_checks=True),
     _api(17, "sasl_handshake", (0, 1), NO_RIGHT),
-    _api(18, "api_versions", (0, 4), NO_RIGHT, proxy_reads=True),
+    _api(18, "api_versions", (0, 5), NO_RIGHT, proxy_reads=True),
     _api(19, "create_topics", (2, 7), BY_ROW, ((CREATE, TOPIC),), _topics(), cluster_instead=CREATE,
          proxy_reads=True),
     _api(20, "delete_topics", (1, 6), BY_ROW, ((DESCRIBE, TOPIC), (DELETE, TOPIC)), _topics(response="responses"),
@@ -248,7 +248,7 @@ _TABLE = (
     _api(26, "end_txn", (0, 5), ((WRITE, TRANSACTIONAL_ID),), faults=("duplicate",)),
     _api(27, "write_txn_markers", (1, 2), BY_DATA, (),
          Rows("markers", "markers", (("producer_id", "producer_id"),), (), _topics(inner=_INDEXES))),
-    _api(28, "txn_offset_commit", (0, 5), ((WRITE, TRANSACTIONAL_ID), (READ, GROUP)), ((READ, TOPIC),),
+    _api(28, "txn_offset_commit", (0, 6), ((WRITE, TRANSACTIONAL_ID), (READ, GROUP)), ((READ, TOPIC),),
          _topics(inner=_partitions()), handler_checks=True, faults=("duplicate",)),
     _api(29, "describe_acls", (1, 3), ((DESCRIBE, CLUSTER),)),
     _api(30, "create_acls", (1, 3), ((ALTER, CLUSTER),), (), Rows("creations", "results", (), ())),
@@ -269,7 +269,7 @@ _TABLE = (
     _api(39, "renew_delegation_token", (1, 2), BY_DATA, handler_checks=True),
     _api(40, "expire_delegation_token", (1, 2), BY_DATA, handler_checks=True),
     _api(41, "describe_delegation_token", (1, 3), BY_DATA, handler_checks=True),
-    _api(42, "delete_groups", (0, 2), BY_ROW, ((DELETE, GROUP),),
+    _api(42, "delete_groups", (0, 3), BY_ROW, ((DELETE, GROUP),),
          _names("groups_names", "results", "group_id", GROUP)),
     _api(43, "elect_leaders", (0, 2), ((ALTER, CLUSTER),), (),
          _topics("topic_partitions", "replica_election_results",
@@ -324,6 +324,7 @@ _TABLE = (
          _topics("topics", "responses", _partitions(), name="topic_name", told="topic_name"), handler_checks=True),
     _api(92, "delete_share_group_offsets", (0, 0), ((DELETE, GROUP),), ((READ, TOPIC),),
          _topics("topics", "responses", name="topic_name", told="topic_name"), handler_checks=True),
+    _api(94, "unregister_controller", (0, 0), ((ALTER, CLUSTER),)),
 )
 # fmt: on
 

@@ -2,6 +2,7 @@
 
 - The partition that stores the group's offsets must be part of the transaction. AddOffsetsToTxn has added it; from
   version 5 on this request adds it (KIP-890). Version 4 adds the error TRANSACTION_ABORTABLE.
+- Version 6 names topics by id (KIP-1319), and has the errors GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH.
 - Version 3 adds the member's generation: the group fences members of other generations (KIP-447).
 - Before version 2 COORDINATOR_LOAD_IN_PROGRESS is returned as COORDINATOR_NOT_AVAILABLE (KAFKA-7296).
 """
@@ -31,6 +32,7 @@ from oncelog.broker.requests.request import Pending, finished
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.txn_offset_commit import (
+    TXN_OFFSET_COMMIT_TOPIC_ID_VERSION,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -73,6 +75,8 @@ class _Commit:
         self.request = request
         self.context = context
         self.may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
+        self.by_id = context.api_version >= TXN_OFFSET_COMMIT_TOPIC_ID_VERSION
+        self.topic_of = attrgetter("topic_id" if self.by_id else "name")
         self.unknown: list[TxnOffsetCommitResponseTopic] = []
         self.producer = TransactionalProducer(
             request.transactional_id, request.producer_id, request.producer_epoch
@@ -107,10 +111,16 @@ class _Commit:
         return Pending(self.store_afterwards(sequences)) if refusals is None else self.store(refusals)
 
     def _existing(self, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic | None:
-        is_denied = not self.may_read(topic.name)
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        topic_image = None if is_denied else self.services.cluster.topic(topic.name)
+        cluster = self.services.cluster
+        topic_image = cluster.topic_by_id(topic.topic_id) if self.by_id else cluster.topic(topic.name)
+        name = topic.name if topic_image is None else topic_image.name
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self.by_id and topic_image is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not self.may_read(name):
+            code, topic_image = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
         count = 0 if topic_image is None else len(topic_image.partitions)
+        topic_id = topic.topic_id if topic_image is None else topic_image.topic_id
         existing: list[TxnOffsetCommitRequestPartition] = []
         missing: list[TxnOffsetCommitResponsePartition] = []
         for partition in topic.partitions:
@@ -119,8 +129,8 @@ class _Commit:
             else:
                 missing.append(TxnOffsetCommitResponsePartition(partition.partition_index, code))
         if missing:
-            self.unknown.append(TxnOffsetCommitResponseTopic(topic.name, missing))
-        return TxnOffsetCommitRequestTopic(topic.name, existing) if existing else None
+            self.unknown.append(TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, missing))
+        return TxnOffsetCommitRequestTopic(name, topic_id, existing) if existing else None
 
     def store(self, refusals: Refusals) -> Response:
         """Store the offsets unless the transaction's coordinator has refused."""
@@ -137,7 +147,7 @@ class _Commit:
         from oncelog.coordinator.groups.offsets import commit_transactional_offsets
 
         response = commit_transactional_offsets(shard, self.request, client_of(self.context))
-        response.topics = merged(self.unknown + response.topics, attrgetter("name"))
+        response.topics = merged(self.unknown + response.topics, self.topic_of)
         return response
 
     def error_response(self, error: KafkaError) -> TxnOffsetCommitResponse:
@@ -147,6 +157,7 @@ class _Commit:
         refused = [
             TxnOffsetCommitResponseTopic(
                 topic.name,
+                topic.topic_id,
                 [
                     TxnOffsetCommitResponsePartition(partition.partition_index, code)
                     for partition in topic.partitions
@@ -154,4 +165,4 @@ class _Commit:
             )
             for topic in self.request.topics
         ]
-        return TxnOffsetCommitResponse(0, merged(self.unknown + refused, attrgetter("name")))
+        return TxnOffsetCommitResponse(0, merged(self.unknown + refused, self.topic_of))

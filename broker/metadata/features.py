@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.wire.schema import Message
 
-METADATA_VERSION_4_3_IV0 = 30
-"""The one level of ``metadata.version`` in whose versions records are written."""
+METADATA_VERSION_4_3_IV0, METADATA_VERSION_4_4_IV1, METADATA_VERSION_4_4_IV2 = 30, 32, 33
+"""Levels of ``metadata.version``. No record has another version at one of them than at another."""
+_METADATA_CHANGED = frozenset((METADATA_VERSION_4_4_IV1, METADATA_VERSION_4_4_IV2))
+"""Levels with records that those below do not know: what they hold cannot be lowered again."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 _KEPT: dict[str, tuple[int, int]] = {"streams.version": (0, 1)}
@@ -53,7 +55,7 @@ class Features(NamedTuple):
 
     ``supported`` has the lowest and the highest level that can be finalized. ``at_format`` are the levels of a new data
     directory, as kafka-storage finalizes them; features that are not supported (yet) are left out. Both announce a
-    ``metadata.version`` of the emulated release, while the records are always those of `METADATA_VERSION_4_3_IV0`.
+    ``metadata.version`` of the emulated release, whose data directories have `METADATA_VERSION_4_3_IV0`.
     """
 
     supported: Mapping[str, tuple[int, int]]
@@ -70,11 +72,15 @@ class Features(NamedTuple):
         }
 
     def _level(self, image: MetadataImage, name: str) -> int:
-        return self.at_format[name] if name == METADATA_VERSION else image.features.get(name, 0)
+        if name == METADATA_VERSION and self.emulates:
+            return self.at_format[name]
+        return image.features.get(name, 0)
 
     def check(self, image: MetadataImage) -> None:
         """Raise KafkaError (UNSUPPORTED_VERSION) if the image has a feature at an unsupported level."""
-        supported = {**_KEPT, **self.supported, METADATA_VERSION: (METADATA_VERSION_4_3_IV0,) * 2}
+        supported = {**_KEPT, **self.supported}
+        if self.emulates:
+            supported[METADATA_VERSION] = (METADATA_VERSION_4_3_IV0, METADATA_VERSION_4_3_IV0)
         for name, level in image.features.items():
             low, high = supported.get(name, (0, 0))
             if not low <= level <= high:
@@ -86,7 +92,11 @@ class Features(NamedTuple):
 
     def stored_at_format(self) -> dict[str, int]:
         """Return the levels of a new data directory as its records have them."""
-        return {**self.at_format, METADATA_VERSION: METADATA_VERSION_4_3_IV0}
+        return (
+            {**self.at_format, METADATA_VERSION: METADATA_VERSION_4_3_IV0}
+            if self.emulates
+            else {**self.at_format}
+        )
 
     def update(
         self,
@@ -107,9 +117,11 @@ class Features(NamedTuple):
                     ErrorCode.INVALID_UPDATE_VERSION,
                     f"Invalid update version {level} for feature {name}. {reason}",
                 )
+            if name == METADATA_VERSION and not self.emulates:
+                _check_downgrade(self._level(image, name), level, upgrade_type)
             if name == ELR_VERSION and level > 0:
                 records[:0] = _elr_safety_records(image, min_insync_replicas)
-            if name == METADATA_VERSION:
+            if name == METADATA_VERSION and self.emulates:
                 records.append(FeatureLevelRecord(name=name, feature_level=METADATA_VERSION_4_3_IV0))
             elif name != KRAFT_VERSION:
                 records.append(FeatureLevelRecord(name=name, feature_level=level))
@@ -141,7 +153,7 @@ class Features(NamedTuple):
 
 OUR_FEATURES = Features(
     supported={
-        METADATA_VERSION: (METADATA_VERSION_4_3_IV0, METADATA_VERSION_4_3_IV0),
+        METADATA_VERSION: (METADATA_VERSION_4_3_IV0, METADATA_VERSION_4_4_IV2),
         ELR_VERSION: (0, 1),
         TRANSACTION_VERSION: (0, 2),
         # 1: groups of the consumer protocol (KIP-848).
@@ -150,14 +162,31 @@ OUR_FEATURES = Features(
         SHARE_VERSION: (0, 1),
     },
     at_format={
-        METADATA_VERSION: METADATA_VERSION_4_3_IV0,
+        METADATA_VERSION: METADATA_VERSION_4_4_IV2,
         ELR_VERSION: 1,
         GROUP_VERSION: 1,
         SHARE_VERSION: 1,
         TRANSACTION_VERSION: 2,
     },
 )
-"""All that oncelog supports, and what a directory of Kafka 4.3 has."""
+"""All that oncelog supports, and what a directory of Kafka 4.4 has."""
+
+
+def _check_downgrade(current: int, level: int, upgrade_type: int) -> None:
+    """Raise KafkaError if records of a level between may be stored.
+
+    Source: ``FeatureControlManager.updateMetadataVersion``.
+    """
+    if _METADATA_CHANGED.intersection(range(level + 1, current + 1)):
+        reason = (
+            "Unsafe metadata downgrade is not supported in this version."
+            if upgrade_type == UNSAFE_DOWNGRADE
+            else "Refusing to perform the requested downgrade because it might delete metadata information."
+        )
+        raise KafkaError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
+        )
 
 
 def is_consumer_protocol_enabled(image: MetadataImage, config: BrokerConfig) -> bool:

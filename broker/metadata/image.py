@@ -38,6 +38,7 @@ from oncelog.wire.stored.metadata import (
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
 )
 
@@ -334,6 +335,9 @@ class MetadataImage:
     def _replay_register_controller(self, record: RegisterControllerRecord) -> None:
         self.controllers[record.controller_id] = record
 
+    def _replay_unregister_controller(self, record: UnregisterControllerRecord) -> None:
+        self.controllers.pop(record.controller_id, None)
+
     def _replay_scram_credential(self, record: UserScramCredentialRecord) -> None:
         self.scram_credentials[record.name, record.mechanism] = record
 
@@ -376,6 +380,7 @@ _REPLAY: dict[type[Message], Callable[[MetadataImage, Any], Topic | None]] = {
     FenceBrokerRecord: MetadataImage._replay_fence_broker,
     UnfenceBrokerRecord: MetadataImage._replay_unfence_broker,
     RegisterControllerRecord: MetadataImage._replay_register_controller,
+    UnregisterControllerRecord: MetadataImage._replay_unregister_controller,
     ClientQuotaRecord: MetadataImage._replay_client_quota,
     ProducerIdsRecord: MetadataImage._replay_producer_ids,
     AccessControlEntryRecord: MetadataImage._replay_acl,

@@ -62,6 +62,11 @@ class Addresses:
         if rewrite is not None:
             rewrite(response, listener)
 
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of upstream's cluster; None before upstream has said it."""
+        return self._upstream.cluster_id
+
     def advertised(self, node_id: int, host: str, port: int, listener: str) -> tuple[str, int]:
         """Return the address of a node for clients of ``listener``, from where upstream says that it is."""
         self._upstream.learn_node(node_id, host, port)

@@ -31,7 +31,7 @@ from oncelog.wire.header import (
     read_request_header,
     read_response_header,
 )
-from oncelog.wire.messages.api_versions import ApiVersionsResponse
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -320,22 +320,24 @@ class ProxyDispatcher:
             self.interception.quotas.finish(context)
         self.interception.done(context, response, failure)
 
-    def told_versions(self) -> ApiVersionsResponse:
-        """Return upstream's latest ApiVersions response, for a client. Raises CloseConnection if there was none yet."""
+    def known_versions(self, request: ApiVersionsRequest, node_id: int | None) -> ApiVersionsResponse:
+        """Return upstream's latest ApiVersions response, for a request that does not go upstream: the client has not
+        logged in, or the proxy has asked instead.
+
+        ``node_id`` is the node that the client's address stands for; None for the proxy's own address, where any node
+        may answer. Raises CloseConnection if upstream has not answered yet.
+        """
+        from oncelog.broker.handlers.api_versions import misdirected
+
         if self.versions is None:
             raise CloseConnection("upstream has not answered an ApiVersions yet")
+        cluster_id = self._addresses.cluster_id or request.cluster_id or ""
+        error = misdirected(request, cluster_id, request.node_id if node_id is None else node_id)
+        if error:
+            return ApiVersionsResponse(error)
         response = copy(self.versions)
         response.api_keys = passable(response.api_keys, passes_unknown=self.passes_unknown)
         return response
-
-    def known_versions(self, plan: Plan, correlation_id: int) -> bytes:
-        """Return the response, with its size, to an ApiVersions that does not go upstream: the client has not logged
-        in, or the proxy has asked instead. Raises CloseConnection as `told_versions`.
-        """
-        assert plan.api is not None, "an unknown version is refused"
-        out = bytearray()
-        plan.api.encode_response(plan.version, correlation_id, self.told_versions(), out, [])
-        return bytes(out)
 
     def loop_response(self, peer: str) -> ApiVersionsResponse:
         """Return the response to an ApiVersions that leads into a loop of proxies, and log it."""

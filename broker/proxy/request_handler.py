@@ -68,7 +68,11 @@ class RequestHandler:
             await self._refuse_loop(plan, correlation_id)
             return
         if link is None:
-            await self._respond(Made(self._dispatcher.known_versions(plan, correlation_id)))
+            context = await self._dispatcher.decode(connection, frame, plan)
+            known = self._dispatcher.known_versions(context.request, connection.node_id)
+            out = bytearray()
+            context.api.encode_response(plan.version, correlation_id, known, out, [])
+            await self._respond(Made(bytes(out)))
             return
         if plan.key != PRODUCE_KEY or acks_of(data, 0, plan.is_flexible) != 0:
             connection.owed.append(Owed(correlation_id, plan))
@@ -112,7 +116,7 @@ class RequestHandler:
                 data = await dispatcher.encode_request(context)
                 link = await self._link_for(data)
                 if link is None:
-                    response = dispatcher.told_versions()
+                    response = dispatcher.known_versions(context.request, connection.node_id)
                 elif dispatcher.wants_response(context):
                     is_owed = True
                     connection.owed.append(
@@ -144,7 +148,7 @@ class RequestHandler:
         data = await self._dispatcher.encode_request(context)
         link = await self._link_for(data)
         if link is None:
-            return self._dispatcher.told_versions()
+            return self._dispatcher.known_versions(context.request, connection.node_id)
         if link.is_own_task():
             raise RuntimeError("a response cannot wait for another one: call handle in on_request")
         if not self._dispatcher.wants_response(context):

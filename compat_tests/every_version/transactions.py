@@ -66,12 +66,12 @@ def txn_offset_commit(turn: Turn) -> None:
     for topic, fields in (
         (turn.name, {}),
         (turn.missing, {}),
-        (turn.name, {"generation_id": 7, "member_id": "nobody"}),
+        (turn.name, {"generation_id_or_member_epoch": 7, "member_id": "nobody"}),
     ):
         rows = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "text"}]
         body = {"transactional_id": turn.name, "group_id": turn.name, **producer}
         topics = [{"name": topic, "partitions": rows}]
-        turn.ask({**body, "generation_id": -1, "topics": topics, **fields})
+        turn.ask({**body, "generation_id_or_member_epoch": -1, "topics": topics, **fields})
 
 
 def end_txn(turn: Turn) -> None:

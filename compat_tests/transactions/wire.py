@@ -276,7 +276,7 @@ class Producer:
             ],
         }
         if version >= 3:
-            values |= {"generation_id": generation, "member_id": member}
+            values |= {"generation_id_or_member_epoch": generation, "member_id": member}
         response = until_settled(
             lambda: self.session.call_unobserved("TxnOffsetCommit", version, values),
             lambda response: response["topics"][0]["partitions"][0]["error_code"],

@@ -29,6 +29,7 @@ from oncelog.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from oncelog.wire.messages.txn_offset_commit import (
+    TXN_OFFSET_COMMIT_TOPIC_ID_VERSION,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -181,10 +182,6 @@ def commit_transactional_offsets(
     topics: list[TxnOffsetCommitResponseTopic] = []
     _check_fits_batch(shard, request, metadata_max)
     for topic in request.topics:
-        topic_metadata = shard.context.topics.by_name(topic.name)
-        if topic_metadata is None and check is not allow_any_partition:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        topic_id = ZERO_UUID if topic_metadata is None else topic_metadata.topic_id
         rows: list[TxnOffsetCommitResponsePartition] = []
         for row in topic.partitions:
             metadata = row.committed_metadata or ""
@@ -192,12 +189,14 @@ def commit_transactional_offsets(
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 rows.append(TxnOffsetCommitResponsePartition(row.partition_index, code))
                 continue
-            with _stale_epoch_as_illegal_generation():
-                check(topic.name, topic_id, row.partition_index)
+            with _errors_of(client.api_version):
+                check(topic.name, topic.topic_id, row.partition_index)
             rows.append(TxnOffsetCommitResponsePartition(row.partition_index, 0))
-            value = OffsetCommitValue(row.committed_offset, row.committed_leader_epoch, metadata, now_ms)
+            value = OffsetCommitValue(
+                row.committed_offset, row.committed_leader_epoch, metadata, now_ms, topic_id=topic.topic_id
+            )
             records.append(_record(request.group_id, topic.name, row.partition_index, value))
-        topics.append(TxnOffsetCommitResponseTopic(topic.name, rows))
+        topics.append(TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, rows))
     shard.commit(records, request.producer_id, request.producer_epoch)
     return TxnOffsetCommitResponse(0, topics)
 
@@ -207,26 +206,28 @@ def _check_transactional_commit(
 ) -> CheckPartition:
     group = shard.groups.get(request.group_id)
     if group is None:
-        if request.generation_id < 0:
+        if request.generation_id_or_member_epoch < 0:
             return allow_any_partition
-        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    with _stale_epoch_as_illegal_generation():
+        with _errors_of(client.api_version):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    with _errors_of(client.api_version):
         return group.check_offset_commit(
             request.member_id,
             request.group_instance_id,
-            request.generation_id,
+            request.generation_id_or_member_epoch,
             transactional=True,
             api_version=client.api_version,
         )
 
 
 @contextmanager
-def _stale_epoch_as_illegal_generation() -> Iterator[None]:
-    """Replace STALE_MEMBER_EPOCH, which TxnOffsetCommit does not have."""
+def _errors_of(api_version: int) -> Iterator[None]:
+    """Replace errors that TxnOffsetCommit has only from version 6 on (KIP-1319)."""
     try:
         yield
     except KafkaError as error:
-        if error.code is ErrorCode.STALE_MEMBER_EPOCH:
+        newer = error.code in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+        if newer and api_version < TXN_OFFSET_COMMIT_TOPIC_ID_VERSION:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from error
         raise
 

@@ -339,7 +339,7 @@ async def test_negotiation() -> None:
 
         async def response() -> None:
             received = await peer.receive(ApiVersionsRequest)
-            assert received.version == 4
+            assert received.version == 5
             assert received.request == ApiVersionsRequest("oncelog", __version__)
             await peer.respond(
                 received, ApiVersionsResponse(0, [ApiVersion(26, 0, 2)], finalized_features_epoch=3)
@@ -351,7 +351,7 @@ async def test_negotiation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "asked"), [([ApiVersion(18, 0, 2)], 2), ([], 0), ([ApiVersion(18, 0, 9)], 3)]
+    ("told", "asked"), [([ApiVersion(18, 0, 2)], 2), ([], 0), ([ApiVersion(18, 0, 9)], 4)]
 )
 @simulated
 async def test_a_broker_that_has_no_such_version_of_api_versions(told: list[ApiVersion], asked: int) -> None:

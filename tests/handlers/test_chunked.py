@@ -85,7 +85,7 @@ from oncelog.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from oncelog.wire.schema import Message
+from oncelog.wire.schema import ZERO_UUID, Message
 from tests.harness.classic_members import coordinated
 from tests.harness.metadata_node import StandInNode
 from tests.harness.requests import create_topic
@@ -302,9 +302,9 @@ def test_offsets_by_topic_id_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_offsets_of_a_transaction_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [TxnOffsetCommitRequestPartition(number, 5) for number in range(3)]
-    topics = [TxnOffsetCommitRequestTopic(f"none-{number}", rows) for number in range(ROWS)]
+    topics = [TxnOffsetCommitRequestTopic(f"none-{number}", ZERO_UUID, rows) for number in range(ROWS)]
     request = TxnOffsetCommitRequest(
-        "id", "g", 7, 0, topics=[*topics, TxnOffsetCommitRequestTopic("here", rows)]
+        "id", "g", 7, 0, topics=[*topics, TxnOffsetCommitRequestTopic("here", ZERO_UUID, rows)]
     )
     response = check(request, TxnOffsetCommitResponse, 3, monkeypatch)
     codes = [{row.error_code for row in topic.partitions} for topic in response.topics]

@@ -11,6 +11,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from oncelog.wire.schema import ZERO_UUID
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
@@ -62,8 +63,8 @@ def test_offsets_are_valid_after_the_commit(versions: Versions, restart: str) ->
 def request_of(producer: TransactionalProducer, group: str = "g") -> TxnOffsetCommitRequest:
     partitions = [TxnOffsetCommitRequestPartition(0, 3), TxnOffsetCommitRequestPartition(9, 3)]
     topics = [
-        TxnOffsetCommitRequestTopic("t", partitions),
-        TxnOffsetCommitRequestTopic("unknown", [TxnOffsetCommitRequestPartition(0, 3)]),
+        TxnOffsetCommitRequestTopic("t", ZERO_UUID, partitions),
+        TxnOffsetCommitRequestTopic("unknown", ZERO_UUID, [TxnOffsetCommitRequestPartition(0, 3)]),
     ]
     return TxnOffsetCommitRequest("id", group, producer.producer_id, producer.epoch, topics=topics)
 

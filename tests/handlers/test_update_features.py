@@ -1,4 +1,4 @@
-"""UpdateFeatures: levels that may be finalized, and those that may not, in the words of a real 4.3.1."""
+"""UpdateFeatures: levels that may be finalized, and those that may not, in the words of a real 4.4.0."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def node() -> StandInNode:
 def test_levels_of_a_new_cluster(node: StandInNode) -> None:
     epoch, levels = OUR_FEATURES.finalized(node.metadata.image)
     assert epoch == node.metadata.image.offset == 12
-    assert levels == {"metadata.version": 30, ELR: 1, TXN: 2, GROUP: 1, SHARE: 1}
+    assert levels == {"metadata.version": 33, ELR: 1, TXN: 2, GROUP: 1, SHARE: 1}
     assert OUR_FEATURES.supported == {
-        "metadata.version": (30, 30),
+        "metadata.version": (30, 33),
         ELR: (0, 1),
         TXN: (0, 2),
         GROUP: (0, 1),
@@ -58,7 +58,7 @@ def test_every_change_of_metadata_raises_the_epoch(node: StandInNode) -> None:
 def test_down_and_up_again(node: StandInNode) -> None:
     response = update(node, (ELR, 0, SAFE_DOWNGRADE))
     assert (response.error_code, response.error_message, response.results) == (0, None, [])
-    assert node.metadata.image.features == {"metadata.version": 30, TXN: 2, GROUP: 1, SHARE: 1}
+    assert node.metadata.image.features == {"metadata.version": 33, TXN: 2, GROUP: 1, SHARE: 1}
     node.metadata.commit(
         [
             ConfigRecord(BROKER, "", "min.insync.replicas", None),
@@ -74,7 +74,7 @@ def test_down_and_up_again(node: StandInNode) -> None:
         FeatureLevelRecord(ELR, 1),
     ]
     assert OUR_FEATURES.finalized(node.metadata.image)[1] == {
-        "metadata.version": 30,
+        "metadata.version": 33,
         ELR: 1,
         TXN: 2,
         GROUP: 1,
@@ -96,8 +96,8 @@ def test_down_and_up_again(node: StandInNode) -> None:
         (ELR, -1, SAFE_DOWNGRADE, "A feature version cannot be less than 0."),
         (ELR, 1, 0, "The controller does not support the given upgrade type."),
         (ELR, 1, 7, "The controller does not support the given upgrade type."),
-        ("metadata.version", 31, UPGRADE, "Local controller 1 only supports versions 30"),
-        ("metadata.version", 29, UNSAFE_DOWNGRADE, "Local controller 1 only supports versions 30"),
+        ("metadata.version", 34, UPGRADE, "Local controller 1 only supports versions 30-33"),
+        ("metadata.version", 29, UNSAFE_DOWNGRADE, "Local controller 1 only supports versions 30-33"),
         (TXN, 3, UPGRADE, "Local controller 1 only supports versions 0-2"),
         (
             TXN,
@@ -130,6 +130,28 @@ def test_downgrade_to_a_newer_version(node: StandInNode) -> None:
     assert response.error_message == f"{FAILED} 1 for feature {ELR}. Can't downgrade to a newer version."
 
 
+@pytest.mark.parametrize(
+    ("upgrade_type", "reason"),
+    [
+        (
+            SAFE_DOWNGRADE,
+            "Refusing to perform the requested downgrade because it might delete metadata information.",
+        ),
+        (UNSAFE_DOWNGRADE, "Unsafe metadata downgrade is not supported in this version."),
+    ],
+)
+def test_metadata_of_a_level_is_not_lost(node: StandInNode, upgrade_type: int, reason: str) -> None:
+    response = update(node, ("metadata.version", 32, upgrade_type))
+    assert response.error_message is not None
+    assert response.error_message.endswith(f"Unsupported metadata.version downgrade from 33 to 32. {reason}")
+
+
+def test_a_level_without_metadata_of_its_own_is_lowered(node: StandInNode) -> None:
+    node.metadata.commit([FeatureLevelRecord("metadata.version", 31)])
+    assert update(node, ("metadata.version", 30, SAFE_DOWNGRADE)).error_code == 0
+    assert node.metadata.image.features["metadata.version"] == 30
+
+
 def test_all_or_none(node: StandInNode) -> None:
     response = update(node, (ELR, 0, SAFE_DOWNGRADE), ("nix", 1, UPGRADE))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
@@ -137,13 +159,13 @@ def test_all_or_none(node: StandInNode) -> None:
 
 
 def test_the_current_level_and_invalid_levels(node: StandInNode) -> None:
-    assert update(node, (ELR, 1, UPGRADE), ("metadata.version", 30, UPGRADE)).error_code == 0
+    assert update(node, (ELR, 1, UPGRADE), ("metadata.version", 33, UPGRADE)).error_code == 0
     node.records.clear()
     assert update(node, ("kraft.version", 0, UPGRADE)).error_code == 0
     assert update(node, ("streams.version", 0, UPGRADE)).error_code == 0
     assert update(node).error_code == 0
     assert OUR_FEATURES.finalized(node.metadata.image)[1] == {
-        "metadata.version": 30,
+        "metadata.version": 33,
         ELR: 1,
         TXN: 2,
         GROUP: 1,

@@ -41,7 +41,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from oncelog.wire.schema import Message
+from oncelog.wire.schema import ZERO_UUID, Message
 from tests.harness.requests import bytes_of
 from tests.harness.sim_client import SimClient
 
@@ -206,7 +206,7 @@ class TransactionalProducer:
                 group,
                 self.producer_id,
                 self.epoch,
-                topics=[TxnOffsetCommitRequestTopic(topic, rows)],
+                topics=[TxnOffsetCommitRequestTopic(topic, ZERO_UUID, rows)],
             )
             response = await self.link.call(request, self.versions.offsets, TxnOffsetCommitResponse)
             return response, response.topics[0].partitions[0].error_code

@@ -95,8 +95,11 @@ def test_a_first_start_writes_the_records_that_kafka_writes() -> None:
     kafkas = without_kafkas_others(log_of(kafka_disk)[1])
     assert [type(record) for record in ours] == [type(record) for record in kafkas]
     features_and_config = [record for record in ours if isinstance(record, FeatureLevelRecord | ConfigRecord)]
+    of_kafka_4_4 = FeatureLevelRecord(METADATA_VERSION, 33)
     assert features_and_config == [
-        record for record in kafkas if isinstance(record, FeatureLevelRecord | ConfigRecord)
+        of_kafka_4_4 if record == FeatureLevelRecord(METADATA_VERSION, 30) else record
+        for record in kafkas
+        if isinstance(record, FeatureLevelRecord | ConfigRecord)
     ]
     assert counts == [0, 8, 4]
     assert store.image.offset == 12
@@ -114,7 +117,7 @@ def test_bootstrap_checkpoint_is_written_and_read() -> None:
     files = disk()
     store_on(files)
     assert snapshots.read(files, "/data/bootstrap.checkpoint")[0] == [
-        FeatureLevelRecord("metadata.version", 30),
+        FeatureLevelRecord("metadata.version", 33),
         FeatureLevelRecord("eligible.leader.replicas.version", 1),
         FeatureLevelRecord("group.version", 1),
         FeatureLevelRecord("share.version", 1),
@@ -175,7 +178,7 @@ def test_a_directory_with_unsupported_features_is_refused() -> None:
 
 def test_a_directory_of_kafka_is_used_unchanged() -> None:
     """The directory is formatted or in use. Its features keep their levels; unsupported ones are not finalized here."""
-    kafkas = {**OUR_FEATURES.at_format, "streams.version": 1}
+    kafkas = {**OUR_FEATURES.at_format, METADATA_VERSION: 30, "streams.version": 1}
     formatted, used = disk(), disk()
     formatted.open("/data/bootstrap.checkpoint", create=True).append(BOOTSTRAP)
     used.makedirs(DIR)
@@ -184,7 +187,10 @@ def test_a_directory_of_kafka_is_used_unchanged() -> None:
         for _ in range(2):
             store = store_on(files)
             assert store.image.features == kafkas
-            assert store.features.finalized(store.image)[1] == OUR_FEATURES.at_format
+            assert store.features.finalized(store.image)[1] == {
+                **OUR_FEATURES.at_format,
+                METADATA_VERSION: 30,
+            }
             store.snapshot()
 
 
@@ -240,7 +246,7 @@ def test_formatting_is_repeated_after_a_crash() -> None:
         store_on(files)
         files.open(FIRST).truncate(cut)
         store = store_on(files)
-        assert store.image.features["metadata.version"] == 30
+        assert store.image.features["metadata.version"] == 33
         assert store.image.configs == {(BROKER, ""): {"min.insync.replicas": "1"}}
 
 
@@ -425,7 +431,7 @@ def test_the_registration_has_the_endpoints_for_clients() -> None:
     assert broker.end_points == [BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0)]
     assert broker.rack == "r1"
     assert {row.name: (row.min_supported_version, row.max_supported_version) for row in broker.features} == {
-        "metadata.version": (30, 30),
+        "metadata.version": (30, 33),
         "eligible.leader.replicas.version": (0, 1),
         "transaction.version": (0, 2),
         "group.version": (0, 1),

@@ -207,7 +207,7 @@ async def test_an_unsupported_api_versions_request_gets_a_response_in_version_0(
         await client.send_frame(struct.pack(">hhih", 18, 99, 7, -1))
         assert (
             await client.receive_frame()
-        ).hex() == "00000007" + "0023" + "00000001" + "0012" + "0000" + "0004"
+        ).hex() == "00000007" + "0023" + "00000001" + "0012" + "0000" + "0005"
 
 
 @pytest.mark.parametrize("count", [100, 2000])

@@ -26,6 +26,8 @@ with warnings.catch_warnings():
 Json = dict[str, Any]
 
 BUNDLED = pathlib.Path(kafka.protocol.__file__).parent / "schemas" / "resources"
+CHANGED_IN_4_4 = frozenset(("ApiVersions", "DeleteGroups", "TxnOffsetCommit"))
+"""APIs that have a newer version in Kafka 4.4 than in kafka-python and kio."""
 JARS = (
     "kafka-clients",
     "kafka-metadata",
@@ -64,8 +66,12 @@ def _resolve(fields: list[Json], shared: dict[str, list[Json]]) -> None:
 
 
 def bundled() -> dict[str, Json]:
-    """Message name -> definition, from kafka-python."""
-    return {path.stem: parse(path.read_text()) for path in BUNDLED.glob("*.json")}
+    """Message name -> definition, from kafka-python, but for those that Kafka 4.4 changed."""
+    return {
+        path.stem: parse(path.read_text())
+        for path in BUNDLED.glob("*.json")
+        if path.stem.removesuffix("Request").removesuffix("Response") not in CHANGED_IN_4_4
+    }
 
 
 def from_jars(libs: pathlib.Path) -> dict[str, Json]:

@@ -8,7 +8,16 @@ import pytest
 from oncelog.wire.compiler import NEW
 from oncelog.wire.schema import Field, Message, Struct
 from oncelog.wire.stored.metadata import RECORD_TYPES
-from tests.wire.kafka_json import Json, all_messages, bundled, from_jars, snake, versions, within
+from tests.wire.kafka_json import (
+    CHANGED_IN_4_4,
+    Json,
+    all_messages,
+    bundled,
+    from_jars,
+    snake,
+    versions,
+    within,
+)
 
 MESSAGES = all_messages()
 
@@ -94,7 +103,8 @@ NOT_IN_KAFKA_PYTHON = (
     "oncelog.wire.messages.consumer_group_",
     "oncelog.wire.messages.share_",
     *(f"oncelog.wire.messages.{verb}_raft_voter" for verb in ("add", "remove")),
-    "oncelog.wire.messages.unregister_broker",
+    *(f"oncelog.wire.messages.unregister_{node}" for node in ("broker", "controller")),
+    *(f"oncelog.wire.messages.{snake(api)}" for api in CHANGED_IN_4_4),
     "oncelog.wire.messages.get_telemetry_subscriptions",
     "oncelog.wire.messages.push_telemetry",
     *(f"oncelog.wire.messages.{verb}_share_group_offsets" for verb in ("alter", "delete", "describe")),

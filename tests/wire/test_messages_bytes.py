@@ -23,10 +23,11 @@ from kio.static.constants import EntityType
 
 from oncelog.wire.compiler import compile_step_decoder
 from oncelog.wire.errors import DecodeError
+from oncelog.wire.messages.unregister_controller import UnregisterControllerRequest
 from oncelog.wire.schema import Message, Struct
 from oncelog.wire.steps import finish
 from oncelog.wire.stored.groups import ConsumerGroupMemberMetadataValue
-from tests.wire.kafka_json import Json, all_messages, bundled, encode, from_jars, snake
+from tests.wire.kafka_json import CHANGED_IN_4_4, Json, all_messages, bundled, encode, from_jars, snake
 from tests.wire.values import build, in_version, sample, values, within
 
 MESSAGES = all_messages()
@@ -34,6 +35,8 @@ BUNDLED = bundled()
 # kafka-python uses the null in a definition as the field's default. Kafka's generated class has an empty struct and
 # writes a null, which DumpLogSegments reads in compat_tests.
 READ_BY_KAFKA = (ConsumerGroupMemberMetadataValue,)
+NEW_IN_4_4 = UnregisterControllerRequest.API_KEY
+"""kio does not know it."""
 quick = settings(
     max_examples=12,
     deadline=None,
@@ -126,10 +129,13 @@ def leaves(cls: type[Struct], values: Json, version: int) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    "cls", [c for c in MESSAGES if c.KIND in ("request", "response", "data")], ids=lambda cls: cls.__name__
+    "cls",
+    [c for c in MESSAGES if c.KIND in ("request", "response", "data") and c.API_KEY != NEW_IN_4_4],
+    ids=lambda cls: cls.__name__,
 )
 def test_kio_reads_the_same_values_and_writes_the_same_bytes(cls: type[Message]) -> None:
-    for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
+    api = cls.__name__.removesuffix("Request").removesuffix("Response")
+    for version in range(cls.MIN_VERSION, cls.MAX_VERSION + (api not in CHANGED_IN_4_4)):
         carried = in_version(cls, sample(cls, itertools.count(1)), version)
         encoded = build(cls, carried).encode(version)
         schema = kio_schema(cls, version)

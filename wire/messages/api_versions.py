@@ -2,7 +2,7 @@
 
 The response header is always v0 (see ``wire.header``), and so is the response to an unknown version (KIP-511).
 Version 3 adds the client's name and, as tagged fields, the features (KIP-584); in version 4 a feature's
-lowest version may be 0.
+lowest version may be 0. Version 5 adds the cluster and the node that the client means (KIP-1242).
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from oncelog.wire.schema import Message, Request, Struct, array, boolean, int16,
 
 
 class ApiVersionsRequest(
-    Request["ApiVersionsResponse"], api_key=18, kind="request", versions="0-4", flexible="3+"
+    Request["ApiVersionsResponse"], api_key=18, kind="request", versions="0-5", flexible="3+"
 ):
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
+    cluster_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    node_id: int = int32("5+", default=-1, ignorable=True)
 
 
 class ApiVersion(Struct):
@@ -37,7 +39,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int = int16()
 
 
-class ApiVersionsResponse(Message, api_key=18, kind="response", versions="0-4", flexible="3+"):
+class ApiVersionsResponse(Message, api_key=18, kind="response", versions="0-5", flexible="3+"):
     """``finalized_features`` are valid only if ``finalized_features_epoch`` is not -1."""
 
     error_code: int = int16()

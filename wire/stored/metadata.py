@@ -253,6 +253,10 @@ class ClearElrRecord(Message, api_key=28, kind="metadata", versions="0", flexibl
     topic_name: str = string()
 
 
+class UnregisterControllerRecord(Message, api_key=29, kind="metadata", versions="0", flexible="0+"):
+    controller_id: int = int32()
+
+
 RECORD_TYPES: dict[int, type[Message]] = {
     record.API_KEY: record for record in Message.__subclasses__() if record.__module__ == __name__
 }

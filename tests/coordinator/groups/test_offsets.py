@@ -35,6 +35,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
 from oncelog.wire.stored.groups import (
     KEY_TYPES,
@@ -67,7 +68,9 @@ def commit_in_transaction(
     harness: GroupShardHarness, producer_id: int, place: Place, offset: int, generation: int = -1
 ) -> int:
     group, topic, partition = place
-    asked = TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(partition, offset)])
+    asked = TxnOffsetCommitRequestTopic(
+        topic, ZERO_UUID, [TxnOffsetCommitRequestPartition(partition, offset)]
+    )
     request = TxnOffsetCommitRequest("t", group, producer_id, 0, generation, topics=[asked])
     return (
         commit_transactional_offsets(harness.shard, request, harness.client(3))
