@@ -131,21 +131,28 @@ def test_configs(bootstrap: str, name: str) -> None:
     entity = ("--entity-type", "topics", "--entity-name", name)
     tool(
         bootstrap,
-        "kafka.admin.ConfigCommand",
+        "org.apache.kafka.tools.ConfigCommand",
         "--alter",
         *entity,
         "--add-config",
         "retention.ms=1234,flush.ms=99",
     )
-    shown = tool(bootstrap, "kafka.admin.ConfigCommand", "--describe", *entity)
+    shown = tool(bootstrap, "org.apache.kafka.tools.ConfigCommand", "--describe", *entity)
     assert "retention.ms=1234 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1234}" in shown
-    tool(bootstrap, "kafka.admin.ConfigCommand", "--alter", *entity, "--delete-config", "retention.ms")
-    shown = tool(bootstrap, "kafka.admin.ConfigCommand", "--describe", *entity)
+    tool(
+        bootstrap,
+        "org.apache.kafka.tools.ConfigCommand",
+        "--alter",
+        *entity,
+        "--delete-config",
+        "retention.ms",
+    )
+    shown = tool(bootstrap, "org.apache.kafka.tools.ConfigCommand", "--describe", *entity)
     assert "retention.ms" not in shown
     assert "flush.ms=99" in shown
     everything = tool(
         bootstrap,
-        "kafka.admin.ConfigCommand",
+        "org.apache.kafka.tools.ConfigCommand",
         "--describe",
         "--entity-type",
         "brokers",
@@ -210,7 +217,7 @@ def test_reassignment_to_a_log_directory(bootstrap: str, name: str, tmp_path: pa
 @THROUGH_A_PROXY
 def test_features_and_versions(bootstrap: str) -> None:
     features = tool(bootstrap, "FeatureCommand", "describe")
-    assert re.search(r"Feature: metadata.version\s.*FinalizedVersionLevel: 4.3-IV0", features), features
+    assert re.search(r"Feature: metadata.version\s.*FinalizedVersionLevel: 4.4-IV2", features), features
     versions = tool(bootstrap, "BrokerApiVersionsCommand")
     assert re.search(r"Produce\(0\): 0 to 13 \[usable: 13\]", versions), versions
     assert re.search(r"Fetch\(1\): 4 to 18 \[usable: 18\]", versions), versions
@@ -239,7 +246,7 @@ def test_nodes_that_are_not_there(bootstrap: str, tmp_path: pathlib.Path) -> Non
 
 def test_groups_that_have_a_configuration(bootstrap: str, name: str) -> None:
     """kafka-configs finds them by ListConfigResources."""
-    groups = ("kafka.admin.ConfigCommand", "--entity-type", "groups")
+    groups = ("org.apache.kafka.tools.ConfigCommand", "--entity-type", "groups")
     tool(
         bootstrap,
         *groups,
@@ -275,8 +282,8 @@ def test_client_metrics(bootstrap: str, name: str) -> None:
         f"Client metrics configs for {name} are:\n"
         "  interval.ms=60000\n  match=client_id=nobody\n  metrics=org.apache.kafka.producer.\n"
     )
-    shown = tool(bootstrap, "kafka.admin.ConfigCommand", "--entity-type", "client-metrics", "--entity-name", name,
-                 "--describe")  # fmt: skip
+    entity = ("--entity-type", "client-metrics", "--entity-name", name)
+    shown = tool(bootstrap, "org.apache.kafka.tools.ConfigCommand", *entity, "--describe")
     assert "interval.ms=60000 sensitive=false synonyms={DYNAMIC_CLIENT_METRICS_CONFIG" in shown, shown
     assert (
         tool(bootstrap, command, "--delete", "--name", name) == f"Deleted client metrics config for {name}.\n"
@@ -285,7 +292,7 @@ def test_client_metrics(bootstrap: str, name: str) -> None:
 
 def test_levels_of_loggers(bootstrap: str) -> None:
     loggers = ("--entity-type", "broker-loggers", "--entity-name", "1")
-    config = "kafka.admin.ConfigCommand"
+    config = "org.apache.kafka.tools.ConfigCommand"
     before = tool(bootstrap, config, *loggers, "--describe")
     (level,) = re.findall(r"^ *root=(\w+) sensitive=false", before, re.MULTILINE)
     try:

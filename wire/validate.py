@@ -42,7 +42,7 @@ from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.records import records_of_in_steps, scan_front, wrap_int64
 from oncelog.wire.steps import finish, take
 from oncelog.wire.validation_rules import INT64_MAX, ValidationRules
-from oncelog.wire.varint import append_varint
+from oncelog.wire.varint import append_varint, read_varint
 from oncelog.wire.walk import WalkResult, walk, walk_in_steps
 
 if TYPE_CHECKING:
@@ -248,6 +248,8 @@ def _validation(
         result = yield from walk_in_steps(records, header.record_count, fast_readers=rules.fast_readers)
     except DecodeError as error:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
+    if codec and len(records) > rules.max_decompressed_message_bytes:
+        yield from _check_sizes(records, header.record_count, rules.max_decompressed_message_bytes)
     max_timestamp = _max_timestamp(header, result, rules, now_ms)
     if max_timestamp is None:
         max_timestamp = yield from _check_each(records, header, rules, now_ms)
@@ -260,6 +262,21 @@ def _validation(
             ErrorCode.UNKNOWN_SERVER_ERROR, "offset deltas in a compressed batch out of order"
         )
     return _stamp(batch, header.size, header, rules, now_ms, max_timestamp)
+
+
+def _check_sizes(records: bytes | bytearray | memoryview, count: int, limit: int) -> Steps[None]:
+    """Raise InvalidRecords for the first record of more than ``limit`` bytes. Source: ``DefaultRecord.readFrom``."""
+    position = 0
+    for index in range(count):
+        size, position = read_varint(records, position)
+        if size > limit:
+            raise InvalidRecords(
+                ErrorCode.INVALID_RECORD,
+                f"Invalid record size: {size} exceeds the configured maximum record size of {limit}.",
+            )
+        position += size
+        if not index % _STEP_RECORDS:
+            yield
 
 
 def _stamp(

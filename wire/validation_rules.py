@@ -21,6 +21,7 @@ class ValidationRules:
         "from_client",
         "level",
         "log_append_time",
+        "max_decompressed_message_bytes",
         "max_message_bytes",
         "segment_bytes",
         "timestamp_after_max_ms",
@@ -37,6 +38,7 @@ class ValidationRules:
         timestamp_after_max_ms: int = _AN_HOUR_MS,
         codec: int | None = None,
         level: int | None = None,
+        max_decompressed_message_bytes: int = 2_147_483_639,
         max_message_bytes: int = 1_048_588,
         segment_bytes: int = 1_073_741_824,
         from_client: bool = True,
@@ -54,6 +56,8 @@ class ValidationRules:
         """The codec of compression.type; None for "producer", which keeps that of the batch."""
         self.level = level
         """compression.<codec>.level; None for Kafka's default."""
+        self.max_decompressed_message_bytes = max_decompressed_message_bytes
+        """Bytes of the largest record in a compressed batch."""
         self.max_message_bytes = max_message_bytes
         self.segment_bytes = segment_bytes
         self.from_client = from_client

@@ -134,6 +134,23 @@ class LogKeys(metaclass=KeyCollector):
         in_effect=False,
     )
 
+    log_remote_copy_lag_ms: int = key(
+        LONG,
+        0,
+        "With tiered storage, milliseconds before a segment is copied; -1 is the local retention.",
+        at_least=-1,
+        update=CLUSTER_WIDE,
+        in_effect=False,
+    )
+    log_remote_copy_lag_bytes: int = key(
+        LONG,
+        -1,
+        "With tiered storage, newer bytes before a segment is copied; -1 is the local retention.",
+        at_least=-1,
+        update=CLUSTER_WIDE,
+        in_effect=False,
+    )
+
     log_cleanup_policy: tuple[str, ...] = key(
         LIST,
         ("delete",),
@@ -216,6 +233,13 @@ class LogKeys(metaclass=KeyCollector):
         "Bytes of the largest batch that is accepted, its header included.",
         at_least=0,
         importance=HIGH,
+        update=CLUSTER_WIDE,
+    )
+    max_decompressed_message_bytes: int = key(
+        INT,
+        2_147_483_639,
+        "Bytes of the largest record that is accepted in a compressed batch.",
+        at_least=0,
         update=CLUSTER_WIDE,
     )
     log_message_timestamp_type: str = key(

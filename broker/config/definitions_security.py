@@ -150,6 +150,12 @@ class OAuthKeys(metaclass=KeyCollector, of_proxies=True):
     sasl_oauthbearer_expected_issuer: str | None = key(
         STRING, None, "The issuer that a token must name.", importance=HIGH
     )
+    sasl_oauthbearer_allow_unverified_audience: bool = key(
+        BOOLEAN, False, "Whether a token's audience is not checked where none is expected."
+    )
+    sasl_oauthbearer_allow_unverified_issuer: bool = key(
+        BOOLEAN, False, "Whether a token's issuer is not checked where none is expected."
+    )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = key(
         LONG,
         3_600_000,

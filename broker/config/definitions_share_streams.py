@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.broker.config.definitions import CLUSTER_WIDE, HIGH, INT, LOW, SHORT, KeyCollector, key
+from oncelog.broker.config.definitions import (
+    BOOLEAN,
+    CLASS,
+    CLUSTER_WIDE,
+    HIGH,
+    INT,
+    LIST,
+    LOW,
+    SHORT,
+    STRING,
+    KeyCollector,
+    key,
+)
 from oncelog.broker.config.definitions_coordinators import check_codec_number
 
 
@@ -79,6 +91,18 @@ class ShareGroupKeys(metaclass=KeyCollector):
         importance=LOW,
         at_least=1,
         internal=True,
+    )
+    errors_deadletterqueue_auto_create_topics_enable: bool = key(
+        BOOLEAN,
+        False,
+        "Whether a share group's dead-letter queue is created when the first record goes there.",
+        update=CLUSTER_WIDE,
+    )
+    errors_deadletterqueue_topic_name_prefix: str = key(
+        STRING,
+        "dlq.",
+        "How the name of a share group's dead-letter queue must begin.",
+        update=CLUSTER_WIDE,
     )
     group_share_max_share_sessions: int = key(INT, 2_000, "Share sessions that are kept at once.", at_least=1)
 
@@ -152,4 +176,13 @@ class StreamsGroupKeys(metaclass=KeyCollector):
     group_streams_max_standby_replicas: int = _max_limit(2, 0, unit="")
     group_streams_initial_rebalance_delay_ms: int = _default(
         3_000, "Milliseconds that an empty group waits for more members after the first one.", 0
+    )
+    group_streams_assignors: tuple[str, ...] = key(
+        LIST, ("sticky",), "The assignors that a streams group may choose.", in_effect=False
+    )
+    group_streams_rack_aware_assignment_tags: tuple[str, ...] = key(
+        LIST, (), "Tags of clients over which standby replicas are spread.", importance=LOW, in_effect=False
+    )
+    group_streams_topology_description_plugin_class: str | None = key(
+        CLASS, None, "The plug-in that keeps the descriptions of topologies.", in_effect=False
     )

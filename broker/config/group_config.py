@@ -1,6 +1,6 @@
 """The dynamic configuration of groups (ConfigResource type GROUP): its keys and their checks.
 
-Keys, defaults and error messages are those of ``org.apache.kafka.coordinator.group.GroupConfig`` of Kafka 4.3.1. The
+Keys, defaults and error messages are those of ``org.apache.kafka.coordinator.group.GroupConfig`` of Kafka 4.4.0. The
 keys of streams groups are checked, stored and shown, but have no effect: there are no such groups here.
 """
 
@@ -9,7 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.config.definitions import BOOLEAN, INT, STRING, ConfigError, KeyCollector, Value, key
+from oncelog.broker.config.definitions import (
+    BOOLEAN,
+    INT,
+    LIST,
+    LOW,
+    STRING,
+    ConfigError,
+    KeyCollector,
+    Value,
+    key,
+)
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -151,6 +161,29 @@ class GroupConfig(metaclass=KeyCollector):
         at_least=0,
         in_effect=False,
     )
+    streams_rack_aware_assignment_tags: tuple[str, ...] = key(
+        LIST,
+        (),
+        "For streams groups; without effect here.",
+        synonyms=(("group.streams.rack.aware.assignment.tags", 1),),
+        importance=LOW,
+        in_effect=False,
+    )
+    streams_assignor_name: str | None = key(
+        STRING,
+        None,
+        "For streams groups; without effect here.",
+        synonyms=(("group.streams.assignors", 1),),
+        in_effect=False,
+    )
+    errors_deadletterqueue_topic_name: str = key(
+        STRING,
+        "",
+        "The topic that gets the share group's records that no consumer could process; empty: none.",
+    )
+    errors_deadletterqueue_copy_record_enable: bool = key(
+        BOOLEAN, False, "Whether records in the dead-letter queue have the original's key and value."
+    )
 
 
 # Keys that the broker's configuration limits, in the order in which Kafka checks them.
@@ -179,6 +212,8 @@ def _limits(name: str) -> tuple[str | None, str]:
     return f"group.{kind}.min.{what}", f"group.{kind}.max.{what}"
 
 
+DLQ_TOPIC_NAME = "errors.deadletterqueue.topic.name"
+DLQ_COPY_RECORD_ENABLE = "errors.deadletterqueue.copy.record.enable"
 LIMITS = {name: _limits(name) for name in _LIMITED}
 _SESSIONS_AND_HEARTBEATS = tuple(
     (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
@@ -188,10 +223,12 @@ _SESSIONS_AND_HEARTBEATS = tuple(
 
 def defaults_of(broker: BrokerConfig) -> dict[str, Value]:
     """Return the values for a group without overrides, by key."""
-    return {
+    defaults = {
         name: broker.value(found.synonyms[0][0]) if found.synonyms else found.default
         for name, found in GroupConfig.KEYS.items()
     }
+    defaults["streams.assignor.name"] = next(iter(broker.group_streams_assignors), None)
+    return defaults
 
 
 def within_limits(overrides: Mapping[str, str], broker: BrokerConfig) -> Mapping[str, str]:
@@ -230,20 +267,31 @@ def parse_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) ->
                 values[name] = found.parse(overrides[name])
     except ConfigError as error:
         raise _refused(str(error)) from None
-    _check_limits(values, broker)
+    _check_values(values, overrides, broker)
     return values
 
 
-def _check_limits(values: Mapping[str, Any], broker: BrokerConfig) -> None:
-    """Raise KafkaError (INVALID_CONFIG) for a value outside the broker's limits (``GroupConfig.validateValues``)."""
+def _check_values(values: Mapping[str, Any], overrides: Mapping[str, str], broker: BrokerConfig) -> None:
+    """Raise KafkaError (INVALID_CONFIG) for a group's own value that is refused (``GroupConfig.validateValues``)."""
     for name, (least, most) in LIMITS.items():
-        if least is not None and values[name] < broker.value(least):
-            raise _refused(f"{name} must be greater than or equal to {least}")
-        if values[name] > broker.value(most):
-            raise _refused(f"{name} must be less than or equal to {most}")
+        if name not in overrides:
+            continue
+        low, high = None if least is None else broker.value(least), broker.value(most)
+        if low is None and values[name] > high:
+            raise _refused(f"{name} must be less than or equal to {high}")
+        if low is not None and not low <= values[name] <= high:
+            raise _refused(f"{name} must be in the range {low} to {high} inclusive.")
+    assignor, known = values["streams.assignor.name"], broker.group_streams_assignors
+    if "streams.assignor.name" in overrides and assignor not in known:
+        raise _refused(
+            f"streams.assignor.name '{assignor}' is not a registered task assignor. Registered assignors are: "
+            f"[{', '.join(known)}]."
+        )
     for longer, shorter in _SESSIONS_AND_HEARTBEATS:
-        if values[longer] <= values[shorter]:
+        if values[longer] <= values[shorter] and (longer in overrides or shorter in overrides):
             raise _refused(f"{longer} must be greater than {shorter}")
+    if values[DLQ_TOPIC_NAME].startswith("__"):
+        raise _refused(f"{DLQ_TOPIC_NAME}: DLQ topic name must not start with '__'")
 
 
 def _refused(text: str) -> KafkaError:

@@ -103,6 +103,12 @@ class TopicKeys(metaclass=KeyCollector):
     max_message_bytes: int = _key(
         INT, "message.max.bytes", "Bytes of the largest batch, its header included.", at_least=0
     )
+    max_decompressed_message_bytes: int = _key(
+        INT,
+        "max.decompressed.message.bytes",
+        "Bytes of the largest record in a compressed batch.",
+        at_least=0,
+    )
     index_interval_bytes: int = _key(
         INT, "log.index.interval.bytes", "Bytes of log between two entries of an index.", at_least=0
     )
@@ -231,11 +237,28 @@ class TopicKeys(metaclass=KeyCollector):
         "Whether no more segments are copied to tiered storage; without effect here.",
         in_effect=False,
     )
+    remote_copy_lag_ms: int = _key(
+        LONG,
+        "log.remote.copy.lag.ms",
+        "With tiered storage, milliseconds before a segment is copied; -1 is the local retention.",
+        at_least=-1,
+        in_effect=False,
+    )
+    remote_copy_lag_bytes: int = _key(
+        LONG,
+        "log.remote.copy.lag.bytes",
+        "With tiered storage, newer bytes before a segment is copied; -1 is the local retention.",
+        at_least=-1,
+        in_effect=False,
+    )
     remote_log_delete_on_disable: bool = key(
         BOOLEAN,
         False,
         "Whether segments in tiered storage are deleted when it is disabled; without effect here.",
         in_effect=False,
+    )
+    errors_deadletterqueue_group_enable: bool = key(
+        BOOLEAN, False, "Whether share groups may use the topic as their dead-letter queue."
     )
     internal_segment_bytes: int | None = key(
         INT, None, "As segment.bytes, without its lower bound; for tests.", internal=True

@@ -11,7 +11,7 @@ from oncelog.broker.control.types import Assignment, Offsets, Shown
 if TYPE_CHECKING:
     from oncelog.wire.messages.share_group_describe import DescribedGroup
 
-DeliveryStateName: TypeAlias = Literal["available", "acquired", "acknowledged", "archived"]
+DeliveryStateName: TypeAlias = Literal["available", "acquired", "acknowledged", "archiving", "archived"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

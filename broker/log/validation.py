@@ -58,6 +58,7 @@ def rules_of(
         timestamp_after_max_ms=config.message_timestamp_after_max_ms,
         codec=None if name == "producer" else CODECS[name],
         level=_level(config, name),
+        max_decompressed_message_bytes=config.max_decompressed_message_bytes,
         max_message_bytes=config.max_message_bytes,
         segment_bytes=config.segment_size,
         from_client=from_client,

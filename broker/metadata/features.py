@@ -158,14 +158,14 @@ OUR_FEATURES = Features(
         TRANSACTION_VERSION: (0, 2),
         # 1: groups of the consumer protocol (KIP-848).
         GROUP_VERSION: (0, 1),
-        # 1: share groups (KIP-932).
-        SHARE_VERSION: (0, 1),
+        # 1: share groups (KIP-932); 2: their dead-letter queues (KIP-1191).
+        SHARE_VERSION: (0, 2),
     },
     at_format={
         METADATA_VERSION: METADATA_VERSION_4_4_IV2,
         ELR_VERSION: 1,
         GROUP_VERSION: 1,
-        SHARE_VERSION: 1,
+        SHARE_VERSION: 2,
         TRANSACTION_VERSION: 2,
     },
 )
@@ -200,6 +200,11 @@ def is_consumer_protocol_enabled(image: MetadataImage, config: BrokerConfig) -> 
 def are_share_groups_enabled(image: MetadataImage) -> bool:
     """Whether share groups are served (Kafka: ``ShareVersion.supportsShareGroups``)."""
     return image.features.get(SHARE_VERSION, 0) > 0
+
+
+def are_dead_letter_queues_enabled(image: MetadataImage) -> bool:
+    """Whether share groups may have a dead-letter queue (Kafka: ``ShareVersion.supportsShareGroupDLQ``)."""
+    return image.features.get(SHARE_VERSION, 0) > 1
 
 
 def broker_features() -> list[BrokerFeature]:

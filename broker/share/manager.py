@@ -16,10 +16,10 @@ from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.image import GROUP
 from oncelog.broker.share.sessions import ShareSessions
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.stored.metadata import ConfigRecord, RemoveTopicRecord
+from oncelog.wire.stored.metadata import ConfigRecord, FeatureLevelRecord, RemoveTopicRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
     from oncelog.broker.metadata.image import Topic
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from oncelog.broker.share.persister import SharePersister
     from oncelog.broker.share.sessions import SessionKey
     from oncelog.broker.share.settings import ShareGroupSettings
+    from oncelog.broker.share.window.window import DeadLetters
     from oncelog.wire.schema import Message, Uuid
 
 NAME = "share partitions"
@@ -107,11 +108,24 @@ class SharePartitionManager:
         """Return the group's settings as they are now."""
         found = self._settings.get(group_id)
         if found is None:
+            from oncelog.broker.metadata.features import are_dead_letter_queues_enabled
             from oncelog.broker.share.settings import settings_of
 
             overrides = self._metadata.image.configs.get((GROUP, group_id), {})
-            found = self._settings[group_id] = settings_of(overrides, self._config.current)
+            found = self._settings[group_id] = settings_of(
+                overrides,
+                self._config.current,
+                may_have_queue=are_dead_letter_queues_enabled(self._metadata.image),
+            )
         return found
+
+    async def write_dead_letters(self, partition: SharePartition, letters: Sequence[DeadLetters]) -> None:
+        """Write records of a share partition to its group's dead-letter queue. What cannot be written is logged."""
+        from oncelog.broker.share.dead_letters import DeadLetterWriter
+
+        settings = self.settings(partition.group_id)
+        writer = DeadLetterWriter(self._metadata, self._config, self._cluster, self.clock, settings)
+        await writer.write(partition, letters)
 
     # -- share partitions
 
@@ -227,7 +241,7 @@ class SharePartitionManager:
         if isinstance(record, RemoveTopicRecord):
             for partition in [it for it in self._partitions.values() if it.topic_id == record.topic_id]:
                 self.remove(partition)
-        elif isinstance(record, ConfigRecord):
+        elif isinstance(record, ConfigRecord | FeatureLevelRecord):
             self._settings.clear()
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oncelog.broker.share.manager import SharePartitionManager
     from oncelog.broker.share.window.acknowledgement import Acknowledgement
     from oncelog.broker.share.window.acquisition import Acquired
+    from oncelog.broker.share.window.window import DeadLetters
     from oncelog.coordinator.share.state import StateBatch
     from oncelog.wire.schema import Uuid
 
@@ -145,6 +146,7 @@ class SharePartition:
                 start = await self._first_offset()
             self.window = Window(start, self._manager.settings(self.group_id).limits, state.batches)
             self.state_epoch = state.state_epoch
+            self._bury(self.window.take_dead_letters())
         except KafkaError as error:
             self._fail(error.code if self._is_ours(error) else _client_code(error), str(error))
         except StoredStateError as error:
@@ -296,6 +298,7 @@ class SharePartition:
         if changes:
             assert self.window is not None
             self.window.complete(changes, is_stored=is_stored)
+            self._bury(self.window.take_dead_letters())
             self.watch_locks()
             self.wake()
 
@@ -349,16 +352,42 @@ class SharePartition:
                 partition=self.partition,
                 count=sum(last - first + 1 for first, last, _, _ in changes),
             )
-            self._manager.spawn(self._store_expired(changes))
+            letters = window.take_dead_letters()
+            self._stores += bool(letters)
+            self._manager.spawn(self._store_expired(changes, letters))
             self.wake()
 
-    async def _store_expired(self, changes: Sequence[StateBatch]) -> None:
+    async def _store_expired(self, changes: Sequence[StateBatch], letters: Sequence[DeadLetters]) -> None:
         try:
             await self.store(changes)
         except KafkaError as error:
             _log.debug("the end of locks was not stored", group=self.group_id, error=str(error))
         assert self.window is not None
         if self.window.advance():
+            self.wake()
+        if letters:
+            await self._write_dead_letters(letters)
+
+    # -- dead letters
+
+    def _bury(self, letters: Sequence[DeadLetters]) -> None:
+        """Begin to write records to the dead-letter queue, and to archive them; their state is stored."""
+        if letters:
+            self.begin_store()
+            self._manager.spawn(self._write_dead_letters(letters))
+
+    async def _write_dead_letters(self, letters: Sequence[DeadLetters]) -> None:
+        window = self.window
+        assert window is not None
+        try:
+            await self._manager.write_dead_letters(self, letters)
+            changes = window.archive_dead_letters(letters)
+            await self.store(changes)
+        except KafkaError as error:
+            _log.error("the end of dead letters was not stored", group=self.group_id, error=str(error))
+        finally:
+            self.end_store((), is_stored=True)
+        if window.advance():
             self.wake()
 
 

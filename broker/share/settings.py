@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelog.broker.config.group_config import GroupConfig, within_limits
+from oncelog.broker.config.group_config import (
+    DLQ_COPY_RECORD_ENABLE,
+    DLQ_TOPIC_NAME,
+    GroupConfig,
+    within_limits,
+)
 from oncelog.broker.share.window.window import Limits
 
 if TYPE_CHECKING:
@@ -32,10 +37,18 @@ class ShareGroupSettings(NamedTuple):
     """Whether records of transactions are delivered only when these are committed (``share.isolation.level``)."""
     reset: str
     """The position at which a new share partition begins (``share.auto.offset.reset``)."""
+    dead_letter_topic: str = ""
+    """The dead-letter queue; empty for none (``errors.deadletterqueue.topic.name``)."""
+    copies_dead_letters: bool = False
+    """Whether its records have the original's key and value (``errors.deadletterqueue.copy.record.enable``)."""
 
 
-def settings_of(overrides: Mapping[str, str], broker: BrokerConfig) -> ShareGroupSettings:
-    """Return the settings of a group with these overrides, within the broker's limits."""
+def settings_of(
+    overrides: Mapping[str, str], broker: BrokerConfig, *, may_have_queue: bool
+) -> ShareGroupSettings:
+    """Return the settings of a group with these overrides, within the broker's limits. ``may_have_queue``: the
+    cluster's ``share.version`` has dead-letter queues.
+    """
     overrides = within_limits(overrides, broker)
 
     def own(name: str, default: Any) -> Any:
@@ -49,10 +62,13 @@ def settings_of(overrides: Mapping[str, str], broker: BrokerConfig) -> ShareGrou
             own("share.partition.max.record.locks", broker.group_share_partition_max_record_locks),
             own("share.delivery.count.limit", broker.group_share_delivery_count_limit),
             of_group("share.renew.acknowledge.enable"),
+            may_have_queue and bool(of_group(DLQ_TOPIC_NAME)),
         ),
         own("share.record.lock.duration.ms", broker.group_share_record_lock_duration_ms),
         of_group("share.isolation.level") == READ_COMMITTED,
         of_group("share.auto.offset.reset"),
+        of_group(DLQ_TOPIC_NAME),
+        of_group(DLQ_COPY_RECORD_ENABLE),
     )
 
 

@@ -111,7 +111,7 @@ def test_configurations_of_a_group(group: Group, workers: Mapping[str, Worker]) 
 
     def configs(*arguments: str) -> str:
         every = ("--bootstrap-server", group.bootstrap, *entity, *arguments)
-        return workers["java"].tool("kafka.admin.ConfigCommand", *every)[1]
+        return workers["java"].tool("org.apache.kafka.tools.ConfigCommand", *every)[1]
 
     shown = "consumer.session.timeout.ms=2500 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:"
     done = f"Completed updating config for group {group.group_id}."

@@ -85,7 +85,7 @@ def test_configurations_and_the_feature(pair: Pair, name: str, workers: Mapping[
 
         def configs(*arguments: str) -> None:
             entity = ("--entity-type", "groups", "--entity-name", name)
-            run("kafka.admin.ConfigCommand", *entity, *arguments)
+            run("org.apache.kafka.tools.ConfigCommand", *entity, *arguments)
 
         configs("--describe")
         for setting in (

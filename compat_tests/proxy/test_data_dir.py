@@ -86,7 +86,7 @@ def test_they_outlive_a_kill(tmp_path: pathlib.Path) -> None:
             assert denied.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
             with pytest.raises(KafkaException):
                 AdminClient(settings(proxy, "tool", "wrong")).list_topics(timeout=2)
-            shown = tool(proxy, tmp_path, "kafka.admin.ConfigCommand", "--describe", *user("tool"))
+            shown = tool(proxy, tmp_path, "org.apache.kafka.tools.ConfigCommand", "--describe", *user("tool"))
             assert "producer_byte_rate=1000000" in shown
             assert not proxy.tracebacks, proxy.output()
     except RealPartMissing as missing:
@@ -115,7 +115,7 @@ def by_clients(proxy: OncelogProxy) -> None:
 
 def by_tools(proxy: OncelogProxy, folder: pathlib.Path) -> None:
     """Kafka's tools do, and set a quota."""
-    config = ("kafka.admin.ConfigCommand", "--alter", *user("tool"), "--add-config")
+    config = ("org.apache.kafka.tools.ConfigCommand", "--alter", *user("tool"), "--add-config")
     tool(proxy, folder, *config, f"{SCRAM}=[password=tool-secret]")
     tool(proxy, folder, *config, "producer_byte_rate=1000000")
     acl = ("--add", "--allow-principal", "User:tool", "--operation", "Write", "--topic", "orders")

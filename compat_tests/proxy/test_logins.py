@@ -107,6 +107,7 @@ def login_options(certificates: pathlib.Path) -> dict[str, str]:
         f"{signed}.server.callback.handler.class": f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler",
         f"{signed}.oauthbearer.jwks.endpoint.url": keys,
         f"{signed}.oauthbearer.expected.audience": AUDIENCE,
+        f"{signed}.oauthbearer.allow.unverified.issuer": "true",
         "oncelog.sasl.oauthbearer.allowed.urls": keys,
     }
 

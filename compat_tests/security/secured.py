@@ -106,6 +106,7 @@ class Secured:
             f"{signed}.server.callback.handler.class": f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler",
             f"{signed}.oauthbearer.jwks.endpoint.url": keys,
             f"{signed}.oauthbearer.expected.audience": AUDIENCE,
+            f"{signed}.oauthbearer.allow.unverified.issuer": "true",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
             "listener.name.sasl_ssl.plain.sasl.jaas.config": jaas,
             "authorizer.class.name": AUTHORIZER,

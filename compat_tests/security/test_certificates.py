@@ -326,7 +326,7 @@ def run_steps(target: Target) -> dict[str, tuple[int, str, int]]:
             (folder / "second.pem").write_bytes((folder / "third.pem").read_bytes())
         setting = re.sub(r"=(\w+\.pem)", lambda match: f"={folder / match[1]}", change)
         words = ("--add-config", setting) if "=" in change else ("--delete-config", setting)
-        run = run_tool("kafka.admin.ConfigCommand", *entity, "--alter", *words, check=False)
+        run = run_tool("org.apache.kafka.tools.ConfigCommand", *entity, "--alter", *words, check=False)
         deadline = now_ms() + WAIT_MS
         while (serial := target.shown(listener)[0]) != files.serials[expected]:
             assert now_ms() < deadline, (target.name, step, run.stdout + run.stderr)

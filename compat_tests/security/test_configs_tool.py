@@ -63,7 +63,11 @@ def run_steps(broker: Broker) -> Shown:
     shown: Shown = {}
     for step, arguments in STEPS.items():
         run = run_tool(
-            "kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, *arguments, check=False
+            "org.apache.kafka.tools.ConfigCommand",
+            "--bootstrap-server",
+            broker.bootstrap,
+            *arguments,
+            check=False,
         )
         output, errors = (
             FRAME.sub("", text).replace(broker.bootstrap, "ADDRESS") for text in (run.stdout, run.stderr)

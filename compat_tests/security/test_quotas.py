@@ -226,7 +226,9 @@ def tool(bootstrap: str) -> Callable[..., str]:
         require(str(missing))
 
     def run(*arguments: str, check: bool = True) -> str:
-        ran = run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments, check=check)
+        ran = run_tool(
+            "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", bootstrap, *arguments, check=check
+        )
         return ran.stdout + ("" if check else ran.stderr)
 
     return run

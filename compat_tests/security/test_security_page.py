@@ -50,7 +50,7 @@ from tests.security.tokens import Issuer, key_set
 
 PAGE = ROOT / "docs" / "security.md"
 TOOLS = {
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
 }
 TOKENS = "kafka-delegation-tokens.sh", "org.apache.kafka.tools.DelegationTokenCommand"

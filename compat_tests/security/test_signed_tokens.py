@@ -150,7 +150,10 @@ class Target:
                 f"{prefix}.oauthbearer.jwks.endpoint.url": url,
                 f"{prefix}.oauthbearer.clock.skew.seconds": str(SKEW_S),
             }
-            if where != "open":
+            if where == "open":
+                properties[f"{prefix}.oauthbearer.allow.unverified.audience"] = "true"
+                properties[f"{prefix}.oauthbearer.allow.unverified.issuer"] = "true"
+            else:
                 properties[f"{prefix}.oauthbearer.expected.audience"] = AUDIENCE
                 properties[f"{prefix}.oauthbearer.expected.issuer"] = NAME
         self.broker: Broker

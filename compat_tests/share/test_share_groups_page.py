@@ -21,7 +21,7 @@ TEXT = (ROOT / "docs" / "share-groups.md").read_text().partition("## Try one")[2
 SERVERS = "127.0.0.1:9092"
 TOOLS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
     "kafka-share-groups.sh": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
 }
 COMMANDS = re.findall(r"(?m)^    (oncelog .*)$", TEXT)

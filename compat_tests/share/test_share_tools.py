@@ -35,7 +35,7 @@ def prepare(bootstrap: str, name: str, partitions: int = 2) -> None:
         assert session.produce(name, batch(2), partition=number % partitions)["error_code"] == 0
     session.close()
     run_tool(
-        "kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, "--alter", "--entity-type", "groups",
+        "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", bootstrap, "--alter", "--entity-type", "groups",
         "--entity-name", name, "--add-config", "share.auto.offset.reset=earliest",
     )  # fmt: skip
 

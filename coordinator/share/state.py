@@ -22,11 +22,14 @@ NO_EPOCH = -1
 
 
 class DeliveryState(IntEnum):
-    """The state of a record of a share partition. `ACQUIRED` is never stored: a lock does not outlive its broker."""
+    """The state of a record of a share partition. `ACQUIRED` is never stored: a lock does not outlive its broker.
+    `ARCHIVING` is archived as soon as the dead-letter queue has the record (KIP-1191).
+    """
 
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from oncelog.coordinator.share.batches import combine
 from oncelog.coordinator.share.state import (
-    NO_EPOCH,
     UNINITIALIZED_START_OFFSET,
     UNINITIALIZED_SUMMARY,
     UNKNOWN_COUNT,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 def initialize(shard: ShareShard, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
     """Begin the state anew, without batches. Also raises FENCED_STATE_EPOCH."""
     _check_partition(key)
+    _check_number("state epoch", state_epoch)
     state = shard.states.get(key)
     if state is not None:
         _check_state_epoch(state, state_epoch)
@@ -54,11 +54,13 @@ def initialize(shard: ShareShard, key: SharePartitionKey, state_epoch: int, star
 
 def read(shard: ShareShard, key: SharePartitionKey, leader_epoch: int) -> ShareState:
     """Return the state, and store a new leader's epoch. Also raises FENCED_LEADER_EPOCH."""
+    _check_partition(key)
+    _check_number("leader epoch", leader_epoch)
     state = _existing_state(shard, key, "Read")
     _check_leader_epoch(state, leader_epoch)
     _check_topic(shard, key)
     found = ShareState(state.state_epoch, state.start_offset, tuple(state.batches))
-    if leader_epoch not in (NO_EPOCH, state.leader_epoch_max):
+    if leader_epoch != state.leader_epoch_max:
         shard.commit(
             [
                 _state_record(
@@ -79,6 +81,9 @@ def write(
     batches: Sequence[StateBatch],
 ) -> None:
     """Put batches over those of the state. Also raises FENCED_LEADER_EPOCH and FENCED_STATE_EPOCH."""
+    _check_partition(key)
+    _check_number("leader epoch", leader_epoch)
+    _check_number("state epoch", state_epoch)
     state = _existing_state(shard, key, "Write")
     _check_leader_epoch(state, leader_epoch)
     _check_state_epoch(state, state_epoch)
@@ -148,7 +153,6 @@ def _state_record(
 
 
 def _existing_state(shard: ShareShard, key: SharePartitionKey, what: str) -> StoredShareState:
-    _check_partition(key)
     state = shard.states.get(key)
     if state is None:
         text = f"{what} operation on uninitialized share partition not allowed."
@@ -157,8 +161,12 @@ def _existing_state(shard: ShareShard, key: SharePartitionKey, what: str) -> Sto
 
 
 def _check_partition(key: SharePartitionKey) -> None:
-    if key.partition < 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
+    _check_number("partition id", key.partition)
+
+
+def _check_number(name: str, number: int) -> None:
+    if number < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The {name} cannot be a negative number.")
 
 
 def _check_topic(shard: ShareShard, key: SharePartitionKey) -> None:
@@ -167,10 +175,10 @@ def _check_topic(shard: ShareShard, key: SharePartitionKey) -> None:
 
 
 def _check_state_epoch(state: StoredShareState, epoch: int) -> None:
-    if epoch != NO_EPOCH and epoch < state.state_epoch_max:
+    if epoch < state.state_epoch_max:
         raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
 
 
 def _check_leader_epoch(state: StoredShareState, epoch: int) -> None:
-    if epoch != NO_EPOCH and epoch < state.leader_epoch_max:
+    if epoch < state.leader_epoch_max:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)

@@ -91,7 +91,7 @@ def test_the_response_has_the_configuration() -> None:
     configs = row.configs or []
     assert [config.name for config in configs] == sorted(config.name for config in configs)
     told = {config.name: (config.value, config.config_source) for config in configs}
-    assert len(told) == 33
+    assert len(told) == 37
     assert told["cleanup.policy"] == ("compact, delete", 1)
     assert told["min.insync.replicas"] == ("1", 3)
     assert told["retention.ms"] == ("360000000", 4)

@@ -124,7 +124,7 @@ def test_all_of_a_topics_keys(node: StandInNode) -> None:
     no_keys: list[list[str] | None] = [None, []]
     for keys in no_keys:
         rows = describe(node, TOPIC, "plain", keys).configs
-        assert len(rows) == 33
+        assert len(rows) == 37
         assert {row.name for row in rows} == {
             name for name, key in TopicConfig.KEYS.items() if not key.internal
         }
@@ -135,7 +135,7 @@ def test_the_brokers_keys(node: StandInNode) -> None:
     rows = {row.name: row for row in describe(node, BROKER, "1").configs}
     keys = {**keys_without_effect(), **BrokerConfig.KEYS}
     assert set(rows) == {name for name, key in keys.items() if not key.internal}
-    assert len(rows) == 340  # as Kafka
+    assert len(rows) == 350  # as Kafka
     row = rows["num.partitions"]
     assert (row.value, row.config_source, row.read_only, row.config_type) == ("2", STATIC, True, 3)
     assert places(row) == [("num.partitions", "2", STATIC), ("num.partitions", "1", DEFAULT)]
@@ -160,7 +160,7 @@ def test_keys_without_effect_and_names_that_are_no_keys() -> None:
     }
     found = describe(StandInNode(given), BROKER, "1", documentation=True)
     rows = {row.name: row for row in found.configs}
-    assert len(rows) == 340 + 5
+    assert len(rows) == 350 + 5
     row = rows["num.io.threads"]
     assert (row.value, row.config_source, row.read_only, row.config_type) == ("4", STATIC, True, 3)
     assert places(row) == [("num.io.threads", " 4 ", STATIC), ("num.io.threads", "8", DEFAULT)]

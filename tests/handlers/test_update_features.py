@@ -39,13 +39,13 @@ def node() -> StandInNode:
 def test_levels_of_a_new_cluster(node: StandInNode) -> None:
     epoch, levels = OUR_FEATURES.finalized(node.metadata.image)
     assert epoch == node.metadata.image.offset == 12
-    assert levels == {"metadata.version": 33, ELR: 1, TXN: 2, GROUP: 1, SHARE: 1}
+    assert levels == {"metadata.version": 33, ELR: 1, TXN: 2, GROUP: 1, SHARE: 2}
     assert OUR_FEATURES.supported == {
         "metadata.version": (30, 33),
         ELR: (0, 1),
         TXN: (0, 2),
         GROUP: (0, 1),
-        SHARE: (0, 1),
+        SHARE: (0, 2),
     }
 
 
@@ -58,7 +58,7 @@ def test_every_change_of_metadata_raises_the_epoch(node: StandInNode) -> None:
 def test_down_and_up_again(node: StandInNode) -> None:
     response = update(node, (ELR, 0, SAFE_DOWNGRADE))
     assert (response.error_code, response.error_message, response.results) == (0, None, [])
-    assert node.metadata.image.features == {"metadata.version": 33, TXN: 2, GROUP: 1, SHARE: 1}
+    assert node.metadata.image.features == {"metadata.version": 33, TXN: 2, GROUP: 1, SHARE: 2}
     node.metadata.commit(
         [
             ConfigRecord(BROKER, "", "min.insync.replicas", None),
@@ -78,7 +78,7 @@ def test_down_and_up_again(node: StandInNode) -> None:
         ELR: 1,
         TXN: 2,
         GROUP: 1,
-        SHARE: 1,
+        SHARE: 2,
     }
 
 
@@ -107,7 +107,7 @@ def test_down_and_up_again(node: StandInNode) -> None:
             "downgrade.",
         ),
         (GROUP, 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
-        (SHARE, 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
+        (SHARE, 3, UPGRADE, "Local controller 1 only supports versions 0-2"),
         ("streams.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
         ("kraft.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
         ("nix", 1, UPGRADE, "Local controller 1 does not support this feature."),
@@ -169,7 +169,7 @@ def test_the_current_level_and_invalid_levels(node: StandInNode) -> None:
         ELR: 1,
         TXN: 2,
         GROUP: 1,
-        SHARE: 1,
+        SHARE: 2,
     }
 
 

@@ -95,12 +95,12 @@ def test_a_first_start_writes_the_records_that_kafka_writes() -> None:
     kafkas = without_kafkas_others(log_of(kafka_disk)[1])
     assert [type(record) for record in ours] == [type(record) for record in kafkas]
     features_and_config = [record for record in ours if isinstance(record, FeatureLevelRecord | ConfigRecord)]
-    of_kafka_4_4 = FeatureLevelRecord(METADATA_VERSION, 33)
-    assert features_and_config == [
-        of_kafka_4_4 if record == FeatureLevelRecord(METADATA_VERSION, 30) else record
-        for record in kafkas
-        if isinstance(record, FeatureLevelRecord | ConfigRecord)
-    ]
+    of_kafka_4_4 = {METADATA_VERSION: 33, "share.version": 2}
+    expected = [record for record in kafkas if isinstance(record, FeatureLevelRecord | ConfigRecord)]
+    for record in expected:
+        if isinstance(record, FeatureLevelRecord):
+            record.feature_level = of_kafka_4_4.get(record.name, record.feature_level)
+    assert features_and_config == expected
     assert counts == [0, 8, 4]
     assert store.image.offset == 12
     assert store.broker_epoch == 10
@@ -120,7 +120,7 @@ def test_bootstrap_checkpoint_is_written_and_read() -> None:
         FeatureLevelRecord("metadata.version", 33),
         FeatureLevelRecord("eligible.leader.replicas.version", 1),
         FeatureLevelRecord("group.version", 1),
-        FeatureLevelRecord("share.version", 1),
+        FeatureLevelRecord("share.version", 2),
         FeatureLevelRecord("transaction.version", 2),
     ]
     files = disk()
@@ -178,7 +178,7 @@ def test_a_directory_with_unsupported_features_is_refused() -> None:
 
 def test_a_directory_of_kafka_is_used_unchanged() -> None:
     """The directory is formatted or in use. Its features keep their levels; unsupported ones are not finalized here."""
-    kafkas = {**OUR_FEATURES.at_format, METADATA_VERSION: 30, "streams.version": 1}
+    kafkas = {**OUR_FEATURES.at_format, METADATA_VERSION: 30, "share.version": 1, "streams.version": 1}
     formatted, used = disk(), disk()
     formatted.open("/data/bootstrap.checkpoint", create=True).append(BOOTSTRAP)
     used.makedirs(DIR)
@@ -190,6 +190,7 @@ def test_a_directory_of_kafka_is_used_unchanged() -> None:
             assert store.features.finalized(store.image)[1] == {
                 **OUR_FEATURES.at_format,
                 METADATA_VERSION: 30,
+                "share.version": 1,
             }
             store.snapshot()
 
@@ -435,7 +436,7 @@ def test_the_registration_has_the_endpoints_for_clients() -> None:
         "eligible.leader.replicas.version": (0, 1),
         "transaction.version": (0, 2),
         "group.version": (0, 1),
-        "share.version": (0, 1),
+        "share.version": (0, 2),
     }
 
 

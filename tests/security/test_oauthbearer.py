@@ -367,12 +367,19 @@ CONFIG = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms"
 HANDLER = f"{LISTENER}sasl.server.callback.handler.class"
 
 
+UNVERIFIED = {
+    "sasl.oauthbearer.allow.unverified.audience": "true",
+    "sasl.oauthbearer.allow.unverified.issuer": "true",
+}
+
+
 def signed(url: str, **more: str) -> dict[str, str]:
     return {
         **CONFIG,
         HANDLER: SIGNED,
         "sasl.oauthbearer.jwks.endpoint.url": url,
         "oncelog.sasl.oauthbearer.allowed.urls": url,
+        **UNVERIFIED,
         **more,
     }
 
@@ -482,6 +489,10 @@ def test_keys_are_fetched_from_time_to_time() -> None:
         (
             {HANDLER: SIGNED, "sasl.oauthbearer.jwks.endpoint.url": "http://127.0.0.1:1/"},
             "it is not allowed: oncelog.sasl.oauthbearer.allowed.urls lists the URLs",
+        ),
+        (
+            signed("http://127.0.0.1:1/") | {"sasl.oauthbearer.allow.unverified.issuer": "false"},
+            "expected.issuer: signed tokens need it; with sasl.oauthbearer.allow.unverified.issuer=true",
         ),
         (signed("ftp://127.0.0.1:1/"), "expected a URL that begins with https://"),
         (signed("file:///nowhere"), "No such file or directory"),

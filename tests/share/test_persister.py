@@ -9,7 +9,6 @@ import pytest
 
 from oncelog.broker.share.persister import SharePersister
 from oncelog.coordinator.share.state import (
-    NO_EPOCH,
     UNKNOWN_COUNT,
     DeliveryState,
     ShareState,
@@ -48,7 +47,7 @@ async def test_keeps_what_is_written(persister: Opened) -> None:
         await states.initialize(*where, 3, 10)
         assert await states.read(*where, 5) == ShareState(3, 10, ())
         await states.write(*where, 3, 5, 12, 4, [StateBatch(12, 15, DONE, 1)])
-        assert await states.read(*where, NO_EPOCH) == ShareState(3, 12, (StateBatch(12, 15, DONE, 1),))
+        assert await states.read(*where, 5) == ShareState(3, 12, (StateBatch(12, 15, DONE, 1),))
         assert await states.summary(*where) == StateSummary(3, 5, 12, 4)
         await states.initialize(*where, 4, -1)
         assert await states.summary(*where) == StateSummary(4, 0, -1, UNKNOWN_COUNT)

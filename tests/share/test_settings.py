@@ -14,9 +14,9 @@ LOCK, LOCKS, DELIVERIES = (
 
 def test_what_a_group_sets_goes_before_the_brokers_settings() -> None:
     broker = BrokerConfig({"group.share.record.lock.duration.ms": "20000"})
-    nothing = settings_of({}, broker)
+    nothing = settings_of({}, broker, may_have_queue=False)
     assert (nothing.lock_ms, nothing.limits.records_max, nothing.limits.deliveries_max) == (20_000, 2_000, 5)
-    own = settings_of({LOCK: "40000", LOCKS: "300", DELIVERIES: "7"}, broker)
+    own = settings_of({LOCK: "40000", LOCKS: "300", DELIVERIES: "7"}, broker, may_have_queue=False)
     assert (own.lock_ms, own.limits.records_max, own.limits.deliveries_max) == (40_000, 300, 7)
 
 
@@ -28,7 +28,7 @@ def test_what_the_brokers_limits_no_longer_allow_counts_as_the_nearest_value() -
             "group.share.max.delivery.count.limit": "5",
         }
     )
-    found = settings_of({LOCK: "50000", LOCKS: "4000", DELIVERIES: "10"}, high)
+    found = settings_of({LOCK: "50000", LOCKS: "4000", DELIVERIES: "10"}, high, may_have_queue=False)
     assert (found.lock_ms, found.limits.records_max, found.limits.deliveries_max) == (40_000, 2_000, 5)
     low = BrokerConfig(
         {
@@ -37,5 +37,5 @@ def test_what_the_brokers_limits_no_longer_allow_counts_as_the_nearest_value() -
             "group.share.min.delivery.count.limit": "3",
         }
     )
-    found = settings_of({LOCK: "15000", LOCKS: "100", DELIVERIES: "2"}, low)
+    found = settings_of({LOCK: "15000", LOCKS: "100", DELIVERIES: "2"}, low, may_have_queue=False)
     assert (found.lock_ms, found.limits.records_max, found.limits.deliveries_max) == (20_000, 200, 3)

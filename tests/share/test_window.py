@@ -22,6 +22,7 @@ from oncelog.broker.share.window.in_flight import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     TRANSITIONS,
     InFlightBatch,
@@ -85,7 +86,8 @@ def error(of: Window, *said: tuple[int, int, list[int]], member: str = "m") -> t
 
 def test_the_table_of_moves_is_kafkas() -> None:
     assert TRANSITIONS[AVAILABLE] == {ACQUIRED, ARCHIVED}
-    assert TRANSITIONS[ACQUIRED] == {AVAILABLE, ACKNOWLEDGED, ARCHIVED}
+    assert TRANSITIONS[ACQUIRED] == {AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED}
+    assert TRANSITIONS[ARCHIVING] == {ARCHIVED}
     assert not TRANSITIONS[ACKNOWLEDGED]
     assert not TRANSITIONS[ARCHIVED]
     for state in DeliveryState:

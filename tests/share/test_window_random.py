@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from oncelog.broker.share.window.acknowledgement import RENEW, STATE_OF, Acknowledgement, acknowledge
+from oncelog.broker.share.window.acknowledgement import REJECT, RENEW, STATE_OF, Acknowledgement, acknowledge
 from oncelog.broker.share.window.acquisition import Acquisition, without_aborted
 from oncelog.broker.share.window.in_flight import ACQUIRED, ARCHIVED, AVAILABLE, FINAL, NEVER
 from oncelog.broker.share.window.window import Limits, Window
@@ -188,7 +188,7 @@ class World:
                     record.deadline = deadline
                 else:
                     record.pending = True
-                    expected = STATE_OF[kind]
+                    expected = window.after_failure if kind == REJECT else STATE_OF[kind]
                     if expected is AVAILABLE and record.count >= window.limits.deliveries_max:
                         expected = ARCHIVED
                     assert StateBatch(offset, offset, expected, record.count) in [

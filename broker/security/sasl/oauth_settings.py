@@ -88,13 +88,20 @@ class OAuthSettings:
             scope_claim=self._text("sasl.oauthbearer.scope.claim.name") or "scope",
             subject_claim=self._text("sasl.oauthbearer.sub.claim.name") or "sub",
         )
-        if not rules.audiences or rules.issuer is None:
-            log.warning(
-                "OAUTHBEARER takes tokens for others or of others, too: set sasl.oauthbearer.expected.audience and "
-                "sasl.oauthbearer.expected.issuer",
-                listener=self._settings.name,
-            )
-        return SignedTokens(self._keys(), rules, now_ms)
+        keys = self._keys()
+        for is_checked, expected, waiver in (
+            (
+                rules.audiences,
+                "sasl.oauthbearer.expected.audience",
+                "sasl.oauthbearer.allow.unverified.audience",
+            ),
+            (rules.issuer, "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.allow.unverified.issuer"),
+        ):
+            if not is_checked and (self._text(waiver) or "").lower() != "true":
+                raise self._error(
+                    expected, None, f"signed tokens need it; with {waiver}=true any value is taken"
+                )
+        return SignedTokens(keys, rules, now_ms)
 
     def _keys(self) -> KeyFile | KeyUrl | SetKeys:
         from oncelog.broker.security.sasl.jwks import KeyFile, KeyUrl, RefreshTimes, SetKeys

@@ -21,8 +21,8 @@ STATE_OF: dict[int, DeliveryState] = {
     GAP: ARCHIVED,
     ACCEPT: ACKNOWLEDGED,
     RELEASE: AVAILABLE,
-    REJECT: ARCHIVED,
 }
+"""The new state of records by the type of their acknowledgement, but for REJECT (`Window.after_failure`) and RENEW."""
 
 
 class Acknowledgement(NamedTuple):
@@ -120,6 +120,10 @@ class _Acknowledging:
 
     def _begin(self, run: Run, kind: int) -> None:
         window = self._window
+        if kind == REJECT:
+            run.is_rejected = window.limits.has_dead_letter_queue
+            window.begin(run, window.after_failure, self._changes)
+            return
         if kind != RENEW:
             window.begin(run, STATE_OF[kind], self._changes)
             return

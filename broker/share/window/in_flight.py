@@ -23,10 +23,12 @@ NEVER = float("inf")
 
 AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
 ACKNOWLEDGED, ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+ARCHIVING = DeliveryState.ARCHIVING
 
 TRANSITIONS: dict[DeliveryState, frozenset[DeliveryState]] = {
     AVAILABLE: frozenset((ACQUIRED, ARCHIVED)),  # archived: no longer in the log
-    ACQUIRED: frozenset((AVAILABLE, ACKNOWLEDGED, ARCHIVED)),
+    ACQUIRED: frozenset((AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED)),
+    ARCHIVING: frozenset((ARCHIVED,)),  # the dead-letter queue has the record, or cannot have it
     ACKNOWLEDGED: frozenset(),
     ARCHIVED: frozenset(),
 }
@@ -40,7 +42,16 @@ class Run:
     changes only when it is stored, and until then no other transition begins.
     """
 
-    __slots__ = ("deadline", "delivery_count", "first", "last", "member_id", "pending", "state")
+    __slots__ = (
+        "deadline",
+        "delivery_count",
+        "first",
+        "is_rejected",
+        "last",
+        "member_id",
+        "pending",
+        "state",
+    )
 
     def __init__(
         self,
@@ -51,6 +62,8 @@ class Run:
         member_id: str = NOBODY,
         deadline: float = NEVER,
         pending: DeliveryState | None = None,
+        *,
+        is_rejected: bool = False,
     ) -> None:
         self.first = first
         self.last = last
@@ -62,6 +75,8 @@ class Run:
         """When their lock ends, in the clock's seconds."""
         self.pending = pending
         """The new state, while it is being stored."""
+        self.is_rejected = is_rejected
+        """Whether a member rejected the records that are `ARCHIVING`; otherwise they were delivered too often."""
 
     def __repr__(self) -> str:
         return f"Run({self.first}-{self.last} {self.state.name} x{self.delivery_count} {self.member_id!r})"
@@ -109,7 +124,14 @@ class Run:
     def cut(self, offset: int) -> Run:
         """Keep the records below ``offset``; return a run with the others."""
         rest = Run(
-            offset, self.last, self.state, self.delivery_count, self.member_id, self.deadline, self.pending
+            offset,
+            self.last,
+            self.state,
+            self.delivery_count,
+            self.member_id,
+            self.deadline,
+            self.pending,
+            is_rejected=self.is_rejected,
         )
         self.last = offset - 1
         return rest
@@ -125,6 +147,7 @@ class Run:
             and self.delivery_count == other.delivery_count
             and self.deadline == other.deadline
             and self.member_id == other.member_id
+            and self.is_rejected == other.is_rejected
         )
 
 

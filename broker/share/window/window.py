@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.broker.share.window.in_flight import (
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     FINAL,
     NEVER,
@@ -39,6 +40,18 @@ class Limits(NamedTuple):
     """Deliveries of a record (``share.delivery.count.limit``)."""
     may_renew: bool = True
     """Whether members may renew their locks (``share.renew.acknowledge.enable``)."""
+    has_dead_letter_queue: bool = False
+    """Whether records that no member could process go to a topic before they are archived (KIP-1191)."""
+
+
+class DeadLetters(NamedTuple):
+    """Records in the state `ARCHIVING`, which is stored or is about to be."""
+
+    first: int
+    last: int
+    delivery_count: int
+    is_rejected: bool
+    """A member rejected them; otherwise they were delivered too often."""
 
 
 class StoredStateError(Exception):
@@ -52,6 +65,7 @@ class Window:
         "_locks",
         "_locks_max",
         "batches",
+        "dead_letters",
         "delivery_complete_count",
         "end_offset",
         "firsts",
@@ -86,6 +100,8 @@ class Window:
         then, or none.
         """
         self._locks_max = STALE_LOCKS_MAX
+        self.dead_letters: list[DeadLetters] = []
+        """The records for the dead-letter queue that `take_dead_letters` has not returned yet."""
         self._restore(stored)
 
     def _restore(self, stored: Iterable[StateBatch]) -> None:
@@ -102,6 +118,9 @@ class Window:
             self.batches.append(InFlightBatch(run))
             if run.is_done:
                 self.delivery_complete_count += run.size
+            elif run.state is ARCHIVING:
+                run.is_rejected = delivery_count < self.limits.deliveries_max  # the cause is not stored
+                self._bury(run)
         if self.batches:
             self.may_have_available = True
             self.end_offset = before
@@ -208,6 +227,8 @@ class Window:
         run.transition_to(state)
         if state is ARCHIVED:
             self.delivery_complete_count += self._size_in_window(run)
+        elif state is ARCHIVING:
+            self._bury(run)
         else:
             self.may_have_available = True
         return StateBatch(run.first, run.last, state, run.delivery_count)
@@ -216,9 +237,41 @@ class Window:
         """Return the state of released records: they are archived after the last delivery that is allowed, and before
         the start offset, which the log start has moved.
         """
-        if run.last < self.start_offset or run.delivery_count >= self.limits.deliveries_max:
+        if run.last < self.start_offset:
             return ARCHIVED
+        if run.delivery_count >= self.limits.deliveries_max:
+            return self.after_failure
         return AVAILABLE
+
+    @property
+    def after_failure(self) -> DeliveryState:
+        """The next state of records that no member could process."""
+        return ARCHIVING if self.limits.has_dead_letter_queue else ARCHIVED
+
+    # -- dead letters
+
+    def _bury(self, run: Run) -> None:
+        self.dead_letters.append(DeadLetters(run.first, run.last, run.delivery_count, run.is_rejected))
+
+    def take_dead_letters(self) -> list[DeadLetters]:
+        """Return the records that the dead-letter queue is to get; `archive_dead_letters` ends it."""
+        taken, self.dead_letters = self.dead_letters, []
+        return taken
+
+    def archive_dead_letters(self, letters: Iterable[DeadLetters]) -> list[StateBatch]:
+        """Archive the records, which the queue has or cannot have. Returns the changes to store; they hold at once."""
+        changes: list[StateBatch] = []
+        for first, last, _, _ in letters:
+            index = max(0, self.floor(first))
+            for batch in self.batches[index : self.floor(last) + 1]:
+                for run in batch.overlapping(first, last):
+                    if run.state is ARCHIVING:
+                        run.transition_to(ARCHIVED)
+                        run.is_rejected = False
+                        self.delivery_complete_count += self._size_in_window(run)
+                        changes.append(StateBatch(run.first, run.last, ARCHIVED, run.delivery_count))
+                batch.join()
+        return joined(changes)
 
     # -- transitions that are stored first
 
@@ -268,8 +321,11 @@ class Window:
             run.transition_to(pending)
             if pending is AVAILABLE:
                 self.may_have_available = True
+            elif pending is ARCHIVING:
+                self._bury(run)
             return
         run.pending = None
+        run.is_rejected = False
         if pending in FINAL:
             self.delivery_complete_count -= self._size_in_window(run)
         self.lock(run.deadline, run.first, run.last)

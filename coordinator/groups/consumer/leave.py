@@ -79,7 +79,7 @@ def _fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[ConsumerGr
         if expression not in subscriptions.regexes:
             new_records.append(records.regex_tombstone(group.group_id, expression))
             subscriptions.resolve(expression, None)
-    new_records.append(group_epoch.after_leave(shard.context, group, subscriptions))
+    new_records += group_epoch.after_leave(shard.context, group, subscriptions, len(members))
     shard.commit(new_records)
 
 

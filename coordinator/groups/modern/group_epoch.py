@@ -39,10 +39,15 @@ def after(
 
 
 def after_leave(
-    context: GroupContext, group: ModernGroup[M], subscriptions: Subscriptions
-) -> CoordinatorRecord:
-    """The record of the next epoch, after members left; ``subscriptions`` are those of the others."""
-    return _record(group, group.volatile.topic_hashes.of_group(subscriptions.topics, context.topics))
+    context: GroupContext, group: ModernGroup[M], subscriptions: Subscriptions, left: int
+) -> list[CoordinatorRecord]:
+    """The record of the next epoch, after so many members ``left``; ``subscriptions`` are those of the others. A group
+    that becomes empty has no assignment to compute: its assignment epoch rises, too.
+    """
+    records = [_record(group, group.volatile.topic_hashes.of_group(subscriptions.topics, context.topics))]
+    if len(group.members) == left:
+        records.append(group.record_types.target_epoch(group.group_id, group.epoch + 1, 0))
+    return records
 
 
 def _record(group: ModernGroup[M], metadata_hash: int) -> CoordinatorRecord:

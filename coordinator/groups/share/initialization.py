@@ -27,6 +27,10 @@ UNKNOWN_OFFSET = -1
 """The start offset that the first reader of a share partition finds by the group's reset strategy."""
 
 
+FIRST_OFFSET = 0
+"""The start offset of partitions that a topic got while the group read it: no record of theirs is left out."""
+
+
 class Initialization(NamedTuple):
     """States to initialize, with the record that notes them as initializing.
 
@@ -48,8 +52,14 @@ def initialization(
     missing = _missing(context, group, subscribed)
     if not missing:
         return None
+    present = group.state_partitions or NO_STATE_PARTITIONS
     offsets = {
-        topic_id: dict.fromkeys(sorted(topic.partitions), UNKNOWN_OFFSET)
+        topic_id: dict.fromkeys(
+            sorted(topic.partitions),
+            FIRST_OFFSET
+            if topic_id in present.initialized or topic_id in present.initializing
+            else UNKNOWN_OFFSET,
+        )
         for topic_id, topic in missing.items()
     }
     return beginning(context, group, epoch, missing, offsets)

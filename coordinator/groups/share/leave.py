@@ -35,7 +35,7 @@ def _fence(shard: GroupShard, group: ShareGroup, member: ShareGroupMember) -> No
     shard.commit(
         [
             *group.record_types.member_tombstones(group.group_id, member.member_id),
-            group_epoch.after_leave(shard.context, group, subscriptions),
+            *group_epoch.after_leave(shard.context, group, subscriptions, 1),
         ]
     )
 

@@ -8,7 +8,6 @@ import pytest
 
 from oncelog.coordinator.share import steps
 from oncelog.coordinator.share.state import (
-    NO_EPOCH,
     DeliveryState,
     SharePartitionKey,
     StateBatch,
@@ -103,13 +102,17 @@ class World:
         for _ in range(rng.randrange(4)):
             first = rng.randrange(OFFSETS)
             delivery = rng.choice(
-                (DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+                (
+                    DeliveryState.AVAILABLE,
+                    DeliveryState.ACKNOWLEDGED,
+                    DeliveryState.ARCHIVING,
+                    DeliveryState.ARCHIVED,
+                )
             )
             batches.append(StateBatch(first, first + rng.randrange(8), delivery, rng.randrange(1, 4)))
         start = rng.choice((-1, min(max(state.start, 0) + rng.randrange(3), OFFSETS)))
         count = rng.randrange(OFFSETS)
-        epochs = rng.choice(((state.state_epoch, self.leader_epoch), (NO_EPOCH, NO_EPOCH)))
-        steps.write(self.harness.shard, key, *epochs, start, count, batches)
+        steps.write(self.harness.shard, key, state.state_epoch, self.leader_epoch, start, count, batches)
         if start != -1:
             state.start = start
         state.count = count
@@ -141,7 +144,7 @@ class World:
             assert summary == StateSummary(
                 expected.state_epoch, expected.leader_epoch, expected.start, expected.count
             )
-            found = steps.read(shard, key, NO_EPOCH)
+            found = steps.read(shard, key, expected.leader_epoch)
             assert (found.state_epoch, found.start_offset) == (expected.state_epoch, expected.start)
             offsets = {
                 offset: (batch.delivery_count, batch.delivery_state)

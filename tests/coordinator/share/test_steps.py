@@ -9,7 +9,6 @@ import pytest
 
 from oncelog.coordinator.share import steps
 from oncelog.coordinator.share.state import (
-    NO_EPOCH,
     UNINITIALIZED_SUMMARY,
     DeliveryState,
     SharePartitionKey,
@@ -78,7 +77,7 @@ def test_deleted_topic(harness: ShareShardHarness) -> None:
     steps.initialize(harness.shard, KEY, 0, 0)
     del harness.topics[TOPIC]
     for step in (
-        lambda: steps.read(harness.shard, KEY, NO_EPOCH),
+        lambda: steps.read(harness.shard, KEY, 0),
         lambda: steps.write(harness.shard, KEY, 0, 0, 0, 0, []),
     ):
         assert error_of(step)[0] == "UNKNOWN_TOPIC_OR_PARTITION"
@@ -96,7 +95,13 @@ def test_epochs(harness: ShareShardHarness) -> None:
     assert error_of(lambda: steps.read(shard, KEY, 6))[0] == "FENCED_LEADER_EPOCH"
     assert error_of(lambda: steps.write(shard, KEY, 4, 6, 0, 0, []))[0] == "FENCED_LEADER_EPOCH"
     assert error_of(lambda: steps.write(shard, KEY, 3, 7, 0, 0, []))[0] == "FENCED_STATE_EPOCH"
-    steps.write(shard, KEY, NO_EPOCH, NO_EPOCH, 0, 0, [])
+    for refused in (
+        lambda: steps.write(shard, KEY, 4, -1, 0, 0, []),
+        lambda: steps.write(shard, KEY, -1, 7, 0, 0, []),
+        lambda: steps.read(shard, KEY, -1),
+        lambda: steps.initialize(shard, KEY, -1, 0),
+    ):
+        assert error_of(refused)[0] == "INVALID_REQUEST"
     steps.write(shard, KEY, 5, 8, 0, 0, [])
     assert steps.summary(shard, KEY) == StateSummary(4, 7, 0, 0)
 
@@ -105,7 +110,6 @@ def test_reading_stores_a_new_leaders_epoch_only(harness: ShareShardHarness) -> 
     shard = harness.shard
     steps.initialize(shard, KEY, 1, -1)
     assert steps.read(shard, KEY, 0) == ShareState(1, -1, ())
-    assert steps.read(shard, KEY, NO_EPOCH) == ShareState(1, -1, ())
     assert len(harness.records()) == 1
     for _ in range(2):
         steps.read(shard, KEY, 3)

@@ -318,7 +318,7 @@ def test_new_partitions_are_initialized_beside_the_others() -> None:
     harness.topics.create("t", 3)
     share_group_of(harness.shard).on_topics_changed(harness.shard, ["t"])
     one.beat()
-    assert states.begun[0].start_offsets == {topic_id: {1: -1, 2: -1}}
+    assert states.begun[0].start_offsets == {topic_id: {1: 0, 2: 0}}
     assert one.assigned == {(topic_id, 0)}
     states.finish_all()
     one.beat()
