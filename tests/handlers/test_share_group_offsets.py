@@ -124,7 +124,7 @@ async def test_what_was_altered_is_not_initialized_again() -> None:
         await trio.sleep(2)
         await member.beat()
         assert member.owned == {(topic_id, 0), (topic_id, 1)}
-        assert await described(client) == {("t", 0): (7, -7), ("t", 1): (-1, -1)}
+        assert await described(client) == {("t", 0): (7, -7), ("t", 1): (0, 0)}
 
 
 @simulated

@@ -223,7 +223,8 @@ class World:
         counts: dict[At, int] = {}
         for partition in range(PARTITIONS):
             coordinator = self.broker.node.share_coordinator
-            state = await coordinator.read(GROUP, self.topic_id, partition, -1)
+            epoch = self.broker.node.cluster.leader_partition("t", partition).leader_epoch
+            state = await coordinator.read(GROUP, self.topic_id, partition, epoch)
             states: dict[int, int] = {}
             for first, last, delivery_state, count in state.batches:
                 for offset in range(first, last + 1):

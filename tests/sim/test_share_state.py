@@ -99,11 +99,11 @@ class Run:
         state = self.rng.choice((DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED))
         new = [StateBatch(start + 1, start + self.rng.randrange(1, 9), state, self.rng.randrange(1, 5))]
         count = self.rng.randrange(100)
-        states = self.broker.node.share_coordinator
+        states, epoch = self.broker.node.share_coordinator, before.summary.state_epoch
         await self.call(
             partition,
             before.after_write(start, count, new),
-            lambda group, topic, it: states.write(group, topic, it, -1, -1, start, count, new),
+            lambda group, topic, it: states.write(group, topic, it, epoch, 0, start, count, new),
         )
 
     async def delete(self, partition: int) -> None:
@@ -116,7 +116,7 @@ class Run:
             summary = await states.summary("q", self.topic_id, partition)
             found = Expected()
             if summary != UNINITIALIZED_SUMMARY or partition in self._stored():
-                state = await states.read("q", self.topic_id, partition, -1)
+                state = await states.read("q", self.topic_id, partition, 0)
                 assert state[:2] == (summary.state_epoch, summary.start_offset)
                 found = Expected(summary, state.batches)
             assert found in (acknowledged, self.under_way.get(partition, acknowledged))
@@ -239,6 +239,6 @@ def test_a_loss_of_power_leaves_no_hole_where_the_log_was_pruned(seed: int) -> N
             await broker.crash("power")
             await broker.start()
             for partition in range(PARTITIONS):
-                await broker.node.share_coordinator.read("q", topic_id, partition, -1)
+                await broker.node.share_coordinator.read("q", topic_id, partition, 0)
 
     run()

@@ -144,7 +144,7 @@ class World:
             assert summary == StateSummary(
                 expected.state_epoch, expected.leader_epoch, expected.start, expected.count
             )
-            found = steps.read(shard, key, expected.leader_epoch)
+            found = shard.states[key]
             assert (found.state_epoch, found.start_offset) == (expected.state_epoch, expected.start)
             offsets = {
                 offset: (batch.delivery_count, batch.delivery_state)
