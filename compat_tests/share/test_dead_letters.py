@@ -46,7 +46,7 @@ def queue_of(session: Session, queue: str, count: int, partition: int = 0) -> li
             at = end
         if len(found) >= count:
             return sorted(found, key=lambda row: int(dict(row[2])[b"__dlq.errors.offset"]))
-        assert now_ms() < deadline, (len(found), count)
+        assert now_ms() < deadline, (count, found)
 
 
 def with_queue(session: Session, name: str, size: int, **configs: str) -> tuple[bytes, str]:
