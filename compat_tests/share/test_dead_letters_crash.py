@@ -128,6 +128,7 @@ class KafkasTarget(Target):
         self.bootstrap = forwarder.upstream = kafka.bootstrap
 
     def die_at(self, point: str, queue: str) -> None:
+        self._forwarder.holds.clear()
         self._forwarder.hold_at = point
 
     def start_again(self) -> None:
