@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import pytest
 
-from compat_tests.batches import now_ms, read_batches
+from compat_tests.batches import now_ms
 from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
 from compat_tests.real_kafka import kafka_version
-from compat_tests.share.readers import DEADLINE_MS, Reader, set_group_config, share_topic
-from oncelog.wire.records import iterate_records
+from compat_tests.share.readers import DEADLINE_MS, Reader, read_records, set_group_config, share_topic
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,12 +36,7 @@ def queue_of(session: Session, queue: str, count: int, partition: int = 0) -> li
     while True:
         [topic] = session.call_unobserved("Fetch", 12, body)["responses"]
         data = topic["partitions"][0]["records"] or b""
-        found: list[Any] = []
-        at = 0
-        for _ in read_batches(data):
-            end = at + 12 + struct.unpack_from(">i", data, at + 8)[0]
-            found += [(one.key, one.value, one.headers) for one in iterate_records(data[at:end])]
-            at = end
+        found = [(one.key, one.value, one.headers) for one in read_records(data)]
         if len(found) >= count:
             return sorted(found, key=lambda row: int(dict(row[2])[b"__dlq.errors.offset"]))
         assert now_ms() < deadline, (count, found)

@@ -48,6 +48,9 @@ class Call(NamedTuple):
     args: dict[str, Any]
 
 
+STORED = [state for state in DeliveryState if state is not DeliveryState.ACQUIRED]
+
+
 def random_calls(seed: int) -> Iterator[Call]:
     """Calls of all kinds, most of which succeed."""
     rng = random.Random(seed)
@@ -63,8 +66,8 @@ def random_calls(seed: int) -> Iterator[Call]:
         batches = []
         for _ in range(rng.randrange(4)):
             first = rng.randrange(40)
-            state = rng.choice((DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
-            batches.append(StateBatch(first, first + rng.randrange(9), int(state), rng.randrange(1, 4)))
+            last, state = first + rng.randrange(9), rng.choice(STORED)
+            batches.append(StateBatch(first, last, int(state), rng.randrange(1, 4)))
         all_args: dict[str, dict[str, Any]] = {
             "Initialize": {"state_epoch": epoch, "start_offset": start},
             "Read": {"leader_epoch": leader_epoch},

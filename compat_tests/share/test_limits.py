@@ -183,7 +183,7 @@ def test_the_broker_starts_with_other_limits(target: str, name: str, tmp_path: p
             low: {LOCK: 20_000, LOCKS: 200, HEARTBEAT: 5_000, DELIVERIES: 3},
         }
         # All of a group's values are checked with each change.
-        text = f"{HEARTBEAT} must be less than or equal to group.share.max.heartbeat.interval.ms"
+        text = f"{HEARTBEAT} must be in the range 5000 to 9000 inclusive."
         assert alter(session, high, RESET, "latest") == (INVALID_CONFIG, text)
         session.end()
         lines = broker.output().splitlines()

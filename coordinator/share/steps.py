@@ -122,7 +122,14 @@ def _state_record(
     delivery_complete_count: int,
     new: Sequence[StateBatch],
 ) -> CoordinatorRecord:
-    """Return an update, or after so many of them a snapshot."""
+    """Return an update, or after so many of them a snapshot. The start offset never falls, nor its count of deliveries
+    (``generateShareStateRecord``).
+    """
+    if start_offset <= state.start_offset:
+        if start_offset < state.start_offset:
+            delivery_complete_count = state.delivery_complete_count
+        delivery_complete_count = max(delivery_complete_count, state.delivery_complete_count)
+        start_offset = state.start_offset
     if state.updates < shard.context.settings().share_coordinator_snapshot_update_records_per_snapshot:
         batches: list[StateBatch] = []
         combine(batches, new, start_offset)
@@ -134,8 +141,6 @@ def _state_record(
             delivery_complete_count=delivery_complete_count,
             batches=batches,
         )
-    if start_offset == UNINITIALIZED_START_OFFSET:
-        start_offset = state.start_offset
     batches = list(state.batches)
     combine(batches, new, start_offset)
     now_ms = shard.context.now_ms()

@@ -11,8 +11,8 @@ import pytest
 
 from oncelog.broker.share.window.acknowledgement import REJECT, RENEW, STATE_OF, Acknowledgement, acknowledge
 from oncelog.broker.share.window.acquisition import Acquisition, without_aborted
-from oncelog.broker.share.window.in_flight import ACQUIRED, ARCHIVED, AVAILABLE, FINAL, NEVER
-from oncelog.broker.share.window.window import Limits, Window
+from oncelog.broker.share.window.in_flight import ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE, FINAL, NEVER
+from oncelog.broker.share.window.window import DeadLetters, Limits, Window
 from oncelog.coordinator.share.state import DeliveryState, StateBatch
 from oncelog.wire.errors import KafkaError
 
@@ -38,8 +38,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.limits = Limits(self.rng.choice((5, 20, 100)), self.rng.choice((2, 3, 5)))
-        self.window = Window(0, self.limits)
+        self.window = Window(0, self.any_limits())
         self.log: list[tuple[int, int]] = []
         self.log_end = 0
         self.log_start = 0
@@ -47,6 +46,8 @@ class World:
         self.records: dict[int, Record] = {}
         self.stored: dict[int, tuple[DeliveryState, int]] = {}
         self.under_way: list[list[StateBatch]] = []
+        self.letters: list[DeadLetters] = []
+        """Records on their way to the dead-letter queue."""
         self.largest = 1
 
     def step(self) -> None:
@@ -61,10 +62,11 @@ class World:
                 self.wait,
                 self.delete,
                 self.compact,
+                self.archive_dead_letters,
                 self.restart,
                 self.change_limits,
             ),
-            (6, 10, 12, 12, 1, 3, 1, 1, 0.3, 0.5),
+            (6, 10, 12, 12, 1, 3, 1, 1, 3, 0.3, 0.5),
         )[0]
         step()
         assert self.window.start_offset >= before
@@ -190,7 +192,7 @@ class World:
                     record.pending = True
                     expected = window.after_failure if kind == REJECT else STATE_OF[kind]
                     if expected is AVAILABLE and record.count >= window.limits.deliveries_max:
-                        expected = ARCHIVED
+                        expected = window.after_failure
                     assert StateBatch(offset, offset, expected, record.count) in [
                         StateBatch(offset, offset, *change[2:])
                         for change in changes
@@ -243,8 +245,9 @@ class World:
                 assert record.state is ACQUIRED
                 assert record.deadline <= self.now
                 assert not record.pending
-                over = record.count >= self.window.limits.deliveries_max or one < self.window.start_offset
-                assert state is (ARCHIVED if over else AVAILABLE)
+                over = record.count >= self.window.limits.deliveries_max
+                after = self.window.after_failure if over else AVAILABLE
+                assert state is (ARCHIVED if one < self.window.start_offset else after)
                 self.records[one] = Record(DeliveryState(state), count)
                 if self.rng.random() < 0.8:
                     self.stored[one] = (DeliveryState(state), count)
@@ -268,12 +271,33 @@ class World:
         self.log = [one for one in self.log if self.rng.random() < 0.9 or one[1] == self.log_end - 1]
 
     def change_limits(self) -> None:
-        self.window.limits = Limits(self.rng.choice((5, 20, 100)), self.rng.choice((2, 3, 5)))
+        self.window.limits = self.any_limits()
+
+    def any_limits(self) -> Limits:
+        return Limits(
+            self.rng.choice((5, 20, 100)),
+            self.rng.choice((2, 3, 5)),
+            has_dead_letter_queue=self.rng.random() < 0.5,
+        )
+
+    def archive_dead_letters(self) -> None:
+        """The queue has some records."""
+        self.letters += self.window.take_dead_letters()
+        self.rng.shuffle(self.letters)
+        count = self.rng.randrange(len(self.letters) + 1)
+        done, self.letters = self.letters[:count], self.letters[count:]
+        for first, last, _, count in self.window.archive_dead_letters(done):
+            for one in range(first, last + 1):
+                assert (self.records[one].state, self.records[one].count) == (ARCHIVING, count)
+                self.records[one].state = ARCHIVED
+                if self.rng.random() < 0.8:
+                    self.stored[one] = (ARCHIVED, count)
+        self.window.advance()
 
     def restart(self) -> None:
         start = self.window.start_offset
         stored = [StateBatch(one, one, *what) for one, what in sorted(self.stored.items()) if one >= start]
-        self.under_way = []
+        self.under_way, self.letters = [], []
         self.window = Window(start, self.window.limits, stored)
         self.records = {}
         for run in self.window.runs():
@@ -312,6 +336,14 @@ class World:
             # Forgotten records are done.
             record = self.records.pop(one)
             assert record.state in FINAL, (one, record)
+        letters = sorted((*self.letters, *window.dead_letters))
+        buried = [
+            (one, letter.delivery_count) for letter in letters for one in range(letter[0], letter[1] + 1)
+        ]
+        dead = [
+            (one, record.count) for one, record in sorted(self.records.items()) if record.state is ARCHIVING
+        ]
+        assert buried == dead
         free = [one for one, record in self.records.items() if record.state is AVAILABLE]
         offset = window.next_fetch_offset()
         assert not free or offset <= min(free)

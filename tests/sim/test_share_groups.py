@@ -2,13 +2,15 @@
 
 Some members read two partitions side by side. They accept, reject and release records, let locks end, leave, and lose
 their connections; the disk has no room for a while; the broker dies at any call that reaches the disk, by process death
-or by loss of power. Every choice comes from the seed in the test's name: a failure repeats.
+or by loss of power. The dead-letter queue has what was rejected, or delivered too often. Every choice
+comes from the seed in the test's name: a failure repeats.
 """
 
 from __future__ import annotations
 
 import errno
 import random
+from collections import Counter
 from contextlib import suppress
 from typing import Literal
 
@@ -16,9 +18,13 @@ import pytest
 import trio
 
 from compat_tests.batches import batch
+from compat_tests.share.readers import read_records
+from oncelog.broker.config.group_config import DLQ_TOPIC_NAME
+from oncelog.broker.metadata.image import GROUP as GROUP_RESOURCE
 from oncelog.broker.seams.memory_files import ProcessDied
 from oncelog.wire.errors import ErrorCode
-from tests.harness.requests import create_topic, produce
+from oncelog.wire.stored.metadata import ConfigRecord
+from tests.harness.requests import bytes_of, create_topic, fetch, produce
 from tests.harness.share_readers import GROUP, ShareReader, serve_share_groups
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError
@@ -44,7 +50,9 @@ CONFIG = {
     "share.coordinator.state.topic.prune.interval.ms": "700",
     "share.coordinator.cold.partition.snapshot.interval.ms": "900",
     "num.partitions": "2",
+    "errors.deadletterqueue.auto.create.topics.enable": "true",
 }
+QUEUE = "dlq.t"
 EVERY_MESSAGE = {"log.flush.interval.messages": "1"}
 
 At = tuple[int, int]
@@ -112,9 +120,13 @@ class Worker:
             del self.held[at]
             if kind != RELEASE:
                 world.maybe_done.add(at)
+            if kind == ACCEPT:
+                world.maybe_accepted.add(at)
         code = await reader.acknowledge((first, last, [kind]), partition=partition)
         if code == 0 and kind != RELEASE:
             world.done.update(offsets)
+            if kind == REJECT:
+                world.rejected.update(offsets)
         elif code:
             # The lock may have ended, or no room been left, while the request was on its way.
             allowed = (ErrorCode.INVALID_RECORD_STATE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -145,6 +157,11 @@ class World:
         """What was accepted or rejected, with a response that says so."""
         self.maybe_done: set[At] = set()
         """The same, and what may have been."""
+        self.rejected: set[At] = set()
+        """What was rejected, with a response that says so."""
+        self.maybe_accepted: set[At] = set()
+        self.deaths = 0
+        self.was_full = False
         self.counts: dict[At, int] = {}
         """The delivery count that was seen last."""
         self.archived: set[At] = set()
@@ -186,6 +203,7 @@ class World:
         elif chance < 0.93:
             worker.lose_connection()
         elif chance < 0.96:
+            self.was_full = True
             self.broker.files.faults[:] = [
                 Fault("write", errno.ENOSPC, lambda path: "__share_group_state" in path, times=2)
             ]
@@ -207,6 +225,7 @@ class World:
         """The broker dies, and comes back. What members have is no longer theirs; a delivery that was not stored does
         not count.
         """
+        self.deaths += 1
         await self.broker.crash(kind)
         self.broker.files.faults.clear()
         for worker in self.workers:
@@ -232,7 +251,8 @@ class World:
                     states[offset] = delivery_state
             for of, offset in self.done:
                 if of == partition and offset >= state.start_offset:
-                    assert states.get(offset) in (2, 4), f"{of, offset} was done and is {states.get(offset)}"
+                    allowed = (3, 4) if (of, offset) in self.rejected else (2,)
+                    assert states.get(offset) in allowed, f"{of, offset} was done and is {states.get(offset)}"
         return counts
 
     async def end(self) -> None:
@@ -247,6 +267,44 @@ class World:
         await self._drain()
         self.check()
         assert len(self.done) >= 9 * PARTITIONS
+        await self.check_queue()
+
+    async def check_queue(self) -> None:
+        """The queue has what was rejected, and whatever else is done and was not accepted; once, but for deaths."""
+        for _ in range(100):
+            buried = await self.buried()
+            if buried.keys() >= self.dead():
+                break
+            await trio.sleep(0.1)
+        assert buried.keys() >= self.dead()
+        if not self.was_full:  # the end of a lock that cannot be stored still goes to the queue, as in Kafka
+            assert not buried.keys() & (self.done - self.rejected), "accepted and in the queue"
+        assert max(buried.values(), default=0) <= 1 + self.deaths
+
+    def dead(self) -> set[At]:
+        """What must be in the queue."""
+        done = set()
+        for partition in range(PARTITIONS):
+            found = self.broker.node.shares.get(GROUP, self.topic_id, partition)
+            assert found is not None
+            assert found.window is not None
+            done.update((partition, offset) for offset in range(found.window.start_offset))
+        return self.rejected | (done - self.maybe_accepted)
+
+    async def buried(self) -> Counter[At]:
+        """The records in the queue, and how often they are there."""
+        found: Counter[At] = Counter()
+        topic = self.broker.node.metadata.image.topics.get(QUEUE)
+        for queue_partition in range(len(topic.partitions) if topic is not None else 0):
+            row = await fetch(self.broker.connect(), QUEUE, 0, queue_partition)
+            for record in read_records(bytes_of(row.records)):
+                headers = dict(record.headers)
+                partition, offset = headers[b"__dlq.errors.partition"], headers[b"__dlq.errors.offset"]
+                assert partition is not None
+                assert offset is not None
+                assert int(partition) == queue_partition
+                found[int(partition), int(offset)] += 1
+        return found
 
     async def _drain(self) -> None:
         for _ in range(2_000):
@@ -272,6 +330,7 @@ async def one_run(seed: int, kind: Kind) -> None:
     async with SimBroker(seed, config) as broker:
         topic_id = await create_topic(broker.connect(), "t", PARTITIONS, {"retention.ms": "-1"})
         await serve_share_groups(broker, topic_id, PARTITIONS)
+        broker.node.metadata.commit([ConfigRecord(GROUP_RESOURCE, GROUP, DLQ_TOPIC_NAME, QUEUE)])
         world = World(broker, topic_id, rng)
         for _ in range(LIVES):
             broker.files.crash_at = broker.files.steps + rng.randrange(1, 150)

@@ -60,6 +60,8 @@ class Expected:
         assert self.summary is not None
         batches = list(self.batches)
         combine(batches, new, start)
+        if start == self.summary.start_offset:
+            count = max(count, self.summary.delivery_complete_count)
         return Expected(
             self.summary._replace(start_offset=start, delivery_complete_count=count), tuple(batches)
         )

@@ -264,7 +264,8 @@ class Window:
         for first, last, _, _ in letters:
             index = max(0, self.floor(first))
             for batch in self.batches[index : self.floor(last) + 1]:
-                for run in batch.overlapping(first, last):
+                # Neighbours that another write has yet to take to the queue may be in the same run.
+                for run in batch.between(first, last):
                     if run.state is ARCHIVING:
                         run.transition_to(ARCHIVED)
                         run.is_rejected = False

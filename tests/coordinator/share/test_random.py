@@ -113,9 +113,10 @@ class World:
         start = rng.choice((-1, min(max(state.start, 0) + rng.randrange(3), OFFSETS)))
         count = rng.randrange(OFFSETS)
         steps.write(self.harness.shard, key, state.state_epoch, self.leader_epoch, start, count, batches)
-        if start != -1:
-            state.start = start
-        state.count = count
+        if start == state.start:
+            state.count = max(state.count, count)
+        elif start > state.start:
+            state.start, state.count = start, count
         for batch in batches:
             for offset in range(batch.first_offset, batch.last_offset + 1):
                 before = state.offsets.get(offset, (0, 0))

@@ -129,7 +129,7 @@ def test_a_snapshot_after_so_many_updates(harness: ShareShardHarness, updates: i
     harness.settings.share_coordinator_snapshot_update_records_per_snapshot = updates
     steps.initialize(harness.shard, KEY, 0, 0)
     for number in range(2 * (updates + 1)):
-        write(harness, number, number, done=number + 1)
+        write(harness, number, number, 0, done=number + 1)
     names = [name for name, _ in harness.records()]
     assert names == ["ShareSnapshotKey", *2 * (["ShareUpdateKey"] * updates + ["ShareSnapshotKey"])]
     last = harness.records()[-1][1]
