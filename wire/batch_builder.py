@@ -20,7 +20,7 @@ from oncelog.wire.batch import (
     assemble,
 )
 from oncelog.wire.compression import NONE, compress
-from oncelog.wire.varint import append_varint
+from oncelog.wire.varint import append_varint, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -134,6 +134,23 @@ class BatchBuilder:
         self._last_offset = offset
         self.record_count += 1
         return offset
+
+    def extend(self, timestamp: int, encoded: Iterable[bytes]) -> None:
+        """Add records of one timestamp whose keys, values and headers are ``encoded``."""
+        if self._base_timestamp is None:
+            self._base_timestamp = timestamp
+        front = b"\0" + varint(timestamp - self._base_timestamp)  # the attributes, all unused, come first
+        first = self._last_offset + 1 - self.base_offset
+        payload, delta = self._payload, first - 1
+        for delta, fields in enumerate(encoded, first):
+            number = varint(delta)
+            payload += varint(len(front) + len(number) + len(fields))
+            payload += front
+            payload += number
+            payload += fields
+        self._max_timestamp = max(self._max_timestamp, timestamp)
+        self._last_offset = self.base_offset + delta
+        self.record_count += delta + 1 - first
 
     def build(self, *, last_offset: int | None = None, max_timestamp: int | None = None) -> bytearray:
         """The batch's bytes, which may be stamped in place.

@@ -6,6 +6,7 @@ Each byte holds seven bits, lowest first, and has the top bit set unless it is t
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from oncelog.wire.errors import DecodeError
@@ -24,6 +25,14 @@ def append_varint(out: bytearray, value: int) -> None:
         out.append(raw & 0x7F | 0x80)
         raw >>= 7
     out.append(raw)
+
+
+@lru_cache(maxsize=16_384)
+def varint(value: int) -> bytes:
+    """Return a signed 32- or 64-bit ``value`` in zig-zag form; for lengths and deltas, which come again."""
+    out = bytearray()
+    append_varint(out, value)
+    return bytes(out)
 
 
 def _read_raw(data: Sequence[int], position: int, bytes_max: int) -> tuple[int, int]:

@@ -12,38 +12,36 @@ from typing import TYPE_CHECKING
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.topics import UNSET, create
-from oncelog.broker.scheduling.slices import Slices
+from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.broker.seams.clock import real_time
-from oncelog.wire.batch import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, read_header
+from oncelog.broker.share.letters import RECORD_OVERHEAD_MAX, HeaderTemplate, batch_size, originals_in
 from oncelog.wire.batch_builder import BatchBuilder
-from oncelog.wire.errors import DecodeError, KafkaError
+from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
-from oncelog.wire.records import iterate_records
 from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from oncelog.broker.cluster.cluster import Cluster, LeaderPartition
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.files import FileSystem
+    from oncelog.broker.share.letters import Originals
     from oncelog.broker.share.partition import SharePartition
     from oncelog.broker.share.settings import ShareGroupSettings
     from oncelog.broker.share.window.window import DeadLetters
-    from oncelog.wire.records import Record
 
-REJECTED = b"Offset rejected by client."
-TOO_MANY_DELIVERIES = b"Offset delivery count exceeded the threshold."
 GROUP_ENABLE = "errors.deadletterqueue.group.enable"
+RECORDS_AT_ONCE = 500
+"""Records that are encoded before other requests get their turn."""
+BATCH_BYTES_MAX = 128 * 1024
+"""Bytes of a batch for the queue, unless one record takes more: its append holds the loop for about a millisecond."""
 COPY_BYTES_MAX = 1024 * 1024
 """Bytes of the source's log that are read at once for copies."""
-DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of a batch whose records are copied; records of a larger one get headers only."""
 ATTEMPTS_MAX = 5
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 30.0
-
-Headers = list[tuple[bytes, bytes]]
 
 _log = get_logger(__name__)
 
@@ -53,7 +51,7 @@ class _NoQueueError(Exception):
 
 
 class DeadLetterWriter:
-    """Writes for one group, with its settings as they are now."""
+    """Writes for all share groups of a node."""
 
     def __init__(
         self,
@@ -61,42 +59,76 @@ class DeadLetterWriter:
         config: DynamicBrokerConfig,
         cluster: Cluster,
         clock: Clock,
-        settings: ShareGroupSettings,
+        files: FileSystem,
     ) -> None:
         self._metadata = metadata
         self._config = config
         self._cluster = cluster
         self._clock = clock
-        self._settings = settings
+        self._files = files
 
-    async def write(self, source: SharePartition, letters: Sequence[DeadLetters]) -> None:
+    async def write(
+        self, source: SharePartition, settings: ShareGroupSettings, letters: Sequence[DeadLetters]
+    ) -> None:
         """Write a record for each offset. Those that cannot be written are logged, each range with the reason."""
         try:
-            self._check_queue(source.group_id)
-            log = self._queue_partition(source.partition).log
-            limit = log.config.max_message_bytes
+            self._check_queue(source.group_id, settings.dead_letter_topic)
+            limit = self.leader(source, settings).log.config.max_message_bytes
         except (_NoQueueError, KafkaError) as error:
             for first, last, _, _ in letters:
                 _log_lost(source, first, last, str(error))
             return
-        if self._settings.dead_letter_topic == source.topic:
+        if settings.dead_letter_topic == source.topic:
             _log.warning(
                 "a share group reads its own dead-letter queue", group=source.group_id, topic=source.topic
             )
-        slices = Slices()
-        for first, last, batch in self._batches(source, letters, limit):
+        batch = _Batch(self, source, settings, self._clock.now_ms(), limit)
+        for letter in letters:
+            if settings.copies_dead_letters:
+                await self._copy(batch, letter)
+            else:
+                await batch.add_range(letter)
+        await batch.append()
+
+    async def _copy(self, batch: _Batch, letter: DeadLetters) -> None:
+        """Write records with the key and value of the original, as far as it can be read and the queue has room."""
+        template, offset = batch.template(letter), letter.first
+        while offset <= letter.last:
+            originals, end = await self._originals(batch.source, offset, letter.last)
+            for one in range(offset, end):
+                key, value = originals.get(one, (None, None))
+                fields = template.fields(one, key, value)
+                if batch_size(fields) > batch.limit:
+                    fields = template.fields(one)
+                await batch.add(one, [fields])
+            offset = end
+
+    async def _originals(self, source: SharePartition, offset: int, last: int) -> tuple[Originals, int]:
+        """Return records of the source from an offset on, and the offset after those that one read reaches."""
+        log = source.leader.log
+        try:
+            found = log.read(offset, COPY_BYTES_MAX, minimum_one=True, up_to=log.high_watermark).records
+            if isinstance(found, bytes):
+                return {}, last + 1
             try:
-                await self._append(source, batch)
-            except (_NoQueueError, KafkaError) as error:
-                _log_lost(source, first, last, str(error))
-            if slices.is_over():
-                await slices.pause()
+                data = found.file.pread_cached(found.size, found.position)
+                if data is None:
+                    data = await self._files.offload(found.read)
+            finally:
+                found.release()
+        except (KafkaError, OSError) as error:
+            _log.warning(
+                "dead letters without a copy", group=source.group_id, offset=offset, error=str(error)
+            )
+            return {}, last + 1
+        originals, end = await in_slices(originals_in(data, offset, last))
+        return originals, min(max(end, offset + 1), last + 1)
 
     # -- the queue
 
-    def _check_queue(self, group_id: str) -> None:
+    def _check_queue(self, group_id: str, topic: str) -> None:
         """Create the queue if need be. Raises _NoQueueError (``validateDlqTopic``)."""
-        topic, config = self._settings.dead_letter_topic, self._config.current
+        config = self._config.current
         if not topic:
             raise _NoQueueError(f"Configured DLQ topic name in share group: {group_id} is empty.")
         prefix = config.errors_deadletterqueue_topic_name_prefix
@@ -112,7 +144,7 @@ class DeadLetterWriter:
                     f"{group_id}, topic: {topic}."
                 )
             self._create(topic)
-        if not self._queue_partition(0).log.config.errors_deadletterqueue_group_enable:
+        if not self._cluster.leader_partition(topic, 0).log.config.errors_deadletterqueue_group_enable:
             raise _NoQueueError(
                 f"DLQ is not enabled on configured DLQ topic for share group: {group_id}, topic: {topic}."
             )
@@ -125,109 +157,97 @@ class DeadLetterWriter:
             raise _NoQueueError(f"DLQ topic {topic} could not be created: {row.error_message}")
         _log.info("created a dead-letter queue", topic=topic)
 
-    def _queue_partition(self, source_partition: int) -> LeaderPartition:
-        """Return the partition of the queue for a partition of the source. Raises KafkaError, _NoQueueError."""
-        topic = self._metadata.image.topics.get(self._settings.dead_letter_topic)
+    def leader(self, source: SharePartition, settings: ShareGroupSettings) -> LeaderPartition:
+        """Return the queue's partition for a partition of the source. Raises KafkaError, _NoQueueError."""
+        topic = self._metadata.image.topics.get(settings.dead_letter_topic)
         if topic is None:
-            raise _NoQueueError(f"DLQ topic {self._settings.dead_letter_topic} was deleted.")
-        return self._cluster.leader_partition(topic.name, source_partition % len(topic.partitions))
+            raise _NoQueueError(f"DLQ topic {settings.dead_letter_topic} was deleted.")
+        return self._cluster.leader_partition(topic.name, source.partition % len(topic.partitions))
 
-    async def _append(self, source: SharePartition, batch: memoryview) -> None:
-        """Append a batch as a Produce with acks=all. Raises KafkaError, after retries, and _NoQueueError."""
-        for attempt in range(ATTEMPTS_MAX):
-            try:
-                leader = self._queue_partition(source.partition)
-                result = leader.log.append(
-                    memoryview(bytearray(batch)), leader_epoch=leader.leader_epoch, origin=AppendOrigin.CLIENT
-                )
-                if result.must_flush:
-                    await leader.log.flush(result.last_offset + 1)
-            except KafkaError as error:
-                if attempt == ATTEMPTS_MAX - 1 or not error.code.retriable:
-                    raise
-                await real_time.sleep(min(BACKOFF_S * 2**attempt, BACKOFF_MAX_S))
-            else:
-                return
 
-    # -- records
+class _Batch:
+    """The records of one call that are still to be appended to the queue, as one batch."""
 
-    def _batches(
-        self, source: SharePartition, letters: Sequence[DeadLetters], limit: int
-    ) -> Iterator[tuple[int, int, memoryview]]:
-        """Yield batches of at most ``limit`` bytes, each with its first and last offset in the source."""
-        builder, first, last = BatchBuilder(), -1, -1
-        now_ms = self._clock.now_ms()
-        for offset, headers, original in self._records(source, letters):
-            key, value = (original.key, original.value) if original is not None else (None, None)
-            size = _size(key, value, headers)
-            if HEADER_SIZE + size > limit:
-                key = value = None  # too large for the queue
-                size = _size(key, value, headers)
-            if builder.record_count and builder.size + size > limit:
-                yield first, last, memoryview(builder.build())
-                builder = BatchBuilder()
+    def __init__(
+        self,
+        writer: DeadLetterWriter,
+        source: SharePartition,
+        settings: ShareGroupSettings,
+        now_ms: int,
+        limit: int,
+    ) -> None:
+        self._writer = writer
+        self.source = source
+        self._settings = settings
+        self._now_ms = now_ms
+        self.limit = limit
+        """Bytes of a batch that the queue takes."""
+        self._builder = BatchBuilder()
+        self._first = self._last = -1
+        """The offsets of the source that the batch stands for."""
+        self._slices = Slices()
+
+    def template(self, letter: DeadLetters) -> HeaderTemplate:
+        """Return the headers of the records of ``letter``."""
+        source = self.source
+        return HeaderTemplate(
+            source.topic,
+            source.partition,
+            source.group_id,
+            letter.delivery_count,
+            is_rejected=letter.is_rejected,
+        )
+
+    async def add_range(self, letter: DeadLetters) -> None:
+        """Add a record without key and value for each offset."""
+        template, offset = self.template(letter), letter.first
+        while offset <= letter.last:
+            fields = template.fields_of(offset, min(letter.last + 1, offset + RECORDS_AT_ONCE))
+            await self.add(offset, fields)
+            offset += len(fields)
+
+    async def add(self, offset: int, records: Sequence[bytes]) -> None:
+        """Add encoded records of about the same size for the offsets from ``offset`` on; append what is full."""
+        size = len(max(records, key=len)) + RECORD_OVERHEAD_MAX
+        begin = 0
+        while begin < len(records):
+            builder = self._builder
+            room = (min(self.limit, BATCH_BYTES_MAX) - builder.size) // size
+            if room <= 0 and builder.record_count:
+                await self.append()
+                continue
             if not builder.record_count:
-                first = offset
-            builder.append(now_ms, key, value, headers)
-            last = offset
-        if builder.record_count:
-            yield first, last, memoryview(builder.build())
+                self._first = offset + begin
+            some = records[begin : begin + max(1, room)]
+            builder.extend(self._now_ms, some)
+            begin += len(some)
+            self._last = offset + begin - 1
+        if self._slices.is_over():
+            await self._slices.pause()
 
-    def _records(
-        self, source: SharePartition, letters: Sequence[DeadLetters]
-    ) -> Iterator[tuple[int, Headers, Record | None]]:
-        for first, last, delivery_count, is_rejected in letters:
-            originals: dict[int, Record] = {}
-            read_up_to = first
-            for offset in range(first, last + 1):
-                if self._settings.copies_dead_letters and offset >= read_up_to:
-                    originals, read_up_to = _originals(source, offset, last)
-                headers = [
-                    (b"__dlq.errors.topic", source.topic.encode()),
-                    (b"__dlq.errors.partition", b"%d" % source.partition),
-                    (b"__dlq.errors.offset", b"%d" % offset),
-                    (b"__dlq.errors.group", source.group_id.encode()),
-                    (b"__dlq.errors.delivery.count", b"%d" % delivery_count),
-                    (b"__dlq.errors.message", REJECTED if is_rejected else TOO_MANY_DELIVERIES),
-                ]
-                yield offset, headers, originals.get(offset)
-
-
-def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return the bytes of a record; its offset may take a few more."""
-    builder = BatchBuilder()
-    builder.append(0, key, value, headers)
-    return builder.size - HEADER_SIZE
-
-
-def _originals(source: SharePartition, offset: int, last: int) -> tuple[dict[int, Record], int]:
-    """Return the source's records from an offset to the last one, as far as one read reaches, and the next offset."""
-    log = source.leader.log
-    try:
-        records = log.read(offset, COPY_BYTES_MAX, minimum_one=True, up_to=log.high_watermark).records
-        data = records if isinstance(records, bytes) else records.read()
-    except (KafkaError, OSError) as error:
-        _log.warning("dead letters without a copy", group=source.group_id, offset=offset, error=str(error))
-        return {}, last + 1
-    if not isinstance(records, bytes):
-        records.release()
-    found: dict[int, Record] = {}
-    position, end = 0, last + 1
-    while position + HEADER_SIZE <= len(data):
-        batch = memoryview(data)[position:]
-        header = read_header(batch)
-        size = header.batch_length + LOG_OVERHEAD
-        if size > len(batch) or header.base_offset > last:
-            break
-        end = header.base_offset + header.last_offset_delta + 1
-        if not header.attributes & CONTROL_BIT:
-            try:
-                records_in = iterate_records(batch[:size], header, max_size=DECOMPRESSED_BYTES_MAX)
-                found.update((one.offset, one) for one in records_in if offset <= one.offset <= last)
-            except DecodeError as error:
-                _log.warning("dead letters without a copy", group=source.group_id, error=str(error))
-        position += size
-    return found, max(end, offset + 1)
+    async def append(self) -> None:
+        """Append the batch to the queue as a Produce with acks=all, after retries; log what was not written."""
+        if not self._builder.record_count:
+            return
+        batch, self._builder = self._builder.build(), BatchBuilder()
+        try:
+            for attempt in range(ATTEMPTS_MAX):
+                try:
+                    leader = self._writer.leader(self.source, self._settings)
+                    result = leader.log.append(
+                        memoryview(bytearray(batch)),
+                        leader_epoch=leader.leader_epoch,
+                        origin=AppendOrigin.CLIENT,
+                    )
+                    if result.must_flush:
+                        await leader.log.flush(result.last_offset + 1)
+                    return
+                except KafkaError as error:
+                    if attempt == ATTEMPTS_MAX - 1 or not error.code.retriable:
+                        raise
+                await real_time.sleep(min(BACKOFF_S * 2**attempt, BACKOFF_MAX_S))
+        except (_NoQueueError, KafkaError) as error:
+            _log_lost(self.source, self._first, self._last, str(error))
 
 
 def _log_lost(source: SharePartition, first: int, last: int, reason: str) -> None:

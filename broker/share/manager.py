@@ -123,9 +123,8 @@ class SharePartitionManager:
         """Write records of a share partition to its group's dead-letter queue. What cannot be written is logged."""
         from oncelog.broker.share.dead_letters import DeadLetterWriter
 
-        settings = self.settings(partition.group_id)
-        writer = DeadLetterWriter(self._metadata, self._config, self._cluster, self.clock, settings)
-        await writer.write(partition, letters)
+        writer = DeadLetterWriter(self._metadata, self._config, self._cluster, self.clock, self.files)
+        await writer.write(partition, self.settings(partition.group_id), letters)
 
     # -- share partitions
 

@@ -68,6 +68,7 @@ class SharePartition:
 
     __slots__ = (
         "_deadline",
+        "_is_burying",
         "_manager",
         "_predecessor",
         "_stored",
@@ -112,6 +113,8 @@ class SharePartition:
         self._deadline = NEVER
         """When the manager's timer calls `expire`."""
         self._predecessor = predecessor
+        self._is_burying = False
+        """Whether dead letters are being written."""
         self._stores = 0
         """The number of stores that have begun or are about to begin."""
         self._stored = trio.Event()
@@ -146,7 +149,7 @@ class SharePartition:
                 start = await self._first_offset()
             self.window = Window(start, self._manager.settings(self.group_id).limits, state.batches)
             self.state_epoch = state.state_epoch
-            self._bury(self.window.take_dead_letters())
+            self._bury()
         except KafkaError as error:
             self._fail(error.code if self._is_ours(error) else _client_code(error), str(error))
         except StoredStateError as error:
@@ -298,7 +301,7 @@ class SharePartition:
         if changes:
             assert self.window is not None
             self.window.complete(changes, is_stored=is_stored)
-            self._bury(self.window.take_dead_letters())
+            self._bury()
             self.watch_locks()
             self.wake()
 
@@ -353,11 +356,13 @@ class SharePartition:
                 count=sum(last - first + 1 for first, last, _, _ in changes),
             )
             letters = window.take_dead_letters()
-            self._stores += bool(letters)
+            if letters:
+                self.begin_store()
             self._manager.spawn(self._store_expired(changes, letters))
             self.wake()
 
     async def _store_expired(self, changes: Sequence[StateBatch], letters: Sequence[DeadLetters]) -> None:
+        """Store the end of locks; only then are ``letters`` written."""
         try:
             await self.store(changes)
         except KafkaError as error:
@@ -366,29 +371,34 @@ class SharePartition:
         if self.window.advance():
             self.wake()
         if letters:
-            await self._write_dead_letters(letters)
+            self.window.dead_letters += letters
+            self._bury()
+            self.end_store((), is_stored=True)
 
     # -- dead letters
 
-    def _bury(self, letters: Sequence[DeadLetters]) -> None:
-        """Begin to write records to the dead-letter queue, and to archive them; their state is stored."""
-        if letters:
+    def _bury(self) -> None:
+        """Have dead letters written, and archived; their state is stored. One write takes what comes during another."""
+        if self.window is not None and self.window.dead_letters and not self._is_burying:
+            self._is_burying = True
             self.begin_store()
-            self._manager.spawn(self._write_dead_letters(letters))
+            self._manager.spawn(self._write_dead_letters(self.window))
 
-    async def _write_dead_letters(self, letters: Sequence[DeadLetters]) -> None:
-        window = self.window
-        assert window is not None
+    async def _write_dead_letters(self, window: Window) -> None:
         try:
-            await self._manager.write_dead_letters(self, letters)
-            changes = window.archive_dead_letters(letters)
-            await self.store(changes)
-        except KafkaError as error:
-            _log.error("the end of dead letters was not stored", group=self.group_id, error=str(error))
+            while letters := window.take_dead_letters():
+                await self._manager.write_dead_letters(self, letters)
+                try:
+                    await self.store(window.archive_dead_letters(letters))
+                except KafkaError as error:
+                    _log.error(
+                        "the end of dead letters was not stored", group=self.group_id, error=str(error)
+                    )
+                if window.advance():
+                    self.wake()
         finally:
+            self._is_burying = False
             self.end_store((), is_stored=True)
-        if window.advance():
-            self.wake()
 
 
 class Storing:
