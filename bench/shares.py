@@ -179,6 +179,7 @@ def _join(connection: Connection, group: str) -> bytes:
 def _reject(connection: Connection, group: str, topic_id: bytes, count: int) -> None:
     epoch, rejected = 0, 0
     rows: list[Fields] = [{"partition_index": 0, "acknowledgement_batches": []}]
+    response: Fields = {}
     deadline = time.monotonic() + TIMEOUT_S
     while rejected < count or rows:
         if time.monotonic() > deadline:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import now_ms
+from compat_tests.batches import GZIP, LZ4, ZSTD, batch, now_ms, record
 from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
 from compat_tests.real_kafka import kafka_version
@@ -93,6 +93,38 @@ def test_copies_as_far_as_they_fit(pair: Pair, name: str, max_bytes: str) -> Non
         reader.begin()
         reader.say((0, 4, REJECT))
         session.observe("queue", queue_of(session, queue, 5))
+
+    pair.compare(scenario)
+
+
+def test_many_records(pair: Pair, name: str) -> None:
+    """In several batches, with offsets of one to four digits."""
+
+    def scenario(session: Session) -> None:
+        topic_id, queue = with_queue(session, name, 1200)
+        reader = Reader(session, topic_id, "one", name)
+        acquired = reader.begin(most=1200, batch_size=1200)
+        reader.say(*((first, last, REJECT) for first, last, _ in acquired))
+        session.observe("queue", queue_of(session, queue, 1200))
+
+    pair.compare(scenario)
+
+
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+def test_copies_of_compressed_records(pair: Pair, name: str, codec: int) -> None:
+    """Of some records of a batch, and of batches after it; a null key and a null value stay."""
+
+    def scenario(session: Session) -> None:
+        topic_id, queue = with_queue(session, name, 1, errors_deadletterqueue_copy_record_enable="true")
+        records = [record(b"k", None), record(None, b"v" * 300, offset_delta=1, headers=[("h", b"x")])]
+        for _ in range(3):
+            assert session.produce(name, batch(records, codec=codec))["error_code"] == 0
+        reader = Reader(session, topic_id, "one", name)
+        held = reader.begin()
+        while max(last for _, last, _ in held) < 6:
+            held += reader.fetch(wait_ms=5000)
+        reader.say((0, 0, ACCEPT), (1, 1, REJECT), (2, 3, ACCEPT), (4, 6, REJECT))
+        session.observe("queue", queue_of(session, queue, 4))
 
     pair.compare(scenario)
 
