@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from oncelog.broker.share.partition import SharePartition
     from oncelog.broker.share.settings import ShareGroupSettings
     from oncelog.broker.share.window.window import DeadLetters
+    from oncelog.coordinator.timer_event import TimerEvent
     from oncelog.wire.records import Record
 
 REJECTED = b"Offset rejected by client."
@@ -62,12 +63,14 @@ class DeadLetterWriter:
         cluster: Cluster,
         clock: Clock,
         settings: ShareGroupSettings,
+        timer_event: TimerEvent,
     ) -> None:
         self._metadata = metadata
         self._config = config
         self._cluster = cluster
         self._clock = clock
         self._settings = settings
+        self._timer_event = timer_event
 
     async def write(self, source: SharePartition, letters: Sequence[DeadLetters]) -> None:
         """Write a record for each offset. Those that cannot be written are logged, each range with the reason."""
@@ -77,20 +80,35 @@ class DeadLetterWriter:
             limit = log.config.max_message_bytes
         except (_NoQueueError, KafkaError) as error:
             for first, last, _, _ in letters:
-                _log_lost(source, first, last, str(error))
+                self._note_lost(source, first, last, last - first + 1, str(error))
             return
-        if self._settings.dead_letter_topic == source.topic:
-            _log.warning(
-                "a share group reads its own dead-letter queue", group=source.group_id, topic=source.topic
-            )
         slices = Slices()
         for first, last, batch in self._batches(source, letters, limit):
+            count = read_header(batch).record_count
             try:
                 await self._append(source, batch)
             except (_NoQueueError, KafkaError) as error:
-                _log_lost(source, first, last, str(error))
+                self._note_lost(source, first, last, count, str(error))
+            else:
+                self._note("dead letters written", source, count, queue=self._settings.dead_letter_topic)
             if slices.is_over():
                 await slices.pause()
+
+    def _note_lost(self, source: SharePartition, first: int, last: int, count: int, reason: str) -> None:
+        _log.error(
+            "records archived without a dead letter",
+            group=source.group_id,
+            topic=source.topic,
+            partition=source.partition,
+            first_offset=first,
+            last_offset=last,
+            reason=reason,
+        )
+        self._note("archived without a dead letter", source, count, reason=reason)
+
+    def _note(self, what: str, source: SharePartition, count: int, **about: str) -> None:
+        group, topic, partition = source.group_id, source.topic, source.partition
+        self._timer_event(what, group=group, topic=topic, partition=partition, count=count, **about)
 
     # -- the queue
 
@@ -228,15 +246,3 @@ def _originals(source: SharePartition, offset: int, last: int) -> tuple[dict[int
                 _log.warning("dead letters without a copy", group=source.group_id, error=str(error))
         position += size
     return found, max(end, offset + 1)
-
-
-def _log_lost(source: SharePartition, first: int, last: int, reason: str) -> None:
-    _log.error(
-        "records archived without a dead letter",
-        group=source.group_id,
-        topic=source.topic,
-        partition=source.partition,
-        first_offset=first,
-        last_offset=last,
-        reason=reason,
-    )
