@@ -13,15 +13,20 @@ from compat_tests.batches import batch, now_ms
 from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
 from compat_tests.real_kafka import kafka_version
-from compat_tests.share.dead_letter_queues import ENABLED, queue_of, wait_until_done, with_queue
-from compat_tests.share.readers import DEADLINE_MS, Reader, join, set_group_config, share_topic
+from compat_tests.share.dead_letter_queues import (
+    ENABLED,
+    queue_of,
+    wait_until_done,
+    with_queue,
+)
+from compat_tests.share.readers import DEADLINE_MS, Reader, join, set_group_config, share_topic, share_version
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(kafka_version() < "4.4", reason="Kafka has dead-letter queues from 4.4 on"),
 ]
 
-RELEASE, REJECT = [2], [3]
+REJECT = [3]
 AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
 PREFIX = "errors.deadletterqueue.topic.name.prefix"
 BROKER_RESOURCE, SET, DELETE = 4, 0, 1
@@ -59,6 +64,16 @@ def reject_all(session: Session, name: str, topic_id: bytes, count: int) -> None
     reader.begin()
     reader.say((0, count - 1, REJECT))
     wait_until_done(session, name)
+
+
+def test_with_share_version_1_the_keys_are_accepted_and_nothing_is_written(pair: Pair, name: str) -> None:
+    def scenario(session: Session) -> None:
+        with share_version(session, 1):
+            topic_id, queue = with_queue(session, name, 2)
+            reject_all(session, name, topic_id, 2)
+            session.observe("queue", queue_of(session, queue, 0))
+
+    pair.compare(scenario)
 
 
 def test_a_queue_too_small_for_the_headers_alone(pair: Pair, name: str) -> None:

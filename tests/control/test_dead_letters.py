@@ -86,7 +86,13 @@ def test_what_a_dead_letter_tells(kafka: oncelog.Broker) -> None:
                 consumer.acknowledge(message, kind)
             consumer.commit_sync(PATIENCE_S)
         letters = group.wait_for_dead_letters(2, timeout=PATIENCE_S)
-    about = {"topic": "jobs", "partition": 0, "group_id": GROUP, "queue": QUEUE, "queue_partition": 0}
+    about: dict[str, Any] = {
+        "topic": "jobs",
+        "partition": 0,
+        "group_id": GROUP,
+        "queue": QUEUE,
+        "queue_partition": 0,
+    }
     times = [one.timestamp for one in letters]
     assert letters == group.dead_letters() == [
         oncelog.DeadLetter(
