@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.metadata.configs import effective_topic_config
 from oncelog.broker.metadata.topics import UNSET, create
 from oncelog.broker.scheduling.slices import Slices
 from oncelog.broker.seams.clock import real_time
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.cluster.cluster import Cluster, LeaderPartition
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.share.partition import SharePartition
@@ -75,9 +77,7 @@ class DeadLetterWriter:
     async def write(self, source: SharePartition, letters: Sequence[DeadLetters]) -> None:
         """Write a record for each offset. Those that cannot be written are logged, each range with the reason."""
         try:
-            self._check_queue(source.group_id)
-            log = self._queue_partition(source.partition).log
-            limit = log.config.max_message_bytes
+            limit = self._checked_queue(source.group_id).max_message_bytes
         except (_NoQueueError, KafkaError) as error:
             for first, last, _, _ in letters:
                 self._note_lost(source, first, last, last - first + 1, str(error))
@@ -112,8 +112,11 @@ class DeadLetterWriter:
 
     # -- the queue
 
-    def _check_queue(self, group_id: str) -> None:
-        """Create the queue if need be. Raises _NoQueueError (``validateDlqTopic``)."""
+    def _checked_queue(self, group_id: str) -> TopicConfig:
+        """Return the queue's configuration. Create the queue if need be (``validateDlqTopic``).
+
+        Raises _NoQueueError, KafkaError.
+        """
         topic, config = self._settings.dead_letter_topic, self._config.current
         if not topic:
             raise _NoQueueError(f"Configured DLQ topic name in share group: {group_id} is empty.")
@@ -130,10 +133,12 @@ class DeadLetterWriter:
                     f"{group_id}, topic: {topic}."
                 )
             self._create(topic)
-        if not self._queue_partition(0).log.config.errors_deadletterqueue_group_enable:
+        found = effective_topic_config(self._metadata.image, config, topic)
+        if not found.errors_deadletterqueue_group_enable:
             raise _NoQueueError(
                 f"DLQ is not enabled on configured DLQ topic for share group: {group_id}, topic: {topic}."
             )
+        return found
 
     def _create(self, topic: str) -> None:
         configs = {GROUP_ENABLE: "true", "message.timestamp.type": "CreateTime"}
