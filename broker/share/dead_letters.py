@@ -42,7 +42,8 @@ GROUP_ENABLE = "errors.deadletterqueue.group.enable"
 COPY_BYTES_MAX = 1024 * 1024
 """Bytes of the source's log that are read at once for copies."""
 DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of a batch whose records are copied; records of a larger one get headers only."""
+"""Bytes of a compressed batch whose records are copied, unpacked, as far as the queue's ``max.message.bytes`` does not
+say less; records of a larger one get headers only."""
 ATTEMPTS_MAX = 5
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 30.0
 
@@ -180,7 +181,7 @@ class DeadLetterWriter:
         """Yield batches of at most ``limit`` bytes, each with its first and last offset in the source."""
         builder, first, last = BatchBuilder(), -1, -1
         now_ms = self._clock.now_ms()
-        for offset, headers, original in self._records(source, letters):
+        for offset, headers, original in self._records(source, letters, limit):
             key, value = (original.key, original.value) if original is not None else (None, None)
             size = _size(key, value, headers)
             if HEADER_SIZE + size > limit:
@@ -197,14 +198,14 @@ class DeadLetterWriter:
             yield first, last, memoryview(builder.build())
 
     def _records(
-        self, source: SharePartition, letters: Sequence[DeadLetters]
+        self, source: SharePartition, letters: Sequence[DeadLetters], limit: int
     ) -> Iterator[tuple[int, Headers, Record | None]]:
         for first, last, delivery_count, is_rejected in letters:
             originals: dict[int, Record] = {}
             read_up_to = first
             for offset in range(first, last + 1):
                 if self._settings.copies_dead_letters and offset >= read_up_to:
-                    originals, read_up_to = _originals(source, offset, last)
+                    originals, read_up_to = _originals(source, offset, last, limit)
                 headers = [
                     (b"__dlq.errors.topic", source.topic.encode()),
                     (b"__dlq.errors.partition", b"%d" % source.partition),
@@ -223,8 +224,11 @@ def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     return builder.size - HEADER_SIZE
 
 
-def _originals(source: SharePartition, offset: int, last: int) -> tuple[dict[int, Record], int]:
-    """Return the source's records from an offset to the last one, as far as one read reaches, and the next offset."""
+def _originals(source: SharePartition, offset: int, last: int, limit: int) -> tuple[dict[int, Record], int]:
+    """Return the source's records from an offset to the last one, as far as one read reaches, and the next offset.
+
+    Those of a compressed batch that unpacks to more than ``limit`` bytes are left out (``decompressBounded``).
+    """
     log = source.leader.log
     try:
         records = log.read(offset, COPY_BYTES_MAX, minimum_one=True, up_to=log.high_watermark).records
@@ -235,6 +239,7 @@ def _originals(source: SharePartition, offset: int, last: int) -> tuple[dict[int
     if not isinstance(records, bytes):
         records.release()
     found: dict[int, Record] = {}
+    max_size = min(limit, DECOMPRESSED_BYTES_MAX)
     position, end = 0, last + 1
     while position + HEADER_SIZE <= len(data):
         batch = memoryview(data)[position:]
@@ -245,7 +250,9 @@ def _originals(source: SharePartition, offset: int, last: int) -> tuple[dict[int
         end = header.base_offset + header.last_offset_delta + 1
         if not header.attributes & CONTROL_BIT:
             try:
-                records_in = iterate_records(batch[:size], header, max_size=DECOMPRESSED_BYTES_MAX)
+                records_in = iterate_records(
+                    batch[:size], header, max_size=max_size if header.codec else size
+                )
                 found.update((one.offset, one) for one in records_in if offset <= one.offset <= last)
             except DecodeError as error:
                 _log.warning("dead letters without a copy", group=source.group_id, error=str(error))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from compat_tests.batches import batch, now_ms
+from compat_tests.batches import GZIP, NONE, ZSTD, batch, now_ms, record
 from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
 from compat_tests.real_kafka import kafka_version
@@ -85,6 +85,46 @@ def test_a_queue_too_small_for_the_headers_alone(pair: Pair, name: str) -> None:
         session.observe("queue", queue_of(session, queue, 0))
 
     pair.compare(scenario)
+
+
+@pytest.mark.parametrize(("sizes", "codec"), [([500] * 10, GZIP), ([10] * 40, ZSTD), ([1900, 10, 10], NONE)])
+def test_a_compressed_batch_is_copied_if_it_fits_unpacked(
+    pair: Pair, name: str, sizes: list[int], codec: int
+) -> None:
+    def scenario(session: Session) -> None:
+        queue = f"dlq.{name}"
+        session.topic(queue, 1, {**ENABLED, "max.message.bytes": "1500"})
+        topic_id = share_topic(
+            session,
+            name,
+            errors_deadletterqueue_topic_name=queue,
+            errors_deadletterqueue_copy_record_enable="true",
+        )
+        records = [record(b"k", bytes(size), offset_delta=delta) for delta, size in enumerate(sizes)]
+        assert session.produce(name, batch(records, codec=codec))["error_code"] == 0
+        reject_all(session, name, topic_id, len(sizes))
+        session.observe("queue", queue_of(session, queue, len(sizes)))
+
+    pair.compare(scenario)
+
+
+def test_a_copy_that_fits_only_without_the_headers(target: str, bootstrap: str, name: str) -> None:
+    """Kafka loses it, and those that were to be written after it; oncelog writes it without key and value."""
+    session = Session(bootstrap)
+    queue = f"dlq.{name}"
+    session.topic(queue, 1, {**ENABLED, "max.message.bytes": "1500"})
+    topic_id = share_topic(
+        session,
+        name,
+        errors_deadletterqueue_topic_name=queue,
+        errors_deadletterqueue_copy_record_enable="true",
+    )
+    for size in (10, 1400, 10):
+        assert session.produce(name, batch([record(b"k", bytes(size))]))["error_code"] == 0
+    reject_all(session, name, topic_id, 3)
+    found = [value for _, value, _ in queue_of(session, queue, 0)]
+    assert found == ([bytes(10)] if target == "kafka" else [bytes(10), None, bytes(10)])
+    session.end()
 
 
 @pytest.mark.parametrize("copy", ["true", "false"])
