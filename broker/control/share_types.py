@@ -198,10 +198,10 @@ def no_dead_letter_queue(group_id: str, with_one: Collection[str] = ()) -> NotFo
     )
 
 
-def no_queue_topic(group_id: str, queue: str, topics: Collection[str]) -> NotFoundError:
-    """Return the error for a group whose dead-letter queue is none of the topics."""
+def no_queue_topic(group_id: str, queue: str, queues: Collection[str] = ()) -> NotFoundError:
+    """Return the error for a group whose dead-letter queue does not exist; those topics may be queues."""
     return NotFoundError(
-        f"the dead-letter queue of share group {group_id} does not exist: topic {queue!r}{meant(queue, topics)} "
+        f"the dead-letter queue of share group {group_id} does not exist: topic {queue!r}{meant(queue, queues)} "
         "(errors.deadletterqueue.auto.create.topics.enable=true lets the broker create it with the first record)"
     )
 

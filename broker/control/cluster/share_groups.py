@@ -104,9 +104,8 @@ async def dead_letters(client: ClusterClient, *, group_id: str) -> list[DeadLett
     queue = next((row.value for row in result.configs if row.value), None)
     if queue is None:
         raise no_dead_letter_queue(group_id)
-    there = await topics(client)
-    if queue not in there:
-        raise no_queue_topic(group_id, queue, there)
+    if queue not in await topics(client):
+        raise no_queue_topic(group_id, queue)
     return dead_letters_of(await records(client, topic=queue), group_id)
 
 

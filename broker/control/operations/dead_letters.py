@@ -9,7 +9,8 @@ from oncelog.broker.control.operations.waiting import Wait, check_number
 from oncelog.broker.control.records import RecordReader
 from oncelog.broker.control.share_types import dead_letters_of, no_dead_letter_queue, no_queue_topic
 from oncelog.broker.metadata.features import are_dead_letter_queues_enabled
-from oncelog.broker.metadata.image import GROUP
+from oncelog.broker.metadata.image import GROUP, TOPIC
+from oncelog.broker.share.dead_letters import GROUP_ENABLE
 
 if TYPE_CHECKING:
     from oncelog.broker.control.controlled_broker import ControlledBroker
@@ -76,8 +77,14 @@ def _queue_of(node: Node, group_id: str) -> str:
     if group_id not in queues:
         raise no_dead_letter_queue(group_id, queues)
     queue = queues[group_id]
-    if queue not in node.metadata.image.topics:
-        raise no_queue_topic(group_id, queue, node.metadata.image.topics)
+    image = node.metadata.image
+    if queue not in image.topics:
+        enabled = [
+            name
+            for (kind, name), configs in image.configs.items()
+            if kind == TOPIC and GROUP_ENABLE in configs
+        ]
+        raise no_queue_topic(group_id, queue, enabled)
     return queue
 
 
