@@ -19,7 +19,15 @@ from compat_tests.share.dead_letter_queues import (
     wait_until_done,
     with_queue,
 )
-from compat_tests.share.readers import DEADLINE_MS, Reader, join, set_group_config, share_topic, share_version
+from compat_tests.share.readers import (
+    DEADLINE_MS,
+    VERSION,
+    Reader,
+    join,
+    set_group_config,
+    share_topic,
+    share_version,
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -72,6 +80,42 @@ def test_with_share_version_1_the_keys_are_accepted_and_nothing_is_written(pair:
             topic_id, queue = with_queue(session, name, 2)
             reject_all(session, name, topic_id, 2)
             session.observe("queue", queue_of(session, queue, 0))
+
+    pair.compare(scenario)
+
+
+def test_a_queue_with_fewer_partitions_than_the_source(pair: Pair, name: str) -> None:
+    """The number of the source's partition, modulo those of the queue."""
+
+    def scenario(session: Session) -> None:
+        queue = f"dlq.{name}"
+        session.topic(queue, 2, ENABLED)
+        topic_id = share_topic(session, name, partitions=5, errors_deadletterqueue_topic_name=queue)
+        for partition in range(5):
+            assert session.produce(name, batch(1), partition=partition)["error_code"] == 0
+        reader = Reader(session, topic_id, "one", name, partitions=5)
+        acquired: set[int] = set()
+        while len(acquired) < 5:
+            response = reader.connection.call("ShareFetch", VERSION, reader.body(wait_ms=500))
+            reader.epoch += response["error_code"] == 0
+            rows = [row for topic in response["responses"] for row in topic["partitions"]]
+            acquired |= {row["partition_index"] for row in rows if row["acquired_records"]}
+        said = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": REJECT}]
+        body = {
+            "group_id": name, "member_id": "one", "share_session_epoch": reader.epoch, "is_renew_ack": False,
+            "topics": [
+                {"topic_id": topic_id, "partitions": [
+                    {"partition_index": one, "acknowledgement_batches": said} for one in range(5)
+                ]}
+            ],
+        }  # fmt: skip
+        reader.send(body, "ShareAcknowledge")
+        for partition, count in ((0, 3), (1, 2)):
+            found = queue_of(session, queue, count, partition)
+            session.observe(
+                f"queue {partition}",
+                sorted(dict(headers)[b"__dlq.errors.partition"] for _, _, headers in found),
+            )
 
     pair.compare(scenario)
 
@@ -230,7 +274,7 @@ def test_a_group_that_reads_its_own_queue(pair: Pair, name: str) -> None:
             queue_of(session, queue, first + 2)
             found: list[tuple[int, int, int]] = []
             while sum(last - begin + 1 for begin, last, _ in found) < 2:
-                response = reader.connection.call("ShareFetch", 2, reader.body(wait_ms=500))
+                response = reader.connection.call("ShareFetch", VERSION, reader.body(wait_ms=500))
                 reader.epoch += 1
                 found += [
                     (one["first_offset"], one["last_offset"], one["delivery_count"])

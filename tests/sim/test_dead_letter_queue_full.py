@@ -8,6 +8,7 @@ import trio
 
 from compat_tests.batches import batch
 from oncelog.broker.metadata.image import GROUP as GROUP_RESOURCE
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from oncelog.wire.stored.metadata import ConfigRecord, FeatureLevelRecord
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, produce, read_all
@@ -61,6 +62,25 @@ def test_the_record_is_written_when_there_is_room(lines: list[str]) -> None:
 
     run()
     assert not any("without a dead letter" in line for line in lines)
+
+
+def test_a_queue_that_is_deleted_meanwhile(lines: list[str]) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            reader = await reader_with_queue(broker)
+            assert await reader.acknowledge((0, 1, [REJECT])) == 0
+            await trio.sleep(TRIES_S / 2)
+            deleted = await broker.connect().call(
+                DeleteTopicsRequest(topic_names=[QUEUE], timeout_ms=1000), 5, DeleteTopicsResponse
+            )
+            assert deleted.responses[0].error_code == 0
+            await trio.sleep(TRIES_S)
+            assert state_of(broker, reader) == []
+
+    run()
+    [line] = [line for line in lines if "without a dead letter" in line]
+    assert line.endswith("first_offset=0 last_offset=1 reason='DLQ topic dlq.g was deleted.'\n")
 
 
 def test_after_five_tries_the_record_is_archived_without(lines: list[str]) -> None:
