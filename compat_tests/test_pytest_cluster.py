@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
+from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
 
 import oncelog
+from compat_tests.real_kafka import kafka_version
 from oncelog.pytest_plugin.real_cluster import Cluster
 
 TIMEOUT_S = 60
@@ -118,6 +119,45 @@ def test_a_share_group(cluster: Cluster, name: str) -> None:
         assert found.partitions[name][0] == oncelog.SharePartitionInfo(0, None, 5 - len(messages))
         assert name in cluster.share_groups
         assert name not in cluster.groups
+
+
+@pytest.mark.also_on("proxy")
+@pytest.mark.skipif(kafka_version() < "4.4", reason="Kafka has dead-letter queues from 4.4 on")
+def test_dead_letters(cluster: Cluster, name: str) -> None:
+    group, queue = cluster.share_group(name), f"dlq.{name}"
+    with pytest.raises(oncelog.NotFoundError, match=f"share group {name} has no dead-letter queue"):
+        group.dead_letters()
+    group.configure(
+        {
+            "share.auto.offset.reset": "earliest",
+            "errors.deadletterqueue.topic.name": queue,
+            "errors.deadletterqueue.copy.record.enable": True,
+        }
+    )
+    with pytest.raises(oncelog.NotFoundError, match=f"does not exist: topic '{queue}'"):
+        group.dead_letters()
+    cluster.create_topic(queue, partitions=3, config={"errors.deadletterqueue.group.enable": True})
+    assert group.dead_letters() == []
+    cluster.produce_many(
+        name, [{"key": b"k", "value": b"%d" % number, "partition": number % 2} for number in range(4)]
+    )
+    settings = {"group.id": name, "client.id": "c", "share.acknowledgement.mode": "explicit"}
+    with ShareConsumer({"bootstrap.servers": cluster.bootstrap_servers, **settings}) as consumer:
+        consumer.subscribe([name])
+        rejected = 0
+        while rejected < 4:
+            for message in consumer.poll(30):
+                if message.error() is None:
+                    consumer.acknowledge(message, AcknowledgeType.REJECT)
+                    rejected += 1
+            consumer.commit_sync(30.0)
+        letters = group.wait_for_dead_letters(4, timeout=TIMEOUT_S)
+    assert [(one.queue_partition, one.partition, one.offset) for one in letters] == [
+        (0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 1, 1),
+    ]  # fmt: skip
+    assert [(one.key, one.value) for one in letters] == [(b"k", value) for value in (b"0", b"2", b"1", b"3")]
+    [about] = {(one.topic, one.group_id, one.queue, one.delivery_count, one.reason) for one in letters}
+    assert about == (name, name, queue, 1, "Offset rejected by client.")
 
 
 def read_one(servers: str, name: str, **settings: Any) -> Consumer:

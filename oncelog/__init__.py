@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from oncelog.broker.control.request_types import FailedLogin, Outcome, Request
     from oncelog.broker.control.share_types import (
+        DeadLetter,
         RecordsInFlight,
         ShareGroupInfo,
         ShareMember,
@@ -94,6 +95,7 @@ __all__ = [
     "ClientMetricsPush",
     "Clock",
     "CloseConnection",
+    "DeadLetter",
     "ErrorCode",
     "FailedLogin",
     "Faults",
@@ -198,6 +200,7 @@ _MODULES = {
     "Rule": "oncelog.broker.embedded.sync_api.faults",
     "RuleDraft": "oncelog.broker.embedded.sync_api.faults",
     "RuleState": "oncelog.broker.faults.state",
+    "DeadLetter": "oncelog.broker.control.share_types",
     "RecordsInFlight": "oncelog.broker.control.share_types",
     "ShareGroup": "oncelog.broker.embedded.sync_api.share_groups",
     "ShareGroupInfo": "oncelog.broker.control.share_types",

@@ -18,13 +18,22 @@ TEXTS = {
     "timed out, aborted",
     "transactional id expired": "transactional id {transactional_id}: expired",
     "record locks ended": "share group {group}, topic {topic} partition {partition}: locks of {records} ended",
+    "dead letters written": "share group {group}, topic {topic} partition {partition}: {records} written to {queue}",
+    "archived without a dead letter": "share group {group}, topic {topic} partition {partition}: {records} archived "
+    "without a dead letter: {reason}",
     "producer expired": "topic {topic} partition {partition}: producer id {producer_id} expired",
     "segments deleted": "topic {topic} partition {partition}: {segments} deleted by retention",
     "log compacted": "topic {topic} partition {partition}: compacted from offset {from_offset} to {to_offset}",
 }
 """By the name of the work."""
 
-COUNTED = {"record locks ended": "record", "offsets expired": "offset", "segments deleted": "segment"}
+COUNTED = {
+    "record locks ended": "record",
+    "dead letters written": "record",
+    "archived without a dead letter": "record",
+    "offsets expired": "offset",
+    "segments deleted": "segment",
+}
 """By the name of the work: the noun that its ``count`` counts."""
 
 

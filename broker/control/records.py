@@ -75,7 +75,7 @@ class RecordReader:
             raise InvalidArgumentError(f"from_offset={from_offset}: expected an offset from 0 on")
         if limit is not None and limit < 0:
             raise InvalidArgumentError(f"limit={limit}: expected a number of records, or None for all")
-        self._topic = topic
+        self.topic = topic
         self._partition = partition
         self._from_offset = from_offset
         self._limit = limit
@@ -86,8 +86,8 @@ class RecordReader:
 
     def logs(self, node: Node) -> list[PartitionLog]:
         """Return the logs that are read. Raises NotFoundError, KafkaError."""
-        partitions = partitions_of(node, self._topic, self._partition)
-        return [node.cluster.leader_partition(self._topic, number).log for number in partitions]
+        partitions = partitions_of(node, self.topic, self._partition)
+        return [node.cluster.leader_partition(self.topic, number).log for number in partitions]
 
     async def read(self, node: Node) -> list[Record]:
         """Return the records up to the present end, by partition and offset; all of them if the topic was created anew.
@@ -95,7 +95,7 @@ class RecordReader:
         Raises NotFoundError, KafkaError.
         """
         await node.logs.recovered()
-        topic_id = topic_of(node, self._topic).topic_id
+        topic_id = topic_of(node, self.topic).topic_id
         if topic_id != self.topic_id:
             self._next.clear()
             self.topic_id = topic_id

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from oncelog.broker.control.errors import UnsupportedError
+from oncelog.broker.control.errors import NotFoundError, UnsupportedError
+from oncelog.broker.control.names import meant
 from oncelog.broker.control.types import Assignment, Offsets, Shown
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from oncelog.broker.control.types import Record
     from oncelog.wire.messages.share_group_describe import DescribedGroup
 
 DeliveryStateName: TypeAlias = Literal["available", "acquired", "acknowledged", "archiving", "archived"]
@@ -40,7 +44,8 @@ class RecordsInFlight(Shown):
     """Included."""
     state: DeliveryStateName
     """``available``: to be delivered again; ``acquired``: a member has them; ``acknowledged``: accepted; ``archived``:
-    rejected, or delivered as often as allowed, or not in the log any more."""
+    rejected, or delivered as often as allowed, or not in the log any more; ``archiving``: to be archived when the
+    dead-letter queue has them."""
     delivery_count: int
     """How often they were delivered."""
     member_id: str | None = None
@@ -128,6 +133,77 @@ class ShareGroupInfo(Shown):
             if one.lag is not None
         ]
         return sum(lags) if lags else None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DeadLetter(Shown):
+    """A record of a share group's dead-letter queue: it stands for one record that no member could process."""
+
+    topic: str
+    """Of that record, as are partition and offset."""
+    partition: int
+    offset: int
+    group_id: str
+    delivery_count: int
+    """How often that record was delivered."""
+    reason: str
+    """``Offset rejected by client.``, or ``Offset delivery count exceeded the threshold.``"""
+    queue: str
+    """The topic that is the dead-letter queue."""
+    queue_partition: int
+    queue_offset: int
+    timestamp: int
+    """When it was written there, in milliseconds."""
+    key: bytes | None = None
+    """That of the record, if the group has ``errors.deadletterqueue.copy.record.enable`` and it could be copied."""
+    value: bytes | None = None
+    """As `key`."""
+
+
+def dead_letters_of(records: Iterable[Record], group_id: str) -> list[DeadLetter]:
+    """Return the group's dead letters among the records of a queue. Those of other groups may be there, and records of
+    programs.
+    """
+    return [one for record in records if (one := _dead_letter(record)) and one.group_id == group_id]
+
+
+def _dead_letter(record: Record) -> DeadLetter | None:
+    """Return the dead letter that a record's headers describe; None if they do not."""
+    headers = {name: (value or b"").decode("utf-8", "replace") for name, value in record.headers}
+    try:
+        return DeadLetter(
+            topic=headers["__dlq.errors.topic"],
+            partition=int(headers["__dlq.errors.partition"]),
+            offset=int(headers["__dlq.errors.offset"]),
+            group_id=headers["__dlq.errors.group"],
+            delivery_count=int(headers["__dlq.errors.delivery.count"]),
+            reason=headers["__dlq.errors.message"],
+            queue=record.topic,
+            queue_partition=record.partition,
+            queue_offset=record.offset,
+            timestamp=record.timestamp,
+            key=record.key,
+            value=record.value,
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def no_dead_letter_queue(group_id: str, with_one: Collection[str] = ()) -> NotFoundError:
+    """Return the error for a group without a dead-letter queue, where those groups have one."""
+    return NotFoundError(
+        f"share group {group_id} has no dead-letter queue{meant(group_id, with_one)} "
+        f"(kafka.share_group({group_id!r}).configure({{'errors.deadletterqueue.topic.name': 'dlq.{group_id}'}}) names "
+        "one)"
+    )
+
+
+def no_queue_topic(group_id: str, queue: str, queues: Collection[str] = ()) -> NotFoundError:
+    """Return the error for a group whose dead-letter queue does not exist; those topics may be queues."""
+    return NotFoundError(
+        f"the dead-letter queue of share group {group_id} does not exist: topic {queue!r}{meant(queue, queues)} "
+        "(errors.deadletterqueue.auto.create.topics.enable=true lets the broker create it with the first record)"
+    )
 
 
 def share_group_info(

@@ -111,6 +111,8 @@ ROUTES = (
     Route("GET", "/share-groups", "share_groups"),
     Route("GET", "/share-groups/{group_id}", "share_group"),
     Route("POST", "/share-groups/{group_id}/wait", "wait_for_share_group"),
+    Route("GET", "/share-groups/{group_id}/dead-letters", "dead_letters"),
+    Route("POST", "/share-groups/{group_id}/dead-letters/wait", "wait_for_dead_letters"),
     Route("GET", "/transactions", "transactions"),
     Route("GET", "/transactions/{transactional_id}", "transaction"),
     Route("POST", "/transactions/{transactional_id}/wait", "wait_for_transaction"),

@@ -25,7 +25,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
 """What is written, in this order, and the words by which a rule can say which:
 
 - ``partitions``: the record that adds partitions to a transaction, to ``__transaction_state``
-- ``append``: a producer's batch, to a partition
+- ``append``: a producer's batch, to a partition; or the broker's, to a dead-letter queue
 - ``offsets``: committed offsets, to ``__consumer_offsets``, by a transaction or not
 - ``decision``: the record that a transaction is to be committed or aborted
 - ``marker``: the control batch that ends it in one partition

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.metadata.configs import effective_topic_config
 from oncelog.broker.metadata.topics import UNSET, create
 from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.broker.seams.clock import real_time
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.cluster.cluster import Cluster, LeaderPartition
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from oncelog.broker.share.partition import SharePartition
     from oncelog.broker.share.settings import ShareGroupSettings
     from oncelog.broker.share.window.window import DeadLetters
+    from oncelog.coordinator.timer_event import TimerEvent
 
 GROUP_ENABLE = "errors.deadletterqueue.group.enable"
 RECORDS_AT_ONCE = 500
@@ -60,28 +63,24 @@ class DeadLetterWriter:
         cluster: Cluster,
         clock: Clock,
         files: FileSystem,
+        timer_event: TimerEvent,
     ) -> None:
         self._metadata = metadata
         self._config = config
         self._cluster = cluster
         self._clock = clock
         self._files = files
+        self._timer_event = timer_event
 
     async def write(
         self, source: SharePartition, settings: ShareGroupSettings, letters: Sequence[DeadLetters]
     ) -> None:
         """Write a record for each offset. Those that cannot be written are logged, each range with the reason."""
         try:
-            self._check_queue(source.group_id, settings.dead_letter_topic)
-            limit = self.leader(source, settings).log.config.max_message_bytes
+            limit = self._checked_queue(source.group_id, settings.dead_letter_topic).max_message_bytes
         except (_NoQueueError, KafkaError) as error:
-            for first, last, _, _ in letters:
-                _log_lost(source, first, last, str(error))
+            self.note_lost(source, [(first, last) for first, last, _, _ in letters], str(error))
             return
-        if settings.dead_letter_topic == source.topic:
-            _log.warning(
-                "a share group reads its own dead-letter queue", group=source.group_id, topic=source.topic
-            )
         batch = _Batch(self, source, settings, self._clock.now_ms(), limit)
         for letter in letters:
             if settings.copies_dead_letters:
@@ -90,11 +89,33 @@ class DeadLetterWriter:
                 await batch.add_range(letter)
         await batch.append()
 
+    def note_written(self, source: SharePartition, queue: str, count: int) -> None:
+        """Note the occurrence."""
+        self._note("dead letters written", source, count, queue=queue)
+
+    def note_lost(self, source: SharePartition, ranges: Sequence[tuple[int, int]], reason: str) -> None:
+        """Log records that are archived without a dead letter: first and last offset of each range."""
+        for first, last in ranges:
+            _log.error(
+                "records archived without a dead letter",
+                group=source.group_id,
+                topic=source.topic,
+                partition=source.partition,
+                first_offset=first,
+                last_offset=last,
+                reason=reason,
+            )
+            self._note("archived without a dead letter", source, last - first + 1, reason=reason)
+
+    def _note(self, what: str, source: SharePartition, count: int, **about: str) -> None:
+        group, topic, partition = source.group_id, source.topic, source.partition
+        self._timer_event(what, group=group, topic=topic, partition=partition, count=count, **about)
+
     async def _copy(self, batch: _Batch, letter: DeadLetters) -> None:
         """Write records with the key and value of the original, as far as it can be read and the queue has room."""
         template, offset = batch.template(letter), letter.first
         while offset <= letter.last:
-            originals, end = await self._originals(batch.source, offset, letter.last)
+            originals, end = await self._originals(batch, offset, letter.last)
             for one in range(offset, end):
                 key, value = originals.get(one, (None, None))
                 fields = template.fields(one, key, value)
@@ -103,8 +124,9 @@ class DeadLetterWriter:
                 await batch.add(one, [fields])
             offset = end
 
-    async def _originals(self, source: SharePartition, offset: int, last: int) -> tuple[Originals, int]:
+    async def _originals(self, batch: _Batch, offset: int, last: int) -> tuple[Originals, int]:
         """Return records of the source from an offset on, and the offset after those that one read reaches."""
+        source = batch.source
         log = source.leader.log
         try:
             found = log.read(offset, COPY_BYTES_MAX, minimum_one=True, up_to=log.high_watermark).records
@@ -121,13 +143,16 @@ class DeadLetterWriter:
                 "dead letters without a copy", group=source.group_id, offset=offset, error=str(error)
             )
             return {}, last + 1
-        originals, end = await in_slices(originals_in(data, offset, last))
+        originals, end = await in_slices(originals_in(data, offset, last, batch.limit))
         return originals, min(max(end, offset + 1), last + 1)
 
     # -- the queue
 
-    def _check_queue(self, group_id: str, topic: str) -> None:
-        """Create the queue if need be. Raises _NoQueueError (``validateDlqTopic``)."""
+    def _checked_queue(self, group_id: str, topic: str) -> TopicConfig:
+        """Return the queue's configuration. Create the queue if need be (``validateDlqTopic``).
+
+        Raises _NoQueueError, KafkaError.
+        """
         config = self._config.current
         if not topic:
             raise _NoQueueError(f"Configured DLQ topic name in share group: {group_id} is empty.")
@@ -144,10 +169,12 @@ class DeadLetterWriter:
                     f"{group_id}, topic: {topic}."
                 )
             self._create(topic)
-        if not self._cluster.leader_partition(topic, 0).log.config.errors_deadletterqueue_group_enable:
+        found = effective_topic_config(self._metadata.image, config, topic)
+        if not found.errors_deadletterqueue_group_enable:
             raise _NoQueueError(
                 f"DLQ is not enabled on configured DLQ topic for share group: {group_id}, topic: {topic}."
             )
+        return found
 
     def _create(self, topic: str) -> None:
         configs = {GROUP_ENABLE: "true", "message.timestamp.type": "CreateTime"}
@@ -183,8 +210,8 @@ class _Batch:
         self.limit = limit
         """Bytes of a batch that the queue takes."""
         self._builder = BatchBuilder()
-        self._first = self._last = -1
-        """The offsets of the source that the batch stands for."""
+        self._ranges: list[tuple[int, int]] = []
+        """The offsets of the source that the batch stands for: the first and the last of each range."""
         self._slices = Slices()
 
     def template(self, letter: DeadLetters) -> HeaderTemplate:
@@ -216,20 +243,24 @@ class _Batch:
             if room <= 0 and builder.record_count:
                 await self.append()
                 continue
-            if not builder.record_count:
-                self._first = offset + begin
             some = records[begin : begin + max(1, room)]
             builder.extend(self._now_ms, some)
+            self._note_range(offset + begin, offset + begin + len(some) - 1)
             begin += len(some)
-            self._last = offset + begin - 1
         if self._slices.is_over():
             await self._slices.pause()
+
+    def _note_range(self, first: int, last: int) -> None:
+        if self._ranges and self._ranges[-1][1] + 1 == first:
+            first = self._ranges.pop()[0]
+        self._ranges.append((first, last))
 
     async def append(self) -> None:
         """Append the batch to the queue as a Produce with acks=all, after retries; log what was not written."""
         if not self._builder.record_count:
             return
-        batch, self._builder = self._builder.build(), BatchBuilder()
+        batch, count, self._builder = self._builder.build(), self._builder.record_count, BatchBuilder()
+        ranges, self._ranges = self._ranges, []
         try:
             for attempt in range(ATTEMPTS_MAX):
                 try:
@@ -241,22 +272,11 @@ class _Batch:
                     )
                     if result.must_flush:
                         await leader.log.flush(result.last_offset + 1)
+                    self._writer.note_written(self.source, self._settings.dead_letter_topic, count)
                     return
                 except KafkaError as error:
                     if attempt == ATTEMPTS_MAX - 1 or not error.code.retriable:
                         raise
                 await real_time.sleep(min(BACKOFF_S * 2**attempt, BACKOFF_MAX_S))
         except (_NoQueueError, KafkaError) as error:
-            _log_lost(self.source, self._first, self._last, str(error))
-
-
-def _log_lost(source: SharePartition, first: int, last: int, reason: str) -> None:
-    _log.error(
-        "records archived without a dead letter",
-        group=source.group_id,
-        topic=source.topic,
-        partition=source.partition,
-        first_offset=first,
-        last_offset=last,
-        reason=reason,
-    )
+            self._writer.note_lost(self.source, ranges, str(error))

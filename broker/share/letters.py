@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 REJECTED = b"Offset rejected by client."
 TOO_MANY_DELIVERIES = b"Offset delivery count exceeded the threshold."
 DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of a batch whose records are copied; the letters of a larger one have headers only."""
+"""Bytes of a compressed batch whose records are copied, unpacked, as far as the queue's ``max.message.bytes`` does not
+say less; the letters of a larger one have headers only."""
 RECORDS_PER_STEP = 256
 RECORD_OVERHEAD_MAX = 12
 """Bytes of a record before its key, at most: length, attributes, and the deltas of timestamp and offset."""
@@ -76,9 +77,10 @@ def batch_size(fields: bytes) -> int:
     return HEADER_SIZE + len(varint(size)) + size
 
 
-def originals_in(data: bytes, first: int, last: int) -> Steps[tuple[Originals, int]]:
-    """Return the records with offsets from ``first`` to ``last`` in batches of the log, and the offset after them. A
-    batch that cannot be read has none.
+def originals_in(data: bytes, first: int, last: int, limit: int) -> Steps[tuple[Originals, int]]:
+    """Return the records with offsets from ``first`` to ``last`` in batches of the log, and the offset after them.
+    Those of a batch that cannot be read are left out, or that decompresses to more than ``limit`` bytes
+    (``decompressBounded``).
     """
     found: Originals = {}
     position, end = 0, last + 1
@@ -89,7 +91,8 @@ def originals_in(data: bytes, first: int, last: int) -> Steps[tuple[Originals, i
         end = header.next_offset
         if not header.attributes & CONTROL_BIT and end > first:
             try:
-                records = yield from records_of_in_steps(data, header, DECOMPRESSED_BYTES_MAX, position)
+                size = min(limit, DECOMPRESSED_BYTES_MAX) if header.codec else header.size
+                records = yield from records_of_in_steps(data, header, size, position)
                 at = 0
                 for number in range(header.record_count):
                     at, _, delta, key_at, key_end, value_at, value_end, _, _ = scan(records, at, len(records))

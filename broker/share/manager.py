@@ -66,6 +66,8 @@ class SharePartitionManager:
         self._groups: dict[object, set[str]] = {}
         """The groups of each open connection's sessions."""
         self._settings: dict[str, ShareGroupSettings] = {}
+        self._own_queue_readers: set[str] = set()
+        """The groups with a session that were found to read their own dead-letter queue: one warning for each."""
         self.timer = CoordinatorTimer(
             NAME, self.clock, environment.lines, self._background, lambda: None, self._note_bug
         )
@@ -123,8 +125,17 @@ class SharePartitionManager:
         """Write records of a share partition to its group's dead-letter queue. What cannot be written is logged."""
         from oncelog.broker.share.dead_letters import DeadLetterWriter
 
-        writer = DeadLetterWriter(self._metadata, self._config, self._cluster, self.clock, self.files)
-        await writer.write(partition, self.settings(partition.group_id), letters)
+        group_id = partition.group_id
+        settings = self.settings(group_id)
+        if settings.dead_letter_topic == partition.topic and group_id not in self._own_queue_readers:
+            self._own_queue_readers.add(group_id)
+            _log.warning(
+                "a share group reads its own dead-letter queue", group=group_id, topic=partition.topic
+            )
+        writer = DeadLetterWriter(
+            self._metadata, self._config, self._cluster, self.clock, self.files, self.timer_event
+        )
+        await writer.write(partition, settings, letters)
 
     # -- share partitions
 
@@ -229,6 +240,7 @@ class SharePartitionManager:
         for partition in self.partitions_of(group_id):
             self.remove(partition)
         self._settings.pop(group_id, None)
+        self._own_queue_readers.discard(group_id)
 
     def clear(self) -> None:
         """End all sessions and forget all share partitions: share groups are no longer served."""

@@ -18,6 +18,13 @@ nor do RenewDelegationToken and ExpireDelegationToken: a token's owner and its r
 DELEGATION_TOKEN_OWNER_MISMATCH. An ALLOW for READ, WRITE, DELETE or ALTER implies DESCRIBE, one for ALTER_CONFIGS
 implies DESCRIBE_CONFIGS.
 
+A share group's dead-letter queue is written by the broker, as itself: the rights of the group's members on the queue
+are not asked for. In Kafka the broker's own principal needs WRITE on the queue, and CREATE to create it, if it is no
+super user; oncelog asks itself for no right (`compat_tests/security/test_dead_letter_rights.py`). So whoever has
+ALTER_CONFIGS on a group can have what its members reject copied, with keys and values, to any topic that someone with
+ALTER_CONFIGS on that topic has made a queue (`errors.deadletterqueue.group.enable`). Whoever has READ on the queue can
+read it there.
+
 `make docs` makes this page from `compat_tests/security/rights_….py`. `compat_tests/security/test_rights.py` tests every
 row, with every subset of an API's rights, on oncelog and on a real Kafka.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from compat_tests.batches import batch, now_ms, read_batches
@@ -15,6 +16,7 @@ from oncelog.wire.records import Record, iterate_records
 
 VERSION = 2
 GROUP_RESOURCE = 32
+UPGRADE, SAFE_DOWNGRADE = 1, 2
 DEADLINE_MS = 30_000
 
 Said = tuple[int, int, Sequence[int]]
@@ -37,6 +39,35 @@ def set_group_config(session: Session, group: str, **values: str) -> None:
         if result["configs"] and result["configs"][0]["value"] == rows[0]["value"]:
             return
         assert now_ms() < deadline, result
+
+
+@contextmanager
+def share_version(session: Session, level: int) -> Iterator[None]:
+    """Have the cluster another level of ``share.version`` meanwhile."""
+    before = _share_version(session)
+    try:
+        _update_share_version(session, level)
+        yield
+    finally:
+        _update_share_version(session, before)
+
+
+def _update_share_version(session: Session, level: int) -> None:
+    upgrade_type = UPGRADE if level > _share_version(session) else SAFE_DOWNGRADE
+    update = {"feature": "share.version", "max_version_level": level, "upgrade_type": upgrade_type}
+    body = {"timeout_ms": 15_000, "feature_updates": [update], "validate_only": False}
+    response = session.call_unobserved("UpdateFeatures", 1, body)
+    assert response["error_code"] == 0, response
+    # Kafka's broker learns of it a moment after the response.
+    deadline = now_ms() + DEADLINE_MS
+    while _share_version(session) != level:
+        assert now_ms() < deadline, level
+
+
+def _share_version(session: Session) -> int:
+    software = {"client_software_name": "compat", "client_software_version": "1"}
+    rows = session.call_unobserved("ApiVersions", 4, software)["finalized_features"]
+    return int({row["name"]: row["max_version_level"] for row in rows}.get("share.version", 0))
 
 
 def share_topic(session: Session, name: str, *sizes: int, partitions: int = 1, **configs: str) -> bytes:

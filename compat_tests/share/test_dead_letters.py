@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from compat_tests.batches import GZIP, LZ4, ZSTD, batch, now_ms, record
+from compat_tests.batches import GZIP, LZ4, ZSTD, batch, record
 from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
 from compat_tests.real_kafka import kafka_version
-from compat_tests.share.readers import DEADLINE_MS, Reader, read_records, set_group_config, share_topic
+from compat_tests.share.dead_letter_queues import ENABLED, queue_of, wait_until_done, with_queue
+from compat_tests.share.readers import Reader, set_group_config, share_topic
 
 pytestmark = [
     pytest.mark.slow,
@@ -18,38 +17,6 @@ pytestmark = [
 ]
 
 ACCEPT, RELEASE, REJECT = [1], [2], [3]
-ENABLED = {"errors.deadletterqueue.group.enable": "true"}
-INVALID_CONFIG = 40
-
-
-def queue_of(session: Session, queue: str, count: int, partition: int = 0) -> list[Any]:
-    """The records of a queue's partition, once there are ``count``: key, value and headers."""
-    deadline = now_ms() + DEADLINE_MS
-    body = {
-        "replica_id": -1, "max_wait_ms": 200, "min_bytes": 1, "max_bytes": 1 << 24, "isolation_level": 0,
-        "topics": [
-            {"topic": queue, "partitions": [
-                {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 24}
-            ]}
-        ],
-    }  # fmt: skip
-    while True:
-        [topic] = session.call_unobserved("Fetch", 12, body)["responses"]
-        data = topic["partitions"][0]["records"] or b""
-        found = [(one.key, one.value, one.headers) for one in read_records(data)]
-        if len(found) >= count:
-            return sorted(found, key=lambda row: int(dict(row[2])[b"__dlq.errors.offset"]))
-        assert now_ms() < deadline, (count, found)
-
-
-def with_queue(session: Session, name: str, size: int, **configs: str) -> tuple[bytes, str]:
-    """A topic with a batch of so many records, and a group with a queue. Returns the topic's id, and the queue."""
-    queue = f"dlq.{name}"
-    session.topic(queue, 1, ENABLED)
-    topic_id = share_topic(
-        session, name, size, partitions=1, errors_deadletterqueue_topic_name=queue, **configs
-    )
-    return topic_id, queue
 
 
 def test_rejected_records(pair: Pair, name: str) -> None:
@@ -144,17 +111,6 @@ def test_without_a_queue_that_can_be_written_records_are_archived(pair: Pair, na
             session.observe("queue", queue_of(session, topic, 0))
 
     pair.compare(scenario)
-
-
-def wait_until_done(session: Session, name: str) -> None:
-    """Wait until the group has no record left."""
-    body = {"groups": [{"group_id": name, "topics": [{"topic_name": name, "partitions": [0]}]}]}
-    deadline = now_ms() + DEADLINE_MS
-    while True:
-        response = session.call_unobserved("DescribeShareGroupOffsets", 1, body)
-        if response["groups"][0]["topics"][0]["partitions"][0]["lag"] == 0:
-            return
-        assert now_ms() < deadline, response
 
 
 def test_names_that_are_refused(pair: Pair, name: str) -> None:

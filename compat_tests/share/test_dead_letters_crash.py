@@ -21,8 +21,8 @@ from compat_tests.definitions import api_key
 from compat_tests.differential import Session
 from compat_tests.frames import address, receive_frame
 from compat_tests.real_kafka import RealKafka, RealPartMissing, free_ports, kafka_version, require
+from compat_tests.share.dead_letter_queues import queue_of, wait_until_done, with_queue
 from compat_tests.share.readers import VERSION, Reader, batches
-from compat_tests.share.test_dead_letters import ACCEPT, REJECT, queue_of, wait_until_done, with_queue
 from oncelog.wire.framing import encode_frame
 
 pytestmark = [
@@ -31,6 +31,7 @@ pytestmark = [
 ]
 
 PATIENCE_S = 60
+ACCEPT, REJECT = [1], [3]
 BEFORE, AFTER = "before append", "after append"
 COUNTS = {BEFORE: 3, AFTER: 6}
 """The records in the queue after the death, of a batch of three."""

@@ -9,6 +9,7 @@ import pytest
 from compat_tests.consumer_members import Topics
 from compat_tests.differential import Pair, Session
 from compat_tests.share.members import ShareMember, compare_share, counts, observe_share_group
+from compat_tests.share.readers import share_version
 
 pytestmark = [pytest.mark.slow, pytest.mark.also_on("proxy")]
 
@@ -248,23 +249,12 @@ def test_share_coordinators(pair: Pair, name: str) -> None:
 def test_the_feature_is_taken_back(pair: Pair, name: str) -> None:
     """With ``share.version`` 0 ApiVersions still lists the APIs, but they refuse every request."""
 
-    def switch(session: Session, level: int) -> None:
-        update = {
-            "feature": "share.version",
-            "max_version_level": level,
-            "upgrade_type": 2 if level == 0 else 1,
-        }
-        body = {"timeout_ms": 15_000, "feature_updates": [update], "validate_only": False}
-        response = session.call_unobserved("UpdateFeatures", 1, body)
-        assert response["error_code"] == 0, response
-
     def scenario(session: Session, topics: Topics) -> None:
         topics.make(name, 1)
         one = ShareMember(topics, name, "one", [name])
         one.join()
         one.heartbeat_until(has(**{name: 1}), "has all")
-        try:
-            switch(session, 0)
+        with share_version(session, 0):
             one.heartbeat_until_error(35)
             one.heartbeat("switched off")
             observe_share_group(topics, name, "switched off")
@@ -273,8 +263,6 @@ def test_the_feature_is_taken_back(pair: Pair, name: str) -> None:
             session.call("DeleteShareGroupOffsets", 0, {"group_id": name, "topics": [{"topic_name": name}]})
             session.call("DescribeShareGroupOffsets", 1, {"groups": [{"group_id": name, "topics": None}]})
             session.call("ListGroups", 5, {"states_filter": ["nowhere"], "types_filter": ["share"]})
-        finally:
-            switch(session, 1)
         one.heartbeat_until_error(0)
         one.leave("switched on")
 

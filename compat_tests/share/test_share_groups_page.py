@@ -1,4 +1,6 @@
-"""docs/share-groups.md: the commands and the worker under "Try one", run as they stand there."""
+"""docs/share-groups.md: the commands and the worker under "Try one", and the commands about dead-letter queues, run as
+they stand there.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +13,32 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.real_kafka import RealPartMissing, require, run_tool, tool_command
+from compat_tests.differential import Session
+from compat_tests.real_kafka import RealPartMissing, kafka_version, require, run_tool, tool_command
 from compat_tests.recipes import ROOT
+from compat_tests.share.dead_letter_queues import wait_until_done
+from compat_tests.share.readers import Reader, set_group_config, share_topic, share_version
 from tests.harness.process import DEADLINE_S, Process
 
 pytestmark = pytest.mark.slow
 
-TEXT = (ROOT / "docs" / "share-groups.md").read_text().partition("## Try one")[2].partition("\n## ")[0]
+PAGE = (ROOT / "docs" / "share-groups.md").read_text()
+TEXT = PAGE.partition("## Try one")[2].partition("\n## ")[0]
+QUEUES = PAGE.partition("## Dead-letter queues")[2].partition("\n## ")[0]
 SERVERS = "127.0.0.1:9092"
 TOOLS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
     "kafka-share-groups.sh": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-features.sh": "org.apache.kafka.tools.FeatureCommand",
 }
 COMMANDS = re.findall(r"(?m)^    (oncelog .*)$", TEXT)
 SET_UP = re.findall(r"(?m)^    (\S+\.sh) (.*)$", TEXT)
 SHOWN = re.findall(r"`(kafka-share-groups\.sh) (.*?)`", TEXT)
 WORKER = re.sub(r"(?m)^    ", "", TEXT[TEXT.index("    from ") : TEXT.index("\nThe first member")])
 JOBS = ["press", "fold", "stack"]
+REJECT = 3
 
 
 def run(servers: str, script: str, arguments: str) -> str:
@@ -82,3 +92,39 @@ def test_try_one(tmp_path: pathlib.Path, processes: list[Process]) -> None:
     assert shown[1][:3] == ["workers", "jobs", "0"], shown
     members = run(servers, script, f"{more} --members")
     assert "jobs:0" in members, members
+
+
+@pytest.mark.skipif(kafka_version() < "4.4", reason="Kafka has dead-letter queues from 4.4 on")
+def test_the_commands_about_dead_letter_queues(bootstrap: str, name: str) -> None:
+    """On both targets."""
+    commands = re.findall(r"(?m)^    (kafka-\S+\.sh) (.*)$", QUEUES)
+    assert [script for script, _ in commands] == [
+        "kafka-topics.sh",
+        "kafka-configs.sh",
+        "kafka-console-consumer.sh",
+    ]
+    [raise_level] = re.findall(r"`(kafka-features\.sh) (.*?)`", QUEUES)
+
+    def run_it(command: tuple[str, str], more: str = "") -> str:
+        script, arguments = command
+        own = arguments.replace("dlq.jobs", f"dlq.{name}").replace("workers", name)
+        return run(bootstrap, script, f"{own} {more}")
+
+    session = Session(bootstrap)
+    with share_version(session, 1):
+        run_it(raise_level)
+        run_it(commands[0])
+        topic_id = share_topic(session, name, 2)
+        run_it(commands[1])
+        set_group_config(session, name, errors_deadletterqueue_topic_name=f"dlq.{name}")  # it waits for it
+        reader = Reader(session, topic_id, "one", name)
+        reader.begin()
+        reader.say((0, 1, [REJECT]))
+        wait_until_done(session, name)
+        shown = run_it(commands[2], "--max-messages 2").splitlines()
+    session.end()
+    assert shown == [
+        f"__dlq.errors.topic:{name},__dlq.errors.partition:0,__dlq.errors.offset:{offset},__dlq.errors.group:{name},"
+        "__dlq.errors.delivery.count:1,__dlq.errors.message:Offset rejected by client.\tnull"
+        for offset in range(2)
+    ]

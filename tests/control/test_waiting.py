@@ -10,6 +10,7 @@ import trio.testing
 
 from compat_tests.batches import batch, record
 from oncelog.broker.control.errors import InvalidArgumentError, WaitTimeoutError
+from oncelog.broker.control.operations.dead_letters import wait_for_dead_letters
 from oncelog.broker.control.operations.waiting import (
     requests,
     wait_for,
@@ -17,7 +18,7 @@ from oncelog.broker.control.operations.waiting import (
     wait_for_records,
     wait_for_transaction,
 )
-from oncelog.broker.control.operations.writing import delete_topic
+from oncelog.broker.control.operations.writing import configure_group, delete_topic
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -214,6 +215,60 @@ async def test_records_of_a_topic_that_is_created_anew() -> None:
             await produce(client, "t", batch([record(None, value)]))
         assert await waiting.ended()
         assert [one.value for one in waiting.results[0]] == [b"a", b"b"]
+
+
+def letter(offset: int, group: str = "g") -> bytes:
+    """A batch with a dead letter about offset ``offset`` of u-0."""
+    names = "topic", "partition", "offset", "group", "delivery.count", "message"
+    texts = "u", "0", str(offset), group, "1", "Offset rejected by client."
+    headers = [(f"__dlq.errors.{name}", text.encode()) for name, text in zip(names, texts, strict=True)]
+    return batch([record(None, None, headers)])
+
+
+@simulated
+async def test_dead_letters() -> None:
+    async with journaled() as broker, trio.open_nursery() as nursery:
+        client = broker.sim.connect()
+        waiting = Waiting(nursery, wait_for_dead_letters, broker, group_id="g", count=2)
+        assert not await waiting.ended()
+        await configure_group(broker, group_id="g", config={"errors.deadletterqueue.topic.name": "dlq.g"})
+        assert not await waiting.ended()
+        await create_topic(client, "dlq.g", 2)
+        for partition, sent in ((1, letter(5)), (0, letter(6, "other"))):
+            await produce(client, "dlq.g", sent, partition)
+            assert not await waiting.ended()
+        await produce(client, "dlq.g", letter(7))
+        assert await waiting.ended()
+        [letters] = waiting.results
+        assert [(one.queue_partition, one.queue_offset, one.offset) for one in letters] == [
+            (0, 1, 7),
+            (1, 0, 5),
+        ]
+        assert waiting.waited_s == 0
+        logs = [broker.node.cluster.log("dlq.g", partition) for partition in range(2)]
+        assert not any(log.waiters for log in logs)
+
+
+@simulated
+async def test_dead_letters_of_a_queue_that_changes() -> None:
+    async with journaled() as broker, trio.open_nursery() as nursery:
+        client = broker.sim.connect()
+        for queue in ("dlq.a", "dlq.b"):
+            await create_topic(client, queue)
+        await configure_group(broker, group_id="g", config={"errors.deadletterqueue.topic.name": "dlq.a"})
+        waiting = Waiting(nursery, wait_for_dead_letters, broker, group_id="g", count=2)
+        await produce(client, "dlq.a", letter(1))
+        assert not await waiting.ended()
+        await configure_group(broker, group_id="g", config={"errors.deadletterqueue.topic.name": "dlq.b"})
+        await produce(client, "dlq.b", letter(2))
+        assert not await waiting.ended()
+        await delete_topic(broker, name="dlq.b")
+        await create_topic(client, "dlq.b")
+        for offset in (3, 4):
+            assert not await waiting.ended()
+            await produce(client, "dlq.b", letter(offset))
+        assert await waiting.ended()
+        assert [one.offset for one in waiting.results[0]] == [3, 4]
 
 
 @simulated

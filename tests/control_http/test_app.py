@@ -12,6 +12,7 @@ from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.errors import WaitTimeoutError
 from oncelog.broker.control.operations import MODULES
 from oncelog.broker.control.share_types import (
+    DeadLetter,
     RecordsInFlight,
     ShareGroupInfo,
     ShareMember,
@@ -132,6 +133,39 @@ def test_share_groups() -> None:
             shown = to_json(ShareGroupInfo("jobs", "Stable", 3, (member,), {"orders": partitions}))
             Draft202012Validator({**expected, "components": described["components"]}).validate(shown)
             assert shown["partitions"]["orders"]["0"]["in_flight"][0]["state"] == "acquired"
+
+    trio.run(main)
+
+
+def test_dead_letters() -> None:
+    async def main() -> None:
+        enabled = {"errors.deadletterqueue.group.enable": "true"}
+        topics: dict[str, Any] = {"orders": 1, "dlq.jobs": {"config": enabled}}
+        async with controlled(topics=topics) as (_, app):
+            path = "/share-groups/jobs/dead-letters"
+            missing = await ask(app, "GET", path)
+            assert (missing.status, missing.json["error"]) == (404, "NotFoundError")
+            assert "share group jobs has no dead-letter queue" in missing.json["message"]
+            queue = {"errors.deadletterqueue.topic.name": "dlq.jobs"}
+            assert (await ask(app, "POST", "/groups/jobs/config", queue)).status == 204
+            assert (await ask(app, "GET", path)).json == []
+            late = await ask(app, "POST", f"{path}/wait", {"count": 2, "timeout": 0.01})
+            assert (late.status, late.json["error"]) == (504, "WaitTimeoutError")
+            names = "topic", "partition", "offset", "group", "delivery.count", "message"
+            texts = "orders", "0", "7", "jobs", "3", "Offset rejected by client."
+            headers = {f"__dlq.errors.{name}": text for name, text in zip(names, texts, strict=True)}
+            record = {"value": {"base64": "/w=="}, "headers": headers, "timestamp": 5}
+            assert (await ask(app, "POST", "/topics/dlq.jobs/records", record)).status == 200
+            found = await ask(app, "POST", f"{path}/wait", {})
+            letter = DeadLetter(
+                "orders", 0, 7, "jobs", 3, "Offset rejected by client.", "dlq.jobs", 0, 0, 5, None, b"\xff"
+            )
+            assert found.json == [to_json(letter)]
+            assert found.json[0]["value"] == {"base64": "/w=="}
+            described = (await ask(app, "GET", "/openapi.json")).json
+            response = described["paths"]["/share-groups/{group_id}/dead-letters"]["get"]["responses"]["200"]
+            expected = response["content"]["application/json"]["schema"]
+            Draft202012Validator({**expected, "components": described["components"]}).validate(found.json)
 
     trio.run(main)
 

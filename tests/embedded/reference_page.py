@@ -273,7 +273,7 @@ def sections() -> Iterator[str]:
     yield section(2, "Records and topics", *results(oncelog.Record, oncelog.TopicInfo, oncelog.PartitionInfo))
     yield section(2, "Groups", *results(oncelog.GroupInfo, oncelog.Member))
     share = (oncelog.ShareGroupInfo, oncelog.ShareMember, oncelog.SharePartitionInfo, oncelog.RecordsInFlight)
-    yield section(2, "Share groups", *results(*share))
+    yield section(2, "Share groups", *results(*share, oncelog.DeadLetter))
     yield section(2, "Transactions and producers", *results(oncelog.TransactionInfo, oncelog.ProducerInfo))
     yield section(2, "Work that came due", *results(oncelog.Occurrence))
     yield section(2, "Requests", *results(oncelog.Request, oncelog.FailedLogin))

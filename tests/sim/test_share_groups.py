@@ -283,7 +283,7 @@ class World:
 
     def dead(self) -> set[At]:
         """What must be in the queue."""
-        done = set()
+        done: set[At] = set()
         for partition in range(PARTITIONS):
             found = self.broker.node.shares.get(GROUP, self.topic_id, partition)
             assert found is not None

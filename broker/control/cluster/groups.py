@@ -240,7 +240,13 @@ async def wait_for_transaction(
     )
 
 
-async def asked(ask: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], what: str, timeout: float) -> T:
+async def asked(
+    ask: Callable[[], Awaitable[T]],
+    is_so: Callable[[T], bool],
+    what: str,
+    timeout: float,
+    show: Callable[[T], str] = lambda found: f"it is {found}",
+) -> T:
     deadline = real_time.monotonic() + timeout
     while True:
         try:
@@ -250,7 +256,7 @@ async def asked(ask: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], wha
         else:
             if is_so(found):
                 return found
-            shown = f"it is {found}"
+            shown = show(found)
         if real_time.monotonic() > deadline:
             raise WaitTimeoutError(f"{what} is not so after {timeout:g} s: {shown}")
         await real_time.sleep(POLL_S)

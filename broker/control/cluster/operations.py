@@ -43,6 +43,8 @@ OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "share_groups": share_groups.share_groups,
     "share_group": share_groups.share_group,
     "wait_for_share_group": share_groups.wait_for_share_group,
+    "dead_letters": share_groups.dead_letters,
+    "wait_for_dead_letters": share_groups.wait_for_dead_letters,
     "transactions": groups.transactions,
     "transaction": groups.transaction,
     "wait_for_transaction": groups.wait_for_transaction,

@@ -1,4 +1,4 @@
-"""Operations on a Kafka cluster: share groups. Clients do not see the records in flight."""
+"""Operations on a Kafka cluster: share groups, and their dead-letter queues. Clients see no records in flight."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ from collections.abc import Mapping
 
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import CoordinatorOf
+from oncelog.broker.config.group_config import DLQ_TOPIC_NAME
 from oncelog.broker.control.cluster.groups import asked, listed_groups
-from oncelog.broker.control.cluster.topics import RETRY
+from oncelog.broker.control.cluster.topics import RETRY, records, topics
 from oncelog.broker.control.conversions import check, config_change
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError
 from oncelog.broker.control.names import not_found
 from oncelog.broker.control.share_types import (
+    DeadLetter,
     ShareGroupInfo,
     SharePartitionInfo,
+    dead_letters_of,
+    no_dead_letter_queue,
+    no_queue_topic,
     share_group_info,
     share_group_matches,
 )
+from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from oncelog.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -88,3 +94,31 @@ async def configure_group(client: ClusterClient, *, group_id: str, config: Mappi
     [row] = (await client.call(request, retry=RETRY)).responses
     if row.error_code:
         raise InvalidArgumentError(f"group {group_id}: {row.error_message}")
+
+
+async def dead_letters(client: ClusterClient, *, group_id: str) -> list[DeadLetter]:
+    """Return a share group's records in its dead-letter queue. Raises NotFoundError."""
+    resource = DescribeConfigsResource(GROUP_RESOURCE, group_id, [DLQ_TOPIC_NAME])
+    [result] = (await client.call(DescribeConfigsRequest([resource]), retry=RETRY)).results
+    check(result.error_code, result.error_message)
+    queue = next((row.value for row in result.configs if row.value), None)
+    if queue is None:
+        raise no_dead_letter_queue(group_id)
+    if queue not in await topics(client):
+        raise no_queue_topic(group_id, queue)
+    return dead_letters_of(await records(client, topic=queue), group_id)
+
+
+async def wait_for_dead_letters(
+    client: ClusterClient, *, group_id: str, count: int = 1, timeout: float = 10
+) -> list[DeadLetter]:
+    """Read until a share group has so many records in its dead-letter queue; return them all. Raises
+    WaitTimeoutError.
+    """
+    return await asked(
+        lambda: dead_letters(client, group_id=group_id),
+        lambda found: len(found) >= count,
+        f"share group {group_id} with {count} dead letters",
+        timeout,
+        lambda found: f"it has {len(found)}",
+    )

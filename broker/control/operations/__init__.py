@@ -65,6 +65,7 @@ OPERATIONS = {
     "operations.client_metrics": ("client_metrics", "wait_for_client_metrics"),
     "operations.failed_logins": ("failed_logins", "wait_for_failed_login"),
     "operations.share_groups": ("share_groups", "share_group", "wait_for_share_group"),
+    "operations.dead_letters": ("dead_letters", "wait_for_dead_letters"),
 }
 """By module in `oncelog.broker.control`."""
 

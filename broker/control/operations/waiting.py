@@ -77,7 +77,7 @@ class Wait(Generic[T]):
         def watched() -> list[PartitionLog]:
             try:
                 return logs(self._broker.node)
-            except (NotRunningError, KafkaError):
+            except (NotFoundError, NotRunningError, KafkaError):
                 return []
 
         return await wait_until(journal.changes, check, watched, self._timeout, explain)

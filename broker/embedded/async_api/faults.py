@@ -93,9 +93,10 @@ class AsyncFaults:
         """Let the broker die at a crash point, as `AsyncBroker.kill` does; `AsyncBroker.start` starts it again.
 
         ``point``: "before" or "after" one of these, in the order in which a transaction comes to them: "partitions"
-        (the record that adds some to the transaction), "append" (a producer's batch), "offsets" (a commit of offsets,
-        by a transaction or not), "decision" (to commit or to abort), "marker" (one in each partition), "completion",
-        "response" (of EndTxn, or of the APIs in ``on``). docs/exactly-once.md says what a start finds after each.
+        (the record that adds some to the transaction), "append" (a producer's batch, or one for a dead-letter queue),
+        "offsets" (a commit of offsets, by a transaction or not), "decision" (to commit or to abort), "marker" (one in
+        each partition), "completion", "response" (of EndTxn, or of the APIs in ``on``). docs/exactly-once.md says what
+        a start finds after each.
         One more belongs to share groups: "share state" (what was acknowledged in a partition, or came back;
         docs/share-groups.md).
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oncelog.broker.control.share_types import (
+        DeadLetter,
         RecordsInFlight,
         ShareGroupInfo,
         ShareMember,
@@ -98,6 +99,28 @@ class AsyncShareGroup:
             timeout=timeout,
         )
         return info
+
+    async def dead_letters(self) -> list[DeadLetter]:
+        """Return the group's records in its dead-letter queue, by the queue's partition and offset, each with the
+        position of the record for which it stands and the reason.
+
+        Records of other groups in the same queue are left out. Raises NotFoundError if the group has no queue
+        (``errors.deadletterqueue.topic.name``), or the topic does not exist.
+        """
+        letters: list[DeadLetter] = await self._broker._call("dead_letters", group_id=self.group_id)
+        return letters
+
+    async def wait_for_dead_letters(self, count: int = 1, *, timeout: float = 10) -> list[DeadLetter]:
+        """Wait until the group has at least so many records in its dead-letter queue; return them all, as
+        `dead_letters`. Neither the group nor the queue need exist yet.
+
+        timeout: seconds of real time. WaitTimeoutError says how many there were instead, and why the last record got
+            none.
+        """
+        letters: list[DeadLetter] = await self._broker._call(
+            "wait_for_dead_letters", group_id=self.group_id, count=count, timeout=timeout
+        )
+        return letters
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.group_id}>"
