@@ -100,7 +100,7 @@ def test_topics_that_are_not_there(pair: Pair, name: str, version: int) -> None:
         gone: str | bytes = gone_id if by_id else f"{name}-c"
         missing: str | bytes = NO_SUCH_ID if by_id else "no-such-topic"
         zero: str | bytes = ZERO_UUID if by_id else ""
-        for rows, note in (
+        cases: list[tuple[Rows, str]] = [
             ([(missing, [0, 1])], "only a missing one"),
             ([(zero, [0])], "only the zero id"),
             ([(gone, [0])], "only a deleted one"),
@@ -116,7 +116,8 @@ def test_topics_that_are_not_there(pair: Pair, name: str, version: int) -> None:
             ([(missing, [])], "only a missing topic without partitions"),
             ([(here, [])], "only a topic without partitions"),
             ([], "no topics"),
-        ):
+        ]
+        for rows, note in cases:
             commit(producer, name, rows, version, note)
         commit(producer, "", [(here, [0]), (missing, [0])], version, "a group without a name")
         commit(producer, name, [(missing, [0])], version, "an epoch that is not known", producer_epoch=77)

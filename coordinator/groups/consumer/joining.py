@@ -43,7 +43,7 @@ def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.Fo
 
 
 def check_size(context: GroupContext, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) for a new member of a full group. One with a known instance is not new."""
+    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) for a new member of a full group, unless its instance is known."""
     limit = context.settings().group_consumer_max_size
     if (
         len(group.members) >= limit
