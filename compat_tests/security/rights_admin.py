@@ -383,6 +383,19 @@ ID_CASES = (
         versions=(10, 10),
     ),
     Case(
+        "TxnOffsetCommit",
+        6,
+        lambda names: {
+            "transactional_id": names.id,
+            "group_id": names.group,
+            **PRODUCER,
+            "topics": by_id(names, "partitions", {"partition_index": 0, "committed_offset": 0}),
+        },
+        (id_right("WRITE"), group_right("READ"), topic_right("READ")),
+        note="by topic id",
+        versions=(6, 6),
+    ),
+    Case(
         "DeleteTopics",
         6,
         lambda names: {
