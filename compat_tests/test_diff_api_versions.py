@@ -183,3 +183,23 @@ def test_the_page_has_kafkas_list() -> None:
     served = [api for api in api_names() if "broker" in definition(f"{api}Request").get("listeners", ())]
     expected = {api_key(api): (api, versions_of(api).start, versions_of(api).stop - 1) for api in served}
     assert expected == KAFKAS
+
+
+@pytest.mark.skipif(versions_of("ApiVersions")[-1] < 5, reason="KIP-1242 is in Kafka from 4.4 on")
+@pytest.mark.parametrize("cluster", [None, "", "here", "elsewhere"])
+def test_the_node_that_the_client_means(pair: Pair, cluster: str | None) -> None:
+    """KIP-1242: a cluster and a node, or neither."""
+
+    def scenario(session: Session) -> None:
+        told = session.call_unobserved("DescribeCluster", 1)
+        [node] = told["brokers"]
+        cluster_id = told["cluster_id"] if cluster == "here" else cluster
+        for node_id in (-1, -2, 0, node["broker_id"], node["broker_id"] + 1, 2**31 - 1, -(2**31)):
+            asked = {**SOFTWARE, "cluster_id": cluster_id, "node_id": node_id}
+            response = session.call_unobserved("ApiVersions", 5, asked)
+            session.observe(f"node {node_id}", [response["error_code"], len(response["api_keys"]) > 1])
+        for wrong in ({"client_software_name": ""}, {"client_software_version": "a b"}):
+            response = session.call_unobserved("ApiVersions", 5, {**SOFTWARE, "node_id": 1, **wrong})
+            session.observe(f"{wrong}", [response["error_code"], response["api_keys"]])
+
+    pair.compare(scenario)
