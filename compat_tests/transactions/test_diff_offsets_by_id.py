@@ -4,8 +4,10 @@ import pytest
 
 from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import Broker
+from compat_tests.classic_consumers import ClassicConsumer, assign_all
 from compat_tests.committed_offsets import fetch, fetch_body, wait_for_coordinator
 from compat_tests.conftest import OwnBrokers
+from compat_tests.consumer_members import Member, Topics, compare
 from compat_tests.definitions import ZERO_UUID, Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.offset_records import as_fields, batches_of
@@ -262,3 +264,65 @@ def test_a_deleted_topic_leaves_no_offset_after_a_restart(
     (row,) = session.call_unobserved("OffsetFetch", 9, named)["groups"][0]["topics"]
     assert row["partitions"][0]["committed_offset"] == -1
     session.end()
+
+
+def name_or_id(topics: Topics, topic: str, version: int) -> str | bytes:
+    return topics.ids[topic] if version >= BY_ID else topic
+
+
+@pytest.mark.parametrize("version", [3, V2_OFFSETS, BY_ID])
+def test_epochs_of_members_of_the_consumer_protocol(pair: Pair, name: str, version: int) -> None:
+    """An older epoch is stale for a partition that the member got later."""
+
+    def scenario(session: Session, topics: Topics) -> None:
+        topics.make(name, 4)
+        one, two = (Member(topics, name, member, [name]) for member in ("one", "two"))
+        one.join()
+        two.join()
+        one.acknowledge("told to revoke")
+        one.acknowledge("has revoked")
+        two.heartbeat("gets its share")
+        two.leave("leaves")
+        one.heartbeat("gets all")
+        one.acknowledge("has all")
+        producer = begun(session, name)
+        if version < V2_OFFSETS:
+            producer.add_offsets(name)
+        topic = name_or_id(topics, name, version)
+        for epoch in range(-2, one.epoch + 2):
+            for partition in range(4):
+                fields: Fields = {"generation_id_or_member_epoch": epoch, "member_id": "one"}
+                commit(producer, name, [(topic, [partition])], version, f"epoch {epoch}", **fields)
+            for member in ("", "two", "nobody"):
+                fields = {"generation_id_or_member_epoch": epoch, "member_id": member}
+                commit(producer, name, [(topic, [0])], version, f"{member} in epoch {epoch}", **fields)
+        commit(
+            producer, name, [(topic, [0, 1, 2, 3])], version, "all, stale", **fields | {"member_id": "one"}
+        )
+
+    compare(pair, name, scenario)
+
+
+@pytest.mark.parametrize("version", [3, V2_OFFSETS, BY_ID])
+def test_generations_of_members_of_the_classic_protocol(pair: Pair, name: str, version: int) -> None:
+    def scenario(session: Session, topics: Topics) -> None:
+        topics.make(name, 1)
+        one = ClassicConsumer(topics, name, "one", [name], instance="i")
+        one.join("joins")
+        one.sync("leads", {one.member_id: assign_all(name, 1)})
+        producer = begun(session, name)
+        if version < V2_OFFSETS:
+            producer.add_offsets(name)
+        topic = name_or_id(topics, name, version)
+        for generation in (one.generation - 1, one.generation, one.generation + 1, -1, -2):
+            for member in (one.member_id, "nobody", ""):
+                for instance in (None, "i", "j"):
+                    fields: Fields = {
+                        "generation_id_or_member_epoch": generation,
+                        "member_id": member,
+                        "group_instance_id": instance,
+                    }
+                    note = f"{generation} {member == one.member_id} {instance}"
+                    commit(producer, name, [(topic, [0])], version, note, **fields)
+
+    compare(pair, name, scenario)
