@@ -8,7 +8,7 @@ from compat_tests.classic_consumers import ClassicConsumer, assign_all
 from compat_tests.committed_offsets import fetch, fetch_body, wait_for_coordinator
 from compat_tests.conftest import OwnBrokers
 from compat_tests.consumer_members import Member, Topics, compare
-from compat_tests.definitions import ZERO_UUID, Fields
+from compat_tests.definitions import ZERO_UUID, Fields, versions_of
 from compat_tests.differential import Pair, Session
 from compat_tests.offset_records import as_fields, batches_of
 from compat_tests.transactions.wire import V2_END, V2_OFFSETS, Producer, until_settled
@@ -17,6 +17,10 @@ from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
 
 BY_ID = 6
 NO_SUCH_ID = bytes(range(1, 17))
+
+pytestmark = pytest.mark.skipif(
+    BY_ID not in versions_of("TxnOffsetCommit"), reason="Kafka has KIP-1319 from 4.4 on"
+)
 
 Rows = list[tuple[str | bytes, list[int]]]
 """Topics by name or id, and their partitions."""
