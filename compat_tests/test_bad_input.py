@@ -9,6 +9,7 @@ import pytest
 from compat_tests.batches import batch, record
 from compat_tests.differential import Session, produce_request
 from compat_tests.frames import Connection
+from oncelog.wire.compiler import put_uvarint
 from oncelog.wire.framing import encode_frame
 from oncelog.wire.header import encode_request_header
 
@@ -152,3 +153,73 @@ def test_many_connections(bootstrap: str) -> None:
     for connection in connections:
         assert connection.receive("ApiVersions", 0, 1)["api_keys"]  # type: ignore[index]
         connection.close()
+
+
+ELEMENTS_MAX = {"kafka": 1_000_000, "oncelog": 100_000}
+"""Of one array in Kafka, of a whole request in oncelog (docs/differences.md)."""
+TAGS_MAX = 10_000
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    put_uvarint(out, value)
+    return bytes(out)
+
+
+def tags(count: int) -> bytes:
+    """A section of so many empty tagged fields that nobody knows."""
+    return varint(count) + b"".join(varint(1000 + tag) + b"\0" for tag in range(count))
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_elements_of_an_array(bootstrap: str, target: str, more: int) -> None:
+    """ListGroups of states without names."""
+    count = ELEMENTS_MAX[target] + more
+    with Connection(bootstrap) as connection:
+        connection.send_frame(
+            connection.header(16, 4, flexible=True) + varint(count + 1) + b"\1" * count + b"\0"
+        )
+        assert (connection.receive_frame() is None) == bool(more)
+    assert serves(bootstrap)
+
+
+@pytest.mark.also_on("proxy")
+@pytest.mark.parametrize("count", [ELEMENTS_MAX["kafka"] + 1, 2**31 - 2, 2**32 - 2])
+def test_a_count_of_elements_that_are_not_there(bootstrap: str, count: int) -> None:
+    with Connection(bootstrap) as connection:
+        connection.send_frame(connection.header(16, 4, flexible=True) + varint(count + 1) + b"\1\0")
+        assert connection.receive_frame() is None
+    assert serves(bootstrap)
+
+
+@pytest.mark.also_on("proxy")
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("section", ["header", "request", "row", "both"])
+def test_the_tagged_fields_of_a_section(bootstrap: str, section: str, more: int) -> None:
+    """Each section has its own limit: in the last case a request may have twice as many."""
+    many, none = tags(TAGS_MAX + more), b"\0"
+    topic = bytes(16) + varint(2) + b"x"  # of Metadata 12: its id and name
+    with Connection(bootstrap) as connection:
+        header = connection.header(3, 12, flexible=True)
+        if section == "header":
+            payload = header[:-1] + many + b"\1" + b"\0\0" + none
+        elif section == "request":
+            payload = header + b"\1" + b"\0\0" + many
+        elif section == "row":
+            payload = header + b"\2" + topic + many + b"\0\0" + none
+        else:
+            payload = header[:-1] + tags(TAGS_MAX) + b"\1" + b"\0\0" + many
+        connection.send_frame(payload)
+        assert (connection.receive_frame() is None) == bool(more)
+    assert serves(bootstrap)
+
+
+@pytest.mark.also_on("proxy")
+def test_a_count_of_tagged_fields_that_are_not_there(bootstrap: str) -> None:
+    for count in (TAGS_MAX + 1, 2**31 - 1, 2**32 - 1):
+        with Connection(bootstrap) as connection:
+            connection.send_frame(
+                connection.header(3, 12, flexible=True) + b"\1" + b"\0\0" + varint(count) + b"\0\0"
+            )
+            assert connection.receive_frame() is None
+    assert serves(bootstrap)

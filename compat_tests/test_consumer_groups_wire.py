@@ -226,7 +226,11 @@ def test_assignors(pair: Pair, name: str, first: str) -> None:
             session.observe("range", [one.owned, two.owned])
         response = observe_consumer_group(topics, name, "as they asked") if first == "range" else None
         session.observe("assignor", response and response["groups"][0]["assignor_name"])
+        two.leave("b leaves")
+        one.heartbeat("alone")
+        one.take_assignment(one.heartbeat("has all", topic_partitions=topics.rows(one.owned)))
         one.heartbeat("another assignor", server_assignor="uniform" if first == "range" else "range")
+        observe_consumer_group(topics, name, "another assignor")
 
     compare(pair, name, scenario)
 

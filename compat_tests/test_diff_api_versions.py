@@ -60,13 +60,14 @@ def test_an_unknown_version_gets_a_response_of_version_0(pair: Pair) -> None:
     """KIP-511: a response of version 0 with error 35, and with the supported versions of ApiVersions."""
 
     def scenario(session: Session) -> None:
-        for version in (5, 99, 32767):
+        latest = versions_of("ApiVersions")[-1]
+        for version in (latest + 1, 99, 32767):
             connection = session.connection
             connection.send_frame(connection.header(18, version, flexible=True) + b"\2x\2y\0")
             frame = connection.receive_frame()
             assert frame is not None
             session.observe(f"bytes of v{version}", frame[4:].hex())
-            assert frame[4:] == struct.pack(">hihhh", 35, 1, 18, 0, 4)
+            assert frame[4:] == struct.pack(">hihhh", 35, 1, 18, 0, latest)
         session.call("ApiVersions", 0, note="on the same connection")
 
     pair.compare(scenario, known=("api_keys",))
@@ -182,3 +183,23 @@ def test_the_page_has_kafkas_list() -> None:
     served = [api for api in api_names() if "broker" in definition(f"{api}Request").get("listeners", ())]
     expected = {api_key(api): (api, versions_of(api).start, versions_of(api).stop - 1) for api in served}
     assert expected == KAFKAS
+
+
+@pytest.mark.skipif(versions_of("ApiVersions")[-1] < 5, reason="KIP-1242 is in Kafka from 4.4 on")
+@pytest.mark.parametrize("cluster", [None, "", "here", "elsewhere"])
+def test_the_node_that_the_client_means(pair: Pair, cluster: str | None) -> None:
+    """KIP-1242: a cluster and a node, or neither."""
+
+    def scenario(session: Session) -> None:
+        told = session.call_unobserved("DescribeCluster", 1)
+        [node] = told["brokers"]
+        cluster_id = told["cluster_id"] if cluster == "here" else cluster
+        for node_id in (-1, -2, 0, node["broker_id"], node["broker_id"] + 1, 2**31 - 1, -(2**31)):
+            asked = {**SOFTWARE, "cluster_id": cluster_id, "node_id": node_id}
+            response = session.call_unobserved("ApiVersions", 5, asked)
+            session.observe(f"node {node_id}", [response["error_code"], len(response["api_keys"]) > 1])
+        for wrong in ({"client_software_name": ""}, {"client_software_version": "a b"}):
+            response = session.call_unobserved("ApiVersions", 5, {**SOFTWARE, "node_id": 1, **wrong})
+            session.observe(f"{wrong}", [response["error_code"], response["api_keys"]])
+
+    pair.compare(scenario)

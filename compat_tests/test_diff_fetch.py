@@ -310,6 +310,8 @@ def test_followers(pair: Pair, name: str) -> None:
         topic_id = create_filled(session, name)
         fetch(session, 12, [(name, [fetch_row()])], replica_id=5)
         fetch(session, 12, [(name, [fetch_row()])], replica_id=-2)
+        for epoch in (0, 7, -1, -2):
+            fetch(session, 12, [(name, [{**fetch_row(), "current_leader_epoch": epoch}])], replica_id=5)
         fetch(session, 16, [(topic_id, [fetch_row()])], replica_state={"replica_id": 5, "replica_epoch": -1})
         fetch(session, 16, [(topic_id, [fetch_row()])], rack_id="somewhere")
 

@@ -46,3 +46,8 @@ def uuid_from_text(text: str) -> Uuid:
     if len(uuid) != UUID_SIZE:
         raise ValueError(f"not a UUID of {UUID_SIZE} bytes: {text!r}")
     return uuid
+
+
+def wrapped_int64(value: int) -> int:
+    """``value`` as Java's ``long`` overflows."""
+    return (value + 2**63) % 2**64 - 2**63

@@ -174,12 +174,15 @@ class Fetch:
         asked = item.partition
         try:
             leader = self._cluster.leader_partition(item.topic, asked.partition)
-            if self.is_replica:  # nobody replicates this node's partitions
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if item.topic_id != ZERO_UUID and item.topic_id != leader.log.topic_id:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
             # Any negative epoch means none here (elsewhere only -1 does).
-            log = leader.log_at(max(-1, asked.current_leader_epoch))
+            epoch = max(-1, asked.current_leader_epoch)
+            log = leader.log_at(epoch)
+            if self.is_replica:  # nobody replicates this node's partitions
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER if epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH
+                )
             if asked.last_fetched_epoch >= 0:
                 diverging = self._diverging(log, asked.last_fetched_epoch, asked.fetch_offset)
                 if diverging is not None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oncelog.broker.requests.request import RequestContext
 
 SOFTWARE_NAME_VERSION = 3
+NOT_GIVEN = -1
 ZERO_MIN_FEATURES_VERSION = 4
 """The first version whose clients accept a supported feature with a lowest level of 0 (KAFKA-17011)."""
 
@@ -73,7 +74,7 @@ def misdirected(request: ApiVersionsRequest, cluster_id: str, node_id: int) -> E
     A client names the cluster and the node that it means, or neither: then it is bootstrapping.
     Source: ``KafkaApis.handleApiVersionsRequest``.
     """
-    if (request.cluster_id is None) != (request.node_id < 0):
+    if (request.cluster_id is None) != (request.node_id == NOT_GIVEN):
         return ErrorCode.INVALID_REQUEST
     if request.cluster_id is None or (request.cluster_id, request.node_id) == (cluster_id, node_id):
         return ErrorCode.NONE

@@ -35,6 +35,8 @@ def handle(
     renewers = [Principal(one.principal_type, one.principal_name) for one in request.renewers]
     try:
         check_channel(context)
+        if request.owner_principal_name and request.owner_principal_type is None:
+            raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
         if owner != requester and not services.authorization.allows(
             context, CREATE_TOKENS, USER_RESOURCE, str(owner)
         ):

@@ -25,6 +25,7 @@ from oncelog.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+from oncelog.wire.primitives import wrapped_int64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -145,5 +146,6 @@ async def _partition(
         return DescribeShareGroupOffsetsResponsePartition(
             number, error_code=error.code, error_message=error.message
         )
-    row.lag = log.high_watermark - state.start_offset - state.delivery_complete_count
+    # AlterShareGroupOffsets sets any start offset, also one from which the lag overflows.
+    row.lag = wrapped_int64(log.high_watermark - state.start_offset - state.delivery_complete_count)
     return row

@@ -48,11 +48,13 @@ def _respond(
 ) -> Steps[MetadataResponse]:
     """Make the response, a topic at each step."""
     version = context.api_version
-    if version < TOPIC_ID_LOOKUP_VERSION:
-        for topic in request.topics or ():
-            if topic.name is None or topic.topic_id != ZERO_UUID:
-                return (yield from _invalid_request(request))
-            yield
+    has_ids = is_nameless = False
+    for topic in request.topics or ():
+        has_ids |= topic.topic_id != ZERO_UUID
+        is_nameless |= topic.name is None
+        yield
+    if (has_ids or is_nameless) if version < TOPIC_ID_LOOKUP_VERSION else (is_nameless and not has_ids):
+        return (yield from _invalid_request(request))
     topics = yield from _topics(services, request, context)
     wants_cluster_operations = (
         version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations
@@ -71,7 +73,7 @@ def _respond(
 
 
 def _invalid_request(request: MetadataRequest) -> Steps[MetadataResponse]:
-    """Return INVALID_REQUEST for every topic: the request needs a later version.
+    """Return INVALID_REQUEST for every topic: the request needs a later version, or names nothing.
 
     Source: ``MetadataRequest.getErrorResponse``.
     """

@@ -78,6 +78,8 @@ class _Commit:
         self.by_id = context.api_version >= TXN_OFFSET_COMMIT_TOPIC_ID_VERSION
         self.topic_of = attrgetter("topic_id" if self.by_id else "name")
         self.unknown: list[TxnOffsetCommitResponseTopic] = []
+        self.image_offset = -1
+        """Of the metadata in which the partitions exist."""
         self.producer = TransactionalProducer(
             request.transactional_id, request.producer_id, request.producer_epoch
         )
@@ -91,6 +93,7 @@ class _Commit:
 
     def find_existing(self) -> Iterator[None]:
         """Remove other partitions from the request, and make their results, a topic at each step."""
+        self.image_offset = self.services.metadata.image.offset
         existing: list[TxnOffsetCommitRequestTopic] = []
         for topic in self.request.topics:
             existing_topic = self._existing(topic)
@@ -103,7 +106,7 @@ class _Commit:
         """Verify that the partition of the group's offsets is in the transaction, or add it, and commit them."""
         request = self.request
         if not request.topics:
-            return TxnOffsetCommitResponse(0, self.unknown)
+            return self.response([])
         if not request.group_id:
             return self.error_response(KafkaError(ErrorCode.INVALID_GROUP_ID))
         sequences = {(OFFSETS_TOPIC, self.services.groups.runtime.partition_for(request.group_id)): -1}
@@ -112,31 +115,51 @@ class _Commit:
 
     def _existing(self, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic | None:
         cluster = self.services.cluster
-        topic_image = cluster.topic_by_id(topic.topic_id) if self.by_id else cluster.topic(topic.name)
-        name = topic.name if topic_image is None else topic_image.name
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if self.by_id and topic_image is None:
-            code = ErrorCode.UNKNOWN_TOPIC_ID
-        elif not self.may_read(name):
-            code, topic_image = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
-        count = 0 if topic_image is None else len(topic_image.partitions)
-        topic_id = topic.topic_id if topic_image is None else topic_image.topic_id
-        existing: list[TxnOffsetCommitRequestPartition] = []
-        missing: list[TxnOffsetCommitResponsePartition] = []
-        for partition in topic.partitions:
-            if 0 <= partition.partition_index < count:
-                existing.append(partition)
+        image = cluster.topic_by_id(topic.topic_id) if self.by_id else cluster.topic(topic.name)
+        name = topic.name if image is None else image.name
+        code = ErrorCode.UNKNOWN_TOPIC_ID if self.by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if (image is not None or not self.by_id) and not self.may_read(name):
+            code, image = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+        if image is None:
+            self._refuse(topic, topic.partitions, code)
+            return None
+        count = len(image.partitions)
+        existing = [row for row in topic.partitions if 0 <= row.partition_index < count]
+        if len(existing) < len(topic.partitions):
+            missing = [row for row in topic.partitions if not 0 <= row.partition_index < count]
+            self._refuse(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return TxnOffsetCommitRequestTopic(name, image.topic_id, existing) if existing else None
+
+    def _refuse(
+        self,
+        topic: TxnOffsetCommitRequestTopic,
+        partitions: list[TxnOffsetCommitRequestPartition],
+        code: ErrorCode,
+    ) -> None:
+        self.unknown.append(_error_result(topic, partitions, code))
+
+    def _refuse_deleted(self) -> None:
+        """Refuse the topics that were deleted while the transaction's coordinator was asked: what has their names now
+        is not theirs.
+        """
+        code = ErrorCode.UNKNOWN_TOPIC_ID if self.by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        existing: list[TxnOffsetCommitRequestTopic] = []
+        for topic in self.request.topics:
+            if self.services.cluster.topic_by_id(topic.topic_id) is None:
+                self._refuse(topic, topic.partitions, code)
             else:
-                missing.append(TxnOffsetCommitResponsePartition(partition.partition_index, code))
-        if missing:
-            self.unknown.append(TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, missing))
-        return TxnOffsetCommitRequestTopic(name, topic_id, existing) if existing else None
+                existing.append(topic)
+        self.request.topics = existing
 
     def store(self, refusals: Refusals) -> Response:
         """Store the offsets unless the transaction's coordinator has refused."""
         if refusals:
             [code] = refusals.values()
             return self.error_response(to_client_error(KafkaError(code)))
+        if self.services.metadata.image.offset != self.image_offset:
+            self._refuse_deleted()
+            if not self.request.topics:
+                return self.response([])
         return self.services.groups.serve(self.request.group_id, self._step, self.error_response)
 
     async def store_afterwards(self, sequences: dict[PartitionKey, int]) -> TxnOffsetCommitResponse:
@@ -146,23 +169,25 @@ class _Commit:
     def _step(self, shard: GroupShard) -> TxnOffsetCommitResponse:
         from oncelog.coordinator.groups.offsets import commit_transactional_offsets
 
-        response = commit_transactional_offsets(shard, self.request, client_of(self.context))
-        response.topics = merged(self.unknown + response.topics, self.topic_of)
-        return response
+        return self.response(
+            commit_transactional_offsets(shard, self.request, client_of(self.context)).topics
+        )
 
     def error_response(self, error: KafkaError) -> TxnOffsetCommitResponse:
         code = error.code
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self.context.api_version < LOADING_VERSION:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        refused = [
-            TxnOffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [
-                    TxnOffsetCommitResponsePartition(partition.partition_index, code)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in self.request.topics
-        ]
-        return TxnOffsetCommitResponse(0, merged(self.unknown + refused, self.topic_of))
+        return self.response([_error_result(topic, topic.partitions, code) for topic in self.request.topics])
+
+    def response(self, topics: list[TxnOffsetCommitResponseTopic]) -> TxnOffsetCommitResponse:
+        """Return the response with the results for the existing partitions, behind those for the others."""
+        if self.unknown:
+            topics = merged(self.unknown + topics, self.topic_of)
+        return TxnOffsetCommitResponse(0, topics)
+
+
+def _error_result(
+    topic: TxnOffsetCommitRequestTopic, partitions: list[TxnOffsetCommitRequestPartition], code: ErrorCode
+) -> TxnOffsetCommitResponseTopic:
+    rows = [TxnOffsetCommitResponsePartition(row.partition_index, code) for row in partitions]
+    return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, rows)

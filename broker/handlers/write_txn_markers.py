@@ -105,6 +105,8 @@ def _append(
     services: Services, marker: WritableTxnMarker, topic: str, partition: int
 ) -> tuple[PartitionLog, int]:
     leader = services.cluster.leader_partition(topic, partition)
+    if marker.producer_id < 0 or marker.producer_epoch < 0:  # Kafka fails here, too, and tells no reason
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if topic == OFFSETS_TOPIC:
         services.groups.complete_transaction(
             partition,

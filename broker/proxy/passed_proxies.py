@@ -16,7 +16,7 @@ import struct
 
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.entropy import unguessable
-from oncelog.wire.compiler import put_uvarint, tag_header, uvarint
+from oncelog.wire.compiler import check_tags, put_uvarint, tag_header, uvarint
 from oncelog.wire.errors import DecodeError, ErrorCode
 from oncelog.wire.header import API_VERSIONS_KEY
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
@@ -93,6 +93,7 @@ def _tags(frame: Buffer) -> tuple[dict[int, bytes], int, int]:
     try:
         start = _CLIENT_ID_AT + 2 + max(_length_at(frame, _CLIENT_ID_AT)[0], 0)
         count, at = uvarint(frame, start)
+        check_tags(count)
         tags: dict[int, bytes] = {}
         previous = -1
         for _ in range(count):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from compat_tests.definitions import Fields
-from compat_tests.every_version.turn import Cases, Turn, ordered
+from compat_tests.every_version.turn import NO_SUCH_ID, Cases, Turn, ordered
 
 BY_BROKERS = 4
 """The first version of AddPartitionsToTxn with several transactions."""
 VERIFIED_BY_EPOCH = 5
 """From this version on EndTxn and TxnOffsetCommit belong to transactions v2."""
+BY_ID = 6
+"""From this version on TxnOffsetCommit names topics by id."""
 
 
 def init_producer_id(turn: Turn) -> None:
@@ -58,19 +60,24 @@ def add_offsets_to_txn(turn: Turn) -> None:
 
 def txn_offset_commit(turn: Turn) -> None:
     producer = _producer(turn)
+    here: Fields = {"name": turn.name}
+    missing: Fields = {"name": turn.missing}
+    if turn.version >= BY_ID:
+        (row,) = turn.prepare("Metadata", 12, {"topics": [here]})["topics"]
+        here, missing = {"topic_id": row["topic_id"]}, {"topic_id": NO_SUCH_ID}
     turn.prepare("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [turn.name]})
     turn.prepare("OffsetFetch", 8, {"groups": [{"group_id": turn.name, "topics": None}]})
     if turn.version < VERIFIED_BY_EPOCH:
         body = {"transactional_id": turn.name, "group_id": turn.name, **producer}
         turn.prepare("AddOffsetsToTxn", 3, body)
     for topic, fields in (
-        (turn.name, {}),
-        (turn.missing, {}),
-        (turn.name, {"generation_id_or_member_epoch": 7, "member_id": "nobody"}),
+        (here, {}),
+        (missing, {}),
+        (here, {"generation_id_or_member_epoch": 7, "member_id": "nobody"}),
     ):
         rows = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "text"}]
         body = {"transactional_id": turn.name, "group_id": turn.name, **producer}
-        topics = [{"name": topic, "partitions": rows}]
+        topics = [{**topic, "partitions": rows}]
         turn.ask({**body, "generation_id_or_member_epoch": -1, "topics": topics, **fields})
 
 

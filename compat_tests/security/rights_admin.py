@@ -11,6 +11,7 @@ from compat_tests.security.rights import (
     ACL_FILTER,
     CLUSTER_FAILED,
     DENIED_DESCRIBES,
+    ERRORS,
     LEFT_OUT,
     TOPIC_FAILED,
     ZERO,
@@ -201,6 +202,14 @@ CLUSTER_CASES = (
         (cluster_right("ALTER"),),
     ),
     Case("UnregisterBroker", 0, lambda names: {"broker_id": 77}, (cluster_right("ALTER"),)),
+    Case(
+        "UnregisterController",
+        0,
+        lambda names: {"controller_id": 77},
+        (cluster_right("ALTER"),),
+        # The error of who may do it depends on the level of the metadata.
+        lambda response, names: response["error_code"] == ERRORS[CLUSTER_FAILED],
+    ),
     Case("AddRaftVoter", 1, lambda names: {"voter_id": -1}, (cluster_right("ALTER"),)),
     Case("RemoveRaftVoter", 0, lambda names: {"voter_id": -1}, (cluster_right("ALTER"),)),
     Case(
@@ -381,6 +390,19 @@ ID_CASES = (
         (group_right("DESCRIBE"), DENIED_DESCRIBES),
         note="by topic id",
         versions=(10, 10),
+    ),
+    Case(
+        "TxnOffsetCommit",
+        6,
+        lambda names: {
+            "transactional_id": names.id,
+            "group_id": names.group,
+            **PRODUCER,
+            "topics": by_id(names, "partitions", {"partition_index": 0, "committed_offset": 0}),
+        },
+        (id_right("WRITE"), group_right("READ"), topic_right("READ")),
+        note="by topic id",
+        versions=(6, 6),
     ),
     Case(
         "DeleteTopics",

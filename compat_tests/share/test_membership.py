@@ -215,6 +215,9 @@ def test_offsets(pair: Pair, name: str) -> None:
         one.leave()
         altered("empty again", {name: {0: 2, 1: 0}})
         described("empty again", None)
+        for start in (2**63 - 1, -1, -2, -(2**63)):
+            altered(f"start {start}", {name: {1: start}})
+            described(f"start {start}", None)
         described("nothing", [])
         deleted("empty", [name, "nowhere"])
         described("deleted", None)

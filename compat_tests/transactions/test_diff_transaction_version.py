@@ -4,12 +4,24 @@ during the change.
 
 import pytest
 
-from compat_tests.definitions import Fields
+from compat_tests.committed_offsets import wait_for_coordinator
+from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
-from compat_tests.transactions.wire import V2_END, V2_PRODUCE, Producer, find_coordinator, observe_topic
+from compat_tests.transactions.wire import (
+    V2_END,
+    V2_OFFSETS,
+    V2_PRODUCE,
+    Producer,
+    find_coordinator,
+    observe_committed,
+    observe_topic,
+)
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 HIGHEST = 2
+NEWEST_OFFSETS = versions_of("TxnOffsetCommit")[-1]
+BY_ID = 6
+"""From this version on TxnOffsetCommit names topics by id."""
 
 
 def set_level(session: Session, level: int, kind: int) -> None:
@@ -33,7 +45,8 @@ def test_levels(own_pair: Pair, level: int) -> None:
     name = f"level-{level}"
 
     def scenario(session: Session) -> None:
-        session.topic(name, 2)
+        topic_id = session.topic(name, 2)
+        wait_for_coordinator(session, name)
         set_level(session, 3, UPGRADE)
         set_level(session, level, UPGRADE if level == HIGHEST else SAFE_DOWNGRADE)
         producer = Producer(session, name)
@@ -55,6 +68,11 @@ def test_levels(own_pair: Pair, level: int) -> None:
             new.send(name, 0, 1, V2_PRODUCE)
             new.end(True, V2_END)
             new.describe()
+            new.commit_offset(name, name, 1, V2_OFFSETS)
+            new.commit_offset(name, topic_id if NEWEST_OFFSETS >= BY_ID else name, 2, NEWEST_OFFSETS, 1)
+            new.describe()
+            new.end(True, V2_END)
+            observe_committed(session, name, name, 2)
         observe_topic(session, name)
         find_coordinator(session, name)
         set_level(session, HIGHEST, UPGRADE)

@@ -4,16 +4,23 @@ pass.
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 import oncelog
+from compat_tests.differential import make_topic
+from compat_tests.real_kafka import PROPERTIES, RealKafka, RealPartMissing, require
 from compat_tests.transactions.java_worker import JavaWorker
 
 pytestmark = pytest.mark.slow
+
+SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
+"""The program's consumer has such a one."""
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +57,44 @@ def check(kafka: oncelog.Broker) -> None:
     assert values == [b"v0", b"v1"]
     assert kafka.group("g").committed == {"t": {0: 1}}
     kafka.faults.assert_all_fired()
+
+
+@contextlib.contextmanager
+def journalled(target: str, topic: str) -> Iterator[oncelog.Broker | oncelog.Proxy]:
+    """oncelog, or a proxy before a real Kafka, with the topic."""
+    if target == "oncelog":
+        with oncelog.Broker(topics=[topic], config=SHORT_SESSIONS) as broker:
+            yield broker
+        return
+    try:
+        with RealKafka({**PROPERTIES, **SHORT_SESSIONS}) as kafka, oncelog.Proxy(kafka.bootstrap) as proxy:
+            make_topic(kafka.bootstrap, topic)
+            yield proxy
+    except RealPartMissing as missing:
+        require(str(missing))
+
+
+@pytest.mark.parametrize("target", ["oncelog", "kafka"])
+def test_a_program_that_reads_and_writes_one_topic_commits_by_its_id(
+    target: str, java_transactions: pathlib.Path
+) -> None:
+    """The client of Kafka 4.4 names topics by id if its producer knows the ids of all of them."""
+    program = JavaWorker(java_transactions)
+    with journalled(target, "echo") as kafka:
+        try:
+            assert program.execute("transform", kafka.bootstrap_servers, "echo", "echo", "g", "tx") == "ok"
+            producer = Producer({**kafka.client_config(), "log_level": 0})
+            producer.produce("echo", b"again and again")
+            assert producer.flush(30) == 0
+            last = None
+            for _ in range(5):
+                last = kafka.wait_for("TxnOffsetCommit", group="g", error=None, after=last)
+                kafka.wait_for("EndTxn", transactional_id="tx", after=last)
+            assert last is not None
+            assert (last.version, last.topics, last.errors) == (6, ("echo",), ())
+        finally:
+            program.end(kill=True)
+        assert kafka.group("g").committed["echo"][0] > last.body.topics[0].partitions[0].committed_offset - 2
 
 
 @pytest.mark.parametrize("action", ["drop_response", "drop_request", "duplicate"])

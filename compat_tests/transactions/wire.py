@@ -247,7 +247,7 @@ class Producer:
     def commit_offset(
         self,
         group: str,
-        topic: str,
+        topic: str | bytes,
         offset: int,
         version: int = 3,
         partition: int = 0,
@@ -256,7 +256,8 @@ class Producer:
         generation: int = -1,
         member: str = "",
     ) -> int:
-        """TxnOffsetCommit; the error code."""
+        """TxnOffsetCommit for a topic, by its name or its id; the error code."""
+        named: Fields = {"topic_id": topic} if isinstance(topic, bytes) else {"name": topic}
         values: Fields = {
             "transactional_id": self.transactional_id,
             "group_id": group,
@@ -264,7 +265,7 @@ class Producer:
             "producer_epoch": self.epoch if epoch is None else epoch,
             "topics": [
                 {
-                    "name": topic,
+                    **named,
                     "partitions": [
                         {
                             "partition_index": partition,

@@ -34,6 +34,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from oncelog.wire.primitives import wrapped_int64
 from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.stored.groups import OffsetCommitKey, OffsetCommitValue
 
@@ -77,7 +78,8 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, client: Clie
     check = _check_commit(shard, request, client)
     now_ms = shard.context.now_ms()
     retention_ms = request.retention_time_ms
-    expires_ms = NO_EXPIRY if retention_ms == NO_RETENTION_TIME else _wrap_to_int64(now_ms + retention_ms)
+    # As in Kafka, a huge retention time may give an expire timestamp in the past.
+    expires_ms = NO_EXPIRY if retention_ms == NO_RETENTION_TIME else wrapped_int64(now_ms + retention_ms)
     metadata_max = shard.context.settings().offset_metadata_max_bytes
     records: list[CoordinatorRecord] = []
     topics: list[OffsetCommitResponseTopic] = []
@@ -113,11 +115,6 @@ def _check_fits_batch(
         stored = [not _is_too_long(row.committed_metadata or "", metadata_max) for row in topic.partitions]
         size += sum(stored) * (RECORD_BYTES_MIN + len(request.group_id) + len(topic.name))
     shard.writer.check_batch_size(size)
-
-
-def _wrap_to_int64(value: int) -> int:
-    """``value`` as Java's ``long`` overflows: a huge retention time may give an expire timestamp in the past."""
-    return (value + 2**63) % 2**64 - 2**63
 
 
 def _record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> CoordinatorRecord:

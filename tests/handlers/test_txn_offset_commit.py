@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -108,3 +110,34 @@ async def test_a_group_without_a_name() -> None:
         response = await broker.connect().call(request_of(producer, ""), 5, TxnOffsetCommitResponse)
         codes = {row.error_code for topic in response.topics for row in topic.partitions}
         assert codes == {ErrorCode.INVALID_GROUP_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_a_topic_that_is_deleted_while_the_coordinator_is_asked(version: int) -> None:
+    """What has its name afterwards gets none of its offsets."""
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker(config={"log.flush.interval.messages": "1"}) as broker:
+            producer = await begun(broker)
+            client, other = broker.connect(), broker.connect()
+            ids = {name: await create_topic(other, name) for name in ("gone", "kept")}
+            rows = [TxnOffsetCommitRequestPartition(0, 3)]
+            topics = [TxnOffsetCommitRequestTopic(name, ids[name], rows) for name in ids]
+            request = TxnOffsetCommitRequest("id", "g", producer.producer_id, producer.epoch, topics=topics)
+            broker.files.latency_s = 5
+            await client.send(request, version)
+            await trio.sleep(1)
+            deleted = await other.call(DeleteTopicsRequest(topic_names=["gone"]), 5, DeleteTopicsResponse)
+            assert deleted.responses[0].error_code == 0
+            await create_topic(other, "gone")
+            assert client.unread() == 0
+            broker.files.latency_s = 0
+            response = await client.receive(TxnOffsetCommitResponse, version)
+            code = ErrorCode.UNKNOWN_TOPIC_ID if version == 6 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert [topic.partitions[0].error_code for topic in response.topics] == [code, 0]
+            await producer.end(commit=True)
+            assert await committed_offset(producer.link, "g", "gone", 0) == -1
+            assert await committed_offset(producer.link, "g", "kept", 0) == 3
+
+    run()

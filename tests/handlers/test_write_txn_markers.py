@@ -45,3 +45,19 @@ def test_a_marker_decides_a_groups_pending_offsets(commit: bool, flushed: bool) 
             assert await committed_offset(Link(client), "g", "t", 0) == (7 if commit else -1)
 
     run()
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (7, -1)])
+def test_a_marker_of_no_producer_is_refused(producer_id: int, epoch: int) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            await create_topic(client, "t")
+            marker = WritableTxnMarker(producer_id, epoch, True, [WritableTxnMarkerTopic("t", [0])], 0)
+            response = await client.call(WriteTxnMarkersRequest([marker]), 2, WriteTxnMarkersResponse)
+            [topic] = response.markers[0].topics
+            assert [row.error_code for row in topic.partitions] == [ErrorCode.INVALID_REQUEST]
+            assert broker.node.cluster.leader_partition("t", 0).log.log_end_offset == 0
+
+    run()

@@ -13,6 +13,7 @@ from oncelog.broker.logging.logs import LogOutput, logging_to
 from oncelog.broker.proxy.passed_proxies import ID_BYTES, LOOP, LOOP_ERROR, TAG, PassedProxies, ids_of
 from oncelog.broker.proxy.upstream import UpstreamError
 from oncelog.broker.seams.clock import SystemClock
+from oncelog.wire.compiler import TAGS_MAX, put_uvarint
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.framing import encode_request
 from oncelog.wire.header import read_request_header
@@ -203,3 +204,20 @@ def test_other_requests_stay_as_they_are() -> None:
 def test_a_header_that_is_cut_off(cut: int) -> None:
     with pytest.raises(DecodeError):
         ids_of(frame_of(4)[:cut])
+
+
+def test_a_header_of_too_many_tagged_fields() -> None:
+    frame = frame_of(4)
+    start = frame.index(b"\0", 13)
+    for count in (TAGS_MAX, TAGS_MAX + 1):
+        section = bytearray()
+        put_uvarint(section, count)
+        for tag in range(count):
+            put_uvarint(section, tag)
+            section.append(0)
+        tagged = frame[:start] + section + frame[start + 1 :]
+        if count == TAGS_MAX:
+            assert ids_of(tagged) == b""
+        else:
+            with pytest.raises(DecodeError, match="10001 tags"):
+                ids_of(tagged)

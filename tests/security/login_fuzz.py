@@ -149,9 +149,11 @@ class Login:
         chance = self.chance
         kind = chance.randrange(6)
         if kind == 0:
-            return frame_of(ApiVersionsRequest("fuzz", "1"), chance.randint(3, 4))
+            version = chance.randint(3, ApiVersionsRequest.MAX_VERSION)
+            meant = (chance.choice((None, "", "cluster")), chance.choice((-1, 1, 2))) if version > 4 else ()
+            return frame_of(ApiVersionsRequest("fuzz", "1", *meant), version)
         if kind == 1:
-            return frame_of(MetadataRequest([]), chance.randint(1, 12))
+            return frame_of(MetadataRequest([]), chance.randint(1, MetadataRequest.MAX_VERSION))
         if kind == 2:
             return chance.randbytes(chance.randrange(40))
         if kind == 3:

@@ -48,6 +48,9 @@ POOLS: dict[str, tuple[Any, ...]] = {
     "key_type": (0, 0, 1, 2, 9),
 }
 
+LEARNED_AS = {"generation_id_or_member_epoch": "member_epoch", "generation_id": "member_epoch"}
+"""Fields that take each other's values."""
+
 
 class Fuzz:
     """``seen`` has values of earlier responses by the name of the field, so that later requests get further."""
@@ -80,7 +83,7 @@ class Fuzz:
         if kind == "array":
             size = rng.choice((0, 0, 0, 1, 2) if name == "topic_partitions" else (0, 1, 1, 1, 1, 2, 3))
             return [self.element(field, name, version) for _ in range(size)]
-        seen = self.seen.get(name)
+        seen = self.seen.get(LEARNED_AS.get(name, name))
         if seen and rng.random() < 0.5:
             return seen[-1] if rng.random() < 0.7 else rng.choice(seen)
         for one in rng.sample(POOLS.get(name, ()), len(POOLS.get(name, ()))):
@@ -114,7 +117,7 @@ class Fuzz:
             elif isinstance(value, Struct):
                 self.learn(value)
             elif field.name in ("member_id", "generation_id", "member_epoch", "topic_id") and value:
-                known = self.seen.setdefault(field.name, [])
+                known = self.seen.setdefault(LEARNED_AS.get(field.name, field.name), [])
                 known.append(value)
                 del known[:-5]
 

@@ -189,8 +189,9 @@ def test_tags_are_elements() -> None:
     unknown_inside = compact(1) + compact(0) + compact(0)
     Asked.decode(unknown_inside + tags(TAGS_MAX) + b"\0", 1)
     for tagged in (unknown_inside + tags(TAGS_MAX + 1) + b"\0", compact(0) + tags(TAGS_MAX + 1)):
-        with pytest.raises(DecodeError, match=f"{TAGS_MAX + 1} tags, more than {TAGS_MAX}"):
-            Asked.decode(tagged, 1)
+        for message in (Asked, ResponseWithBoxes):
+            with pytest.raises(DecodeError, match=f"{TAGS_MAX + 1} tags, more than {TAGS_MAX}"):
+                message.decode(tagged, 1)
     for tagged in (unknown_inside + tags(limit) + b"\0", compact(0) + tags(limit + 1)):
         with pytest.raises(DecodeError, match=f"more than {limit} elements and tags"):
             Asked.decode(tagged, 1)

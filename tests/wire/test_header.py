@@ -13,6 +13,7 @@ from kio.schema.response_header.v0.header import ResponseHeader as KioResponseHe
 from kio.schema.response_header.v1.header import ResponseHeader as KioResponseHeaderV1
 from kio.serial import entity_reader, entity_writer
 
+from oncelog.wire.compiler import put_uvarint
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.header import (
     encode_request_header,
@@ -139,3 +140,22 @@ def test_a_client_id_that_no_header_can_hold(client_id: str) -> None:
     for numbers in ((2**15, 0, 0), (0, 2**15, 0), (0, 0, 2**31)):
         with pytest.raises(ValueError, match="request header"):
             encode_request_header(*numbers, "c", False)
+
+
+@pytest.mark.parametrize("count", [10_000, 10_001])
+def test_a_header_has_a_largest_number_of_tagged_fields(count: int) -> None:
+    section = bytearray()
+    put_uvarint(section, count)
+    for tag in range(count):
+        put_uvarint(section, tag)
+        section.append(0)
+    request = encode_request_header(3, 12, 7, "c", flexible=True)[:-1] + section
+    response = encode_response_header(7, tagged=False) + section
+    if count == 10_000:
+        assert read_request_header(request, flexible=True).header_size == len(request)
+        assert read_response_header(response, tagged=True) == (7, len(response))
+        return
+    with pytest.raises(DecodeError, match="10001 tags"):
+        read_request_header(request, flexible=True)
+    with pytest.raises(DecodeError, match="10001 tags"):
+        read_response_header(response, tagged=True)

@@ -41,7 +41,7 @@ REQUESTS: list[tuple[str, int, dict[str, Any]]] = [
     ("CreateTopics", 7, {"topics": topics("name", assignments=ASSIGNED, configs=CONFIGS)[:5000]}),
     ("DeleteTopics", 6, {"topics": topics("name")}),
     ("AddPartitionsToTxn", 3, {"v3_and_below_topics": topics("name", partitions=[0])}),
-    ("TxnOffsetCommit", 5, {"topics": topics("name", partitions=[{}])}),
+    ("TxnOffsetCommit", 6, {"topics": by_id(partitions=[{}])}),
     ("ConsumerGroupHeartbeat", 1, {"topic_partitions": by_id(partitions=[0]), "subscribed_topic_names": NAMES}),
     ("Produce", 13, {"topic_data": by_id(partition_data=[{"records": b"batch"}])}),
 ]  # fmt: skip

@@ -70,7 +70,7 @@ def _join(
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_new = not request.member_id
     member_id = request.member_id or joining.new_member_id(context)
-    joining.check_size(context, group, member_id)
+    joining.check_size(context, group, member_id, instance_id)
     names = [protocol.name for protocol in request.protocols]
     if not group.supports_classic_protocols(request.protocol_type, names):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -144,12 +144,12 @@ def _join_downgraded(
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     """The subscription in the first protocol's metadata; all have the same one. Raises KafkaError
-    (UNKNOWN_SERVER_ERROR), as Kafka does.
+    (INCONSISTENT_GROUP_PROTOCOL).
     """
     try:
         return embedded_protocol.subscription(request.protocols[0].metadata)
     except DecodeError:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
 
 
 def _owned(shard: GroupShard, subscription: ConsumerProtocolSubscription) -> list[TopicPartitions]:

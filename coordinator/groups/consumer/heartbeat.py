@@ -86,7 +86,7 @@ def _heartbeat(
     joins = request.member_epoch == JOINING_EPOCH
     found_group = joining.group_for(shard, group_id, create=joins)
     group = found_group.group
-    joining.check_size(context, group, request.member_id)
+    joining.check_size(context, group, request.member_id, request.instance_id)
     member_id = request.member_id or joining.new_member_id(context)
     replacement: list[CoordinatorRecord] = []
     if request.instance_id is None:

@@ -42,10 +42,14 @@ def group_for(shard: GroupShard, group_id: str, *, create: bool) -> migration.Fo
     return migration.upgrade(shard, group)
 
 
-def check_size(context: GroupContext, group: ConsumerGroup, member_id: str) -> None:
-    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) for a new member of a full group."""
+def check_size(context: GroupContext, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) for a new member of a full group, unless its instance is known."""
     limit = context.settings().group_consumer_max_size
-    if len(group.members) >= limit and member_id not in group.members:
+    if (
+        len(group.members) >= limit
+        and member_id not in group.members
+        and instance_id not in group.static_members
+    ):
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {limit} members.",

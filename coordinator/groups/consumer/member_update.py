@@ -122,8 +122,11 @@ def update_member(
     regex_change = regex.change(shard, group, old, new)
     new_records += regex_change.records
     names_changed = new.topic_names != old.topic_names
-    rebalances = names_changed or regex_change.rebalances
-    if fields.classic is not None:
+    if fields.classic is None:
+        rebalances = (
+            names_changed or regex_change.rebalances or target.changes_assignor(context, group, old, new)
+        )
+    else:
         rebalances = names_changed or regex_change.changed
     if new.topic_names is old.topic_names and not regex_change.changed:
         subscriptions = group.subscriptions

@@ -31,6 +31,16 @@ def default_assignor(context: GroupContext) -> str:
     return next(iter(served_assignors(context)), DEFAULT_ASSIGNOR)
 
 
+def changes_assignor(
+    context: GroupContext, group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGroupMember
+) -> bool:
+    """Whether the group has another assignor with ``old`` replaced by ``new``."""
+    if new.assignor == old.assignor:
+        return False
+    default = default_assignor(context)
+    return (group.preferred_assignor() or default) != (group.preferred_assignor(old, new) or default)
+
+
 def get_or_compute(
     context: GroupContext,
     group: ConsumerGroup,

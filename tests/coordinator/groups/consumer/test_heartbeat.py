@@ -219,6 +219,16 @@ def test_a_full_group() -> None:
     three.join()
 
 
+def test_a_static_member_that_returns_to_a_full_group() -> None:
+    harness = lab_with(group_consumer_max_size="1")
+    one = Consumer(harness, "one", instance="i1")
+    one.join()
+    one.leave(-2)
+    refused(ErrorCode.GROUP_MAX_SIZE_REACHED, Consumer(harness, "other", instance="i2").join)
+    Consumer(harness, "again", instance="i1").join()
+    assert list(group_of(harness.shard).members) == ["again"]
+
+
 def test_changed_topics_are_noticed_at_the_next_heartbeat() -> None:
     harness = lab_with(partitions=2)
     one = Consumer(harness, "one", ["t", "later"])
@@ -336,6 +346,22 @@ def test_the_group_uses_the_assignor_that_most_ask_for() -> None:
         [1],
         [2],
     ]
+
+
+def test_a_changed_assignor_of_the_group_rebalances_it() -> None:
+    harness = lab_with(partitions=3)
+    one, two = Consumer(harness, "a", assignor="uniform"), Consumer(harness, "b", assignor="uniform")
+    one.join()
+    two.join()
+    settle(harness, [one, two], rounds=3)
+    epoch = group_of(harness.shard).epoch
+    two.beat(server_assignor="range")
+    assert group_of(harness.shard).epoch == epoch + 1, "as many prefer one as the other"
+    for member in (one, two, one, two):
+        member.beat()
+    assert group_of(harness.shard).epoch == epoch + 1, "nobody has changed anything"
+    one.beat(server_assignor="range")
+    assert group_of(harness.shard).epoch == epoch + 1
 
 
 def test_the_default_assignor_is_the_first_that_is_configured() -> None:

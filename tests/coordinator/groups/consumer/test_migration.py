@@ -140,7 +140,7 @@ def test_members_with_malformed_metadata(metadata: bytes) -> None:
     Consumer(harness, "new").join()
     response = join(harness.shard, request, harness.client(9))
     assert not isinstance(response, Promise)
-    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert set(group_of(harness.shard).members) == {"new"}
 
 
