@@ -65,7 +65,7 @@ class Login:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self._authenticator = SaslServerAuthenticator(
-            MECHANISMS, self._new_server, lambda _: 0, lambda: NOW_MS
+            MECHANISMS, self._new_server, lambda _: 0, lambda: NOW_MS, lambda: chance.random() < 0.5
         )
         self._scram: tuple[ScramClient, str] | None = None
         """The latest client of SCRAM, and the principal that it can prove to be; empty for none."""
@@ -149,7 +149,9 @@ class Login:
         chance = self.chance
         kind = chance.randrange(6)
         if kind == 0:
-            return frame_of(ApiVersionsRequest("fuzz", "1"), chance.randint(3, 4))
+            return frame_of(
+                ApiVersionsRequest("fuzz", "1"), chance.randint(3, ApiVersionsRequest.MAX_VERSION)
+            )
         if kind == 1:
             return frame_of(MetadataRequest([]), chance.randint(1, 12))
         if kind == 2:
