@@ -81,8 +81,8 @@ class Step(NamedTuple):
 
 class SaslServerAuthenticator:
     """``mechanisms``: those that the listener offers. ``new_server`` starts one of them. ``max_reauth_ms`` returns
-    ``connections.max.reauth.ms`` of a mechanism, 0 for none. ``now_ms``: wall time. ``knows_versions`` returns whether an ApiVersions of the peer's was served: after
-    one that was refused, another one may come.
+    ``connections.max.reauth.ms`` of a mechanism, 0 for none. ``now_ms``: wall time. ``knows_versions`` returns whether
+    an ApiVersions of the peer's was served: after one that was refused, another one may come.
 
     Once `state` is COMPLETE, `principal_name` is the user's, and `lifetime_ms` says for how long, None for ever.
     """
