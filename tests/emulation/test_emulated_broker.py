@@ -79,15 +79,14 @@ def test_librdkafka_commits_a_transaction_and_consumes_it(version: str) -> None:
 
 def test_a_client_of_a_newer_release_logs_in() -> None:
     """It asks for versions twice: its ApiVersions is newer than the release."""
-    with oncelog.Broker(version="4.3", users={"app": "app-secret"}) as kafka:
-        with SaslClient(kafka.bootstrap_servers) as client:
-            request = ApiVersionsRequest("java", "4.4.0")
-            client.socket.sendall(encode_request(request, 5, 1, "java"))
-            assert decode_response(ApiVersionsRequest, 0, client.receive())[1] == ApiVersionsResponse(
-                ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(18, 0, 4)]
-            )
-            assert client.call(request, 4).error_code == 0
-            client.log_in("PLAIN", "app", "app-secret")
+    users = {"app": "app-secret"}
+    with oncelog.Broker(version="4.3", users=users) as kafka, SaslClient(kafka.bootstrap_servers) as client:
+        request = ApiVersionsRequest("java", "4.4.0")
+        client.socket.sendall(encode_request(request, 5, 1, "java"))
+        told = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(18, 0, 4)])
+        assert decode_response(ApiVersionsRequest, 0, client.receive())[1] == told
+        assert client.call(request, 4).error_code == 0
+        client.log_in("PLAIN", "app", "app-secret")
 
 
 def test_kafka_python_produces_and_consumes() -> None:
