@@ -11,9 +11,12 @@ import pytest
 
 import oncelog
 from compat_tests.brokers import SharedBrokers
-from compat_tests.real_kafka import RealPartMissing, require, run_tool
+from compat_tests.real_kafka import RealPartMissing, kafka_version, require, run_tool
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(kafka_version() < "4.4", reason="clients name the node that they mean from 4.4 on"),
+]
 
 REBOOTSTRAP = "REBOOTSTRAP_REQUIRED"
 TIMEOUT_S = 60
@@ -94,3 +97,5 @@ def test_javas_clients_bootstrap_again(kafka: Kafka, name: str, client: str) -> 
     else:
         assert "first" in printed
     check_rebootstrap(kafka)
+    javas = {request.body.client_software_version for request in kafka.requests("ApiVersions")}
+    assert javas == {kafka_version()}
