@@ -46,6 +46,11 @@ def unregister_broker(turn: Turn) -> None:
     turn.ask({"broker_id": 77})
 
 
+def unregister_controller(turn: Turn) -> None:
+    for controller_id in (77, 1, -1):
+        turn.ask({"controller_id": controller_id})
+
+
 def add_raft_voter(turn: Turn) -> None:
     turn.ask({"voter_id": -1})
     turn.ask({"cluster_id": "x"})
@@ -162,6 +167,7 @@ CLUSTER_CASES: Cases = {
     "DescribeCluster": describe_cluster,
     "DescribeQuorum": describe_quorum,
     "UnregisterBroker": unregister_broker,
+    "UnregisterController": unregister_controller,
     "AddRaftVoter": add_raft_voter,
     "RemoveRaftVoter": remove_raft_voter,
     "UpdateFeatures": update_features,

@@ -34,6 +34,7 @@ _numbers = itertools.count()
 EVERY = range(100)
 NEVER_SUCCEED: dict[str, tuple[range, str]] = {
     "UnregisterBroker": (EVERY, "there is one broker"),
+    "UnregisterController": (EVERY, "there is one controller"),
     "AddRaftVoter": (EVERY, "there is one node"),
     "RemoveRaftVoter": (EVERY, "there is one node"),
     "ElectLeaders": (range(1), "no partition lacks its leader, and the response as a whole has no error"),

@@ -201,6 +201,7 @@ CLUSTER_CASES = (
         (cluster_right("ALTER"),),
     ),
     Case("UnregisterBroker", 0, lambda names: {"broker_id": 77}, (cluster_right("ALTER"),)),
+    Case("UnregisterController", 0, lambda names: {"controller_id": 77}, (cluster_right("ALTER"),)),
     Case("AddRaftVoter", 1, lambda names: {"voter_id": -1}, (cluster_right("ALTER"),)),
     Case("RemoveRaftVoter", 0, lambda names: {"voter_id": -1}, (cluster_right("ALTER"),)),
     Case(
