@@ -1,4 +1,4 @@
-"""Requests that a cluster of one node refuses: to unregister unknown brokers and controllers, to add or remove voters."""
+"""Requests that a cluster of one node refuses: to unregister others, to add or remove voters."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ public class QuotaOracle {
         ClientQuotaManagerConfig config = new ClientQuotaManagerConfig(samples, windowS);
         Metrics metrics = new Metrics(new MetricConfig(), new java.util.ArrayList<>(), TIME);
         if (kind.equals("percent"))
-            return new kafka.server.ClientRequestQuotaManager(config, metrics, TIME, "", Optional.empty());
+            return new org.apache.kafka.server.quota.ClientRequestQuotaManager(config, metrics, TIME, "", Optional.empty());
         if (kind.equals("mutations"))
             return new ControllerMutationQuotaManager(config, metrics, TIME, "", Optional.empty());
         return new ClientQuotaManager(config, metrics, QuotaType.PRODUCE, TIME, "");
