@@ -44,12 +44,17 @@ def kafka(target: str, brokers: SharedBrokers) -> Iterator[Kafka]:
         yield started
 
 
-def run(client: str, kafka: Kafka, topic: str) -> str:
-    """What the client prints, which writes the record "again", or reads a record as the group of the topic's name."""
+def run(client: str, kafka: Kafka, topic: str, version: str | None = None) -> str:
+    """What the client prints, which writes the record "again", or reads a record as the group of the topic's name.
+
+    `version` is another one than the judge's.
+    """
     tool, _, arguments = CLIENTS[client]
     where = ("--bootstrap-server", kafka.bootstrap_servers, "--topic", topic)
     group = (topic,) if arguments else ()
-    return run_tool(tool, *where, *arguments, *group, input="again\n", timeout_s=TIMEOUT_S).stdout
+    return run_tool(
+        tool, *where, *arguments, *group, input="again\n", timeout_s=TIMEOUT_S, version=version
+    ).stdout
 
 
 def check_rebootstrap(kafka: Kafka) -> None:
@@ -99,3 +104,15 @@ def test_javas_clients_bootstrap_again(kafka: Kafka, name: str, client: str) -> 
     check_rebootstrap(kafka)
     javas = {request.body.client_software_version for request in kafka.requests("ApiVersions")}
     assert javas == {kafka_version()}
+
+
+def test_clients_of_4_3_name_no_node(kafka: Kafka, name: str) -> None:
+    kafka.create_topic(name)
+    try:
+        run("producer", kafka, name, "4.3.1")
+        assert "again" in run("consumer", kafka, name, "4.3.1")
+    except RealPartMissing as missing:
+        require(str(missing))
+    asked = [request for request in kafka.requests("ApiVersions") if request.client_id.startswith("console")]
+    assert {request.body.client_software_version for request in asked} == {"4.3.1"}
+    assert {(request.version, request.body.node_id) for request in asked} == {(4, -1)}
