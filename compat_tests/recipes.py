@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = (
-    *(ROOT / "docs" / f"{name}.md" for name in ("testing", "testing-clients", "share-groups", "security")),
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ("testing", "testing-clients", "share-groups", "security", "faults")
+    ),
     ROOT / "README.md",
 )
 

@@ -4,6 +4,8 @@ import struct
 
 import pytest
 
+from compat_tests.announced import NOT_ANNOUNCED, SOFTWARE, announces_as_kafka, ranges
+from compat_tests.brokers import PROXY
 from compat_tests.definitions import api_key, api_names, definition, versions_of
 from compat_tests.differential import Pair, Session
 from compat_tests.frames import Connection
@@ -11,19 +13,11 @@ from oncelog.broker.dispatch.document import KAFKAS
 
 pytestmark = pytest.mark.also_on("proxy")
 
-SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}
 
-
-def ranges(bootstrap: str) -> dict[int, tuple[int, int]]:
-    with Connection(bootstrap) as connection:
-        rows = connection.call("ApiVersions", 4, SOFTWARE)["api_keys"]
-    return {row["api_key"]: (row["min_version"], row["max_version"]) for row in rows}
-
-
-def test_every_advertised_range_is_kafkas(pair: Pair) -> None:
-    kafka, ours = ranges(pair.kafka), ranges(pair.oncelog)
-    assert ours
-    assert {key: kafka.get(key) for key in ours} == ours
+@pytest.mark.parametrize("version", versions_of("ApiVersions"))
+def test_every_range_is_kafkas(pair: Pair, request: pytest.FixtureRequest, version: int) -> None:
+    is_proxied = request.node.callspec.params["pair"] == PROXY
+    announces_as_kafka(pair.kafka, pair.oncelog, version, set() if is_proxied else NOT_ANNOUNCED)
 
 
 @pytest.mark.parametrize("version", versions_of("ApiVersions"))
@@ -50,7 +44,7 @@ def test_versions(pair: Pair, version: int) -> None:
             for feature in ("metadata.version", "group.version", "transaction.version"):
                 session.observe(feature, levels[feature])
                 supported = [row for row in response["supported_features"] if row["name"] == feature]
-                if feature != "metadata.version":  # oncelog supports only one level of it
+                if feature != "metadata.version":  # oncelog supports fewer levels of it
                     session.observe(f"{feature}, supported", supported)
 
     pair.compare(scenario)
@@ -90,11 +84,56 @@ def test_client_software_names(pair: Pair, software: str, version: str, error: i
     values = {"client_software_name": software, "client_software_version": version}
 
     def scenario(session: Session) -> None:
-        for api_version in (3, 4):
+        for api_version in (3, 4, 5):
             response = session.call_unobserved("ApiVersions", api_version, values)
             assert response["error_code"] == error
             session.observe("keys", bool(response["api_keys"]))
             session.observe("features", bool(response["finalized_features"]))
+
+    pair.compare(scenario)
+
+
+OWN, OTHER = "own", "other"
+NODE, NO_NODE = 1, -1
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node", "error"),
+    [
+        (None, NO_NODE, 0),
+        (OWN, NODE, 0),
+        (OWN, NO_NODE, 42),
+        (None, NODE, 42),
+        (None, 0, 42),
+        (None, -2, 42),
+        (OWN, 2, 129),
+        (OWN, 0, 129),
+        (OWN, -2, 129),
+        (OWN, 2**31 - 1 - NODE, 129),
+        (OTHER, NODE, 129),
+        (OTHER, NO_NODE, 42),
+        ("", NODE, 129),
+        ("", NO_NODE, 42),
+    ],
+)
+def test_the_cluster_and_the_node_that_a_client_means(
+    pair: Pair, cluster: str | None, node: int, error: int
+) -> None:
+    """KIP-1242."""
+
+    def scenario(session: Session) -> None:
+        own = session.call_unobserved("DescribeCluster", 2)["cluster_id"]
+        values = {"cluster_id": own if cluster == OWN else cluster, "node_id": node}
+        for software in (SOFTWARE, {"client_software_name": "", "client_software_version": "1"}):
+            response = session.call_unobserved("ApiVersions", 5, {**software, **values})
+            expected = error if software is SOFTWARE else 42
+            assert response.pop("error_code") == expected
+            session.observe("apis", bool(response.pop("api_keys")))
+            session.observe("features", bool(response.pop("finalized_features")))
+            session.observe("supported", bool(response.pop("supported_features")))
+            if expected:
+                session.observe("the rest", response)
+        session.call("Metadata", 12, {"topics": []}, note="on the same connection")
 
     pair.compare(scenario)
 

@@ -1,4 +1,4 @@
-"""Requests that a cluster of one node refuses: to unregister unknown brokers, to add or remove voters."""
+"""Requests that a cluster of one node refuses: to unregister others, to add or remove voters."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ def test_unregister_broker(pair: Pair) -> None:
     def scenario(session: Session) -> None:
         for broker_id in (-1, 0, 7):
             session.call("UnregisterBroker", 0, {"broker_id": broker_id}, f"broker {broker_id}")
+
+    pair.compare(scenario)
+
+
+def test_unregister_controller(pair: Pair) -> None:
+    def scenario(session: Session) -> None:
+        session.exact_error_messages = True
+        for controller_id in (-1, 0, 1, 7):
+            values = {"controller_id": controller_id}
+            session.call("UnregisterController", 0, values, f"controller {controller_id}")
 
     pair.compare(scenario)
 

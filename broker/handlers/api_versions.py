@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.requests.request import RequestContext
 
+NO_NODE = -1
 SOFTWARE_NAME_VERSION = 3
-NOT_GIVEN = -1
 ZERO_MIN_FEATURES_VERSION = 4
 """The first version whose clients accept a supported feature with a lowest level of 0 (KAFKA-17011)."""
 
@@ -39,15 +39,17 @@ def handle(
             ErrorCode.UNSUPPORTED_VERSION,
             [ApiVersion(API_VERSIONS_KEY, handler.min_version, handler.max_version)],
         )
-    if context.api_version >= SOFTWARE_NAME_VERSION and not (
-        _is_software_name(request.client_software_name) and _is_software_name(request.client_software_version)
-    ):
+    connection = context.connection
+    if not is_valid(request, context.api_version):
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
     if context.api_version >= SOFTWARE_NAME_VERSION:
-        context.connection.software = (request.client_software_name, request.client_software_version)
-    error = misdirected(request, services.cluster.cluster_id, services.config.current.node_id)
-    if error:
-        return ApiVersionsResponse(error)
+        connection.software = (request.client_software_name, request.client_software_version)
+    # Before the log-in Kafka's authenticator responds, which knows neither cluster nor node.
+    is_logged_in = connection.must_log_in_since is None
+    own = services.cluster.cluster_id, services.config.current.node_id
+    if is_logged_in and is_misdirected(request, *own):
+        return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED)
+    connection.knows_versions = True
     features = services.metadata.features
     epoch, finalized = features.finalized(services.metadata.image)
     return ApiVersionsResponse(
@@ -68,17 +70,24 @@ def handle(
     )
 
 
-def misdirected(request: ApiVersionsRequest, cluster_id: str, node_id: int) -> ErrorCode:
-    """Return the error for a client that means another node, and NONE for the others.
+def is_valid(request: ApiVersionsRequest, api_version: int) -> bool:
+    """Return whether a client names the cluster and the node that it means, or neither, and its software well.
 
-    A client names the cluster and the node that it means, or neither: then it is bootstrapping.
+    Source: ``ApiVersionsRequest.isValid``.
+    """
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
+        return False
+    return api_version < SOFTWARE_NAME_VERSION or (
+        _is_software_name(request.client_software_name) and _is_software_name(request.client_software_version)
+    )
+
+
+def is_misdirected(request: ApiVersionsRequest, cluster_id: str, node_id: int) -> bool:
+    """Return whether a client means another node than this one. One that names none is bootstrapping.
+
     Source: ``KafkaApis.handleApiVersionsRequest``.
     """
-    if (request.cluster_id is None) != (request.node_id == NOT_GIVEN):
-        return ErrorCode.INVALID_REQUEST
-    if request.cluster_id is None or (request.cluster_id, request.node_id) == (cluster_id, node_id):
-        return ErrorCode.NONE
-    return ErrorCode.REBOOTSTRAP_REQUIRED
+    return request.cluster_id is not None and (request.cluster_id, request.node_id) != (cluster_id, node_id)
 
 
 def _is_software_name(text: str) -> bool:

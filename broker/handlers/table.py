@@ -270,7 +270,7 @@ _TABLE = (
     _api(40, "expire_delegation_token", (1, 2), BY_DATA, handler_checks=True),
     _api(41, "describe_delegation_token", (1, 3), BY_DATA, handler_checks=True),
     _api(42, "delete_groups", (0, 3), BY_ROW, ((DELETE, GROUP),),
-         _names("groups_names", "results", "group_id", GROUP)),
+         _names("groups_names", "results", "group_id", GROUP), has_error_message=False),
     _api(43, "elect_leaders", (0, 2), ((ALTER, CLUSTER),), (),
          _topics("topic_partitions", "replica_election_results",
                  _partitions("partitions", "partition_result", name=ELEMENT, told="partition_id"),

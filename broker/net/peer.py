@@ -55,6 +55,7 @@ class Peer:
         "heard_at",
         "is_cut_off",
         "is_token_authenticated",
+        "knows_versions",
         "lets_pass",
         "listener_name",
         "must_log_in_since",
@@ -88,6 +89,8 @@ class Peer:
         """A smaller limit than the server's, before the log-in."""
         self.must_log_in_since: float | None = None
         """Since when (real time, seconds) its log-in has not been complete: what it sends does not keep it open."""
+        self.knows_versions = False
+        """Whether an ApiVersions of its was served."""
         self.is_cut_off = False
         """Whether a fault keeps what the peer sends from the handlers, as if the peer had stopped."""
         self.is_token_authenticated = False

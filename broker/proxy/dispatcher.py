@@ -320,21 +320,24 @@ class ProxyDispatcher:
             self.interception.quotas.finish(context)
         self.interception.done(context, response, failure)
 
-    def known_versions(self, request: ApiVersionsRequest, node_id: int | None) -> ApiVersionsResponse:
+    def known_versions(self, context: RequestContext, node_id: int | None) -> ApiVersionsResponse:
         """Return upstream's latest ApiVersions response, for a request that does not go upstream: the client has not
         logged in, or the proxy has asked instead.
 
         ``node_id`` is the node that the client's address stands for; None for the proxy's own address, where any node
         may answer. Raises CloseConnection if upstream has not answered yet.
         """
-        from oncelog.broker.handlers.api_versions import misdirected
+        from oncelog.broker.handlers.api_versions import is_misdirected, is_valid
 
+        request: ApiVersionsRequest = context.request
         if self.versions is None:
             raise CloseConnection("upstream has not answered an ApiVersions yet")
+        if not is_valid(request, context.api_version):
+            return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
         cluster_id = self._addresses.cluster_id or request.cluster_id or ""
-        error = misdirected(request, cluster_id, request.node_id if node_id is None else node_id)
-        if error:
-            return ApiVersionsResponse(error)
+        if is_misdirected(request, cluster_id, request.node_id if node_id is None else node_id):
+            return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED)
+        context.connection.knows_versions = True
         response = copy(self.versions)
         response.api_keys = passable(response.api_keys, passes_unknown=self.passes_unknown)
         return response

@@ -69,7 +69,7 @@ class RequestHandler:
             return
         if link is None:
             context = await self._dispatcher.decode(connection, frame, plan)
-            known = self._dispatcher.known_versions(context.request, connection.node_id)
+            known = self._dispatcher.known_versions(context, connection.node_id)
             out = bytearray()
             context.api.encode_response(plan.version, correlation_id, known, out, [])
             await self._respond(Made(bytes(out)))
@@ -116,7 +116,7 @@ class RequestHandler:
                 data = await dispatcher.encode_request(context)
                 link = await self._link_for(data)
                 if link is None:
-                    response = dispatcher.known_versions(context.request, connection.node_id)
+                    response = dispatcher.known_versions(context, connection.node_id)
                 elif dispatcher.wants_response(context):
                     is_owed = True
                     connection.owed.append(
@@ -148,7 +148,7 @@ class RequestHandler:
         data = await self._dispatcher.encode_request(context)
         link = await self._link_for(data)
         if link is None:
-            return self._dispatcher.known_versions(context.request, connection.node_id)
+            return self._dispatcher.known_versions(context, connection.node_id)
         if link.is_own_task():
             raise RuntimeError("a response cannot wait for another one: call handle in on_request")
         if not self._dispatcher.wants_response(context):

@@ -47,7 +47,7 @@ def unregister_broker(turn: Turn) -> None:
 
 
 def unregister_controller(turn: Turn) -> None:
-    for controller_id in (77, -1, 1):
+    for controller_id in (77, 1, -1):
         turn.ask({"controller_id": controller_id})
 
 

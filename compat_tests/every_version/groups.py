@@ -131,6 +131,7 @@ def list_groups(turn: Turn) -> None:
 
 
 def delete_groups(turn: Turn) -> None:
+    turn.session.exact_error_messages = True
     turn.topic()
     turn.prepare("OffsetCommit", 8, commit_body(8, f"{turn.name}-empty", {turn.name: {0: 1}}))
     _stable(turn)

@@ -16,6 +16,7 @@ Address = tuple[str, int]
 VOLATILE = (
     *("log_end_offset", "high_watermark", "last_fetch_timestamp", "last_caught_up_timestamp"),
     "controller_id",  # Kafka names any node
+    "finalized_features_epoch",
 )
 BROKER = 4
 
@@ -102,6 +103,21 @@ def test_a_port_is_that_nodes(ways: Ways, node: int) -> None:
         }
         (row,) = call(f"{host}:{port}", "DescribeConfigs", 4, {"resources": [resource]})["results"]
         assert (row["error_code"] == 0) == (other == node), row
+
+
+def test_the_node_that_a_client_means(ways: Ways, node: int) -> None:
+    """Each port lets those through who mean its node, and tells the others to bootstrap again (KIP-1242)."""
+    own = ways.cluster.metadata([])["cluster_id"]
+    software = {"client_software_name": "frames", "client_software_version": "1.0"}
+    for cluster_id, expected in ((own, node), ("other", None)):
+        served = {
+            meant
+            for meant in (0, 1, 2, 3)
+            if not ways.compare(
+                node, "ApiVersions", 5, {**software, "cluster_id": cluster_id, "node_id": meant}
+            )["error_code"]
+        }
+        assert served == ({expected} - {None})
 
 
 @pytest.mark.parametrize("version", versions_of("Metadata"))

@@ -15,7 +15,8 @@ from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka
+from compat_tests.real_kafka import RealKafka, kafka_version
+from oncelog.broker.emulation.release import emulated
 from oncelog.broker.metadata import snapshots
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.stored.metadata import AccessControlEntryRecord, FeatureLevelRecord
@@ -40,14 +41,8 @@ CREATION_KEYS = (
     *("host", "operation", "permission_type"),
 )
 
-LEVELS = {
-    "metadata.version": 30,
-    "eligible.leader.replicas.version": 1,
-    "group.version": 1,
-    "share.version": 1,
-    "streams.version": 1,
-    "transaction.version": 2,
-}
+LEVELS = {**emulated(kafka_version()[:3]).features.at_format, "streams.version": 1}
+"""Those of a default format."""
 PROPERTIES = {
     "unstable.api.versions.enable": "true",
     "transaction.two.phase.commit.enable": "true",

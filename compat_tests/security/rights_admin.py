@@ -11,7 +11,6 @@ from compat_tests.security.rights import (
     ACL_FILTER,
     CLUSTER_FAILED,
     DENIED_DESCRIBES,
-    ERRORS,
     LEFT_OUT,
     TOPIC_FAILED,
     ZERO,
@@ -202,14 +201,7 @@ CLUSTER_CASES = (
         (cluster_right("ALTER"),),
     ),
     Case("UnregisterBroker", 0, lambda names: {"broker_id": 77}, (cluster_right("ALTER"),)),
-    Case(
-        "UnregisterController",
-        0,
-        lambda names: {"controller_id": 77},
-        (cluster_right("ALTER"),),
-        # The error of who may do it depends on the level of the metadata.
-        lambda response, names: response["error_code"] == ERRORS[CLUSTER_FAILED],
-    ),
+    Case("UnregisterController", 0, lambda names: {"controller_id": 77}, (cluster_right("ALTER"),)),
     Case("AddRaftVoter", 1, lambda names: {"voter_id": -1}, (cluster_right("ALTER"),)),
     Case("RemoveRaftVoter", 0, lambda names: {"voter_id": -1}, (cluster_right("ALTER"),)),
     Case(

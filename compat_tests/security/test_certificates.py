@@ -22,6 +22,8 @@ from compat_tests.differential import Session
 from compat_tests.real_kafka import RealPartMissing, free_ports, require, run_tool
 from compat_tests.security.authorizing import AUTHORIZER
 from compat_tests.security.test_configs_tool import FRAME
+from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from tests.harness.sasl_client import SaslClient
 from tests.security.certificates import Authority, Identity
 
 pytestmark = pytest.mark.slow
@@ -243,6 +245,21 @@ def test_suites(both: dict[str, Target], name: str) -> None:
             return False
 
     assert {suite for suite in (*SUITES.values(), *OTHER_SUITES) if agrees(suite)} == set(SUITES.values())
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_node_that_a_client_means(both: dict[str, Target], name: str) -> None:
+    """It is checked with the client's first request (KIP-1242): TLS is a log-in of its own."""
+    target = both[name]
+    session = Session(target.broker.bootstrap)
+    own = session.call_unobserved("DescribeCluster", 2)["cluster_id"]
+    session.end()
+    context = ssl.create_default_context(cafile=target.files.path("ca.pem"))
+    context.load_cert_chain(target.files.path("app.pem"))
+    with SaslClient(f"127.0.0.1:{target.addresses['NAMED']}", context) as client:
+        for cluster_id, node_id, error in ((own, 1, 0), (own, 2, 129), ("other", 1, 129), (own, -1, 42)):
+            request = ApiVersionsRequest("x", "1", cluster_id, node_id)
+            assert client.call(request, 5).error_code == error
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -10,6 +10,7 @@ import pytest
 
 from compat_tests.security.sasl import PASSWORD, USER, SaslTarget, while_sessions_pass
 from oncelog.wire.framing import encode_frame
+from oncelog.wire.header import API_VERSIONS_KEY, encode_request_header
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from oncelog.wire.messages.list_groups import ListGroupsRequest
@@ -29,6 +30,7 @@ TRIES = 3
 """A session may end while a slow machine is asking: what differs is asked again."""
 
 ILLEGAL_STATE, UNSUPPORTED_MECHANISM = 34, 33
+ELSEWHERE = ApiVersionsRequest("x", "1", "other", 1)
 
 Outcome = tuple[object, ...] | str
 Answered = tuple[Outcome, str]
@@ -40,6 +42,11 @@ Answered = tuple[Outcome, str]
 
 def handshake(mechanism: str, version: int, client: SaslClient) -> None:
     assert client.handshake(mechanism, version).error_code == 0
+
+
+def api_versions_of_the_future(client: SaslClient) -> None:
+    client.socket.sendall(encode_frame(encode_request_header(API_VERSIONS_KEY, 99, 7, "x", True)))
+    assert client.receive()
 
 
 def amid_scram(client: SaslClient) -> None:
@@ -74,6 +81,8 @@ def renewed(client: SaslClient) -> None:
 STATES: dict[str, tuple[bool, Callable[[SaslClient], object]]] = {
     "nothing": (False, lambda client: None),
     "ApiVersions": (False, lambda client: client.call(ApiVersionsRequest("x", "1"), 3)),
+    "an ApiVersions that is refused": (False, lambda client: client.call(ApiVersionsRequest("", "1"), 3)),
+    "an ApiVersions of a version that is not served": (False, api_versions_of_the_future),
     "SaslHandshake": (False, partial(handshake, "PLAIN", 1)),
     "SaslHandshake for SCRAM": (False, partial(handshake, SCRAM, 1)),
     "SaslHandshake 0": (False, partial(handshake, "PLAIN", 0)),
@@ -91,6 +100,8 @@ STATES: dict[str, tuple[bool, Callable[[SaslClient], object]]] = {
 LET_IN: dict[str, set[str]] = {
     "nothing": set(),
     "ApiVersions": set(),
+    "an ApiVersions that is refused": set(),
+    "an ApiVersions of a version that is not served": set(),
     "SaslHandshake": {"the right password", "the right password, version 0"},
     "SaslHandshake for SCRAM": set(),
     "SaslHandshake 0": {"the right password without a header"},
@@ -126,6 +137,8 @@ def bare(frame: bytes, client: SaslClient) -> Outcome:
 
 REQUESTS: dict[str, Callable[[SaslClient], Outcome]] = {
     "ApiVersions": partial(asked, ApiVersionsRequest("x", "1"), 3),
+    "ApiVersions for another cluster": partial(asked, ELSEWHERE, 5),
+    "ApiVersions for a cluster, and no node": partial(asked, ApiVersionsRequest("x", "1", "other"), 5),
     "SaslHandshake PLAIN": partial(asked, SaslHandshakeRequest("PLAIN"), 1),
     "SaslHandshake PLAIN 0": partial(asked, SaslHandshakeRequest("PLAIN"), 0),
     "SaslHandshake SCRAM": partial(asked, SaslHandshakeRequest(SCRAM), 1),

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+import oncelog
 from compat_tests.batches import batch, now_ms, record
 from compat_tests.conftest import OwnBrokers
 from compat_tests.control.programs import go_program
 from compat_tests.differential import Session
 from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.share.readers import set_group_config
+from compat_tests.test_rebootstrap import check_rebootstrap
 
 pytestmark = pytest.mark.slow
 
@@ -92,3 +94,15 @@ def test_what_franz_go_does_with_records(
     assert (again["deliveries"], again["errors"]) == ([["close", "2"]], [])
     wait_until_done(session, name)
     session.close()
+
+
+def test_franz_go_bootstraps_again(program: list[str]) -> None:
+    """It is told that the address of the node leads elsewhere (KIP-1242), and begins again with its seeds."""
+    with oncelog.Broker(topics=["t"]) as kafka:
+        kafka.share_group("t").configure({"share.auto.offset.reset": "earliest"})
+        kafka.produce("t", b"accept")
+        kafka.faults.on("ApiVersions", version="5+").nth(2).error("REBOOTSTRAP_REQUIRED")
+        seen = run(program, kafka.bootstrap_servers, "t", 1, "batches")
+        assert (seen["deliveries"], seen["errors"]) == ([["accept", "1"]], [])
+        kafka.faults.assert_all_fired()
+        check_rebootstrap(kafka)

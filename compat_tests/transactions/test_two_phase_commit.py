@@ -1,4 +1,4 @@
-"""Producers whose transactions never time out (KIP-939), as far as Kafka 4.3 has them, on both targets."""
+"""Producers whose transactions never time out (KIP-939), as far as Kafka 4.4 has them, on both targets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from compat_tests.announced import NOT_ANNOUNCED, announces_as_kafka, ranges
 from compat_tests.batches import TRANSACTIONAL, batch
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, check_after
-from compat_tests.definitions import Fields
+from compat_tests.definitions import Fields, api_key, versions_of
 from compat_tests.differential import Pair, Session
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require
@@ -38,6 +39,11 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         require(str(missing))
 
 
+@pytest.mark.parametrize("version", versions_of("ApiVersions"))
+def test_what_is_announced(pair: Pair, version: int) -> None:
+    announces_as_kafka(pair.kafka, pair.oncelog, version, NOT_ANNOUNCED)
+
+
 def initialise(session: Session, name: str, **changed: object) -> Fields:
     """The response to InitProducerId, once the coordinator is there."""
     request = {"transactional_id": name, "transaction_timeout_ms": 0, **changed}
@@ -50,9 +56,7 @@ def initialise(session: Session, name: str, **changed: object) -> Fields:
 
 def test_requests(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
-        software = {"client_software_name": "a", "client_software_version": "1"}
-        announced = session.call_unobserved("ApiVersions", 4, software)["api_keys"]
-        session.observe("announced", [row["max_version"] for row in announced if row["api_key"] == 22])
+        session.observe("announced", ranges(session.bootstrap)[api_key("InitProducerId")])
         cases: dict[str, Fields] = {
             "two phases": {"enable2_pc": True},
             "two phases, other time-outs": {"enable2_pc": True, "transaction_timeout_ms": -5},

@@ -14,6 +14,10 @@ from compat_tests.frames import CLOSED, Connection
 from oncelog.broker.emulation.kafka_releases import RELEASES
 from oncelog.broker.emulation.release import OURS, emulated
 from oncelog.broker.handlers.table import HANDLERS
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.framing import decode_response, encode_request
+from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from tests.harness.sasl_client import SaslClient
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of how it reads its resources
@@ -71,6 +75,18 @@ def test_librdkafka_commits_a_transaction_and_consumes_it(version: str) -> None:
         consumer.subscribe(["orders"])
         assert consumed(consumer) == b"v"
         consumer.close()
+
+
+def test_a_client_of_a_newer_release_logs_in() -> None:
+    """It asks for versions twice: its ApiVersions is newer than the release."""
+    users = {"app": "app-secret"}
+    with oncelog.Broker(version="4.3", users=users) as kafka, SaslClient(kafka.bootstrap_servers) as client:
+        request = ApiVersionsRequest("java", "4.4.0")
+        client.socket.sendall(encode_request(request, 5, 1, "java"))
+        told = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(18, 0, 4)])
+        assert decode_response(ApiVersionsRequest, 0, client.receive())[1] == told
+        assert client.call(request, 4).error_code == 0
+        client.log_in("PLAIN", "app", "app-secret")
 
 
 def test_kafka_python_produces_and_consumes() -> None:

@@ -76,6 +76,7 @@ KAFKAS_TEXT = (
     "find_coordinator",
     "remove_raft_voter",
     "unregister_broker",
+    "unregister_controller",
 )
 """Whatever the error says, these have Kafka's own sentence about its code. oncelog puts the error's message there."""
 

@@ -15,7 +15,7 @@ from tests.harness.simulation import simulated
 @simulated
 async def test_every_handler_is_announced_with_its_versions() -> None:
     async with SimBroker(config={"oncelog.client.metrics.enable": "true"}) as broker:
-        for version in range(5):
+        for version in range(ApiVersionsRequest.MAX_VERSION + 1):
             response = await broker.connect().call(
                 ApiVersionsRequest("test", "1.0"), version, ApiVersionsResponse
             )

@@ -47,7 +47,8 @@ def _random_request(rng: random.Random, large: bool) -> tuple[Message, int]:
     if kind == 6:
         return rng.choice(
             (
-                (ApiVersionsRequest("a", "1"), 3),
+                (ApiVersionsRequest("a", "1"), rng.choice((3, 5))),
+                (ApiVersionsRequest("a", "1", "another", 1), 5),
                 (FindCoordinatorRequest(coordinator_keys=["g"]), 4),
                 (FindCoordinatorRequest(key="g"), 1),
                 (DescribeClusterRequest(), 1),

@@ -18,11 +18,12 @@ from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.proxy.upstream import UpstreamError
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.requests.request import RequestContext
+from oncelog.broker.seams.transport import Transport
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from oncelog.wire.messages.metadata import MetadataRequest
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.client.security.test_login import CONFIG, SCRAMS, SESSION_S, password, principals, sasl_broker
 from tests.harness.log_lines import lines
@@ -229,6 +230,56 @@ async def test_interceptors_see_what_is_asked_before_a_login_and_nothing_of_it_g
         assert (await asked()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert early.seen == ["request", "response", "done"] * 3
         assert broker.server_connections() == []
+
+
+@simulated
+async def test_the_node_that_a_client_means_is_checked_before_a_login_and_after_it() -> None:
+    """The proxy checks it before its clients send a password, upstream after that (KIP-1242)."""
+    async with SimBroker() as broker, proxy_before(broker, users={"app": "app-secret"}) as proxy:
+        assert await is_served(await connected(proxy, password("PLAIN")))  # the proxy learns of its nodes
+
+        async def asked(port: int, cluster_id: str | None, node_id: int, *, is_logged_in: bool) -> int:
+            connection = ClientConnection(await proxy.open_transport(HOST, port))
+            if is_logged_in:
+                connection = await open_connection(
+                    proxy.open_transport, HOST, port, security=password("PLAIN")
+                )
+            request = ApiVersionsRequest("a", "1", cluster_id, node_id)
+            return (await connection.call(request, 5)).error_code
+
+        own = broker.node.metadata.cluster_id
+        for is_logged_in in (False, True):
+            for cluster_id, node_id, error in (
+                (own, 1, ErrorCode.NONE),
+                (None, -1, ErrorCode.NONE),
+                (own, 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+                ("other", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+                (own, -1, ErrorCode.INVALID_REQUEST),
+                (None, 1, ErrorCode.INVALID_REQUEST),
+            ):
+                found = await asked(PORT + 1, cluster_id, node_id, is_logged_in=is_logged_in)
+                assert found == error, (cluster_id, node_id, is_logged_in)
+        assert await asked(PORT, own, 7, is_logged_in=False) == ErrorCode.NONE  # any node may answer there
+
+
+@simulated
+async def test_an_address_that_leads_to_another_node_tells_its_clients_to_bootstrap_again() -> None:
+    async with SimBroker() as first, SimBroker(config={"node.id": "2"}) as second:
+        behind = [first]
+
+        async def connect(host: str, port: int) -> Transport:
+            return await behind[-1].open_transport(host, port)
+
+        async with SimProxy(connect, BOOTSTRAP) as proxy:
+            assert (await proxy.connect().call(MetadataRequest([]), 12, MetadataResponse)).brokers
+            own = first.node.metadata.cluster_id
+            errors = []
+            for node in (first, second):
+                behind.append(node)
+                request = ApiVersionsRequest("a", "1", own, 1)
+                response = await proxy.connect(PORT + 1).call(request, 5, ApiVersionsResponse)
+                errors.append(response.error_code)
+            assert errors == [ErrorCode.NONE, ErrorCode.REBOOTSTRAP_REQUIRED]
 
 
 @simulated

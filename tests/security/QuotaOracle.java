@@ -1,13 +1,14 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.net.InetAddress;
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
 import java.util.Optional;
 import java.util.function.Supplier;
 import org.apache.kafka.common.metrics.MetricConfig;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.metrics.Quota;
 import org.apache.kafka.common.security.auth.KafkaPrincipal;
-import org.apache.kafka.common.utils.Sanitizer;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.network.Session;
 import org.apache.kafka.server.config.ClientQuotaManagerConfig;
@@ -72,7 +73,7 @@ public class QuotaOracle {
         ClientQuotaManagerConfig config = new ClientQuotaManagerConfig(samples, windowS);
         Metrics metrics = new Metrics(new MetricConfig(), new java.util.ArrayList<>(), TIME);
         if (kind.equals("percent"))
-            return new kafka.server.ClientRequestQuotaManager(config, metrics, TIME, "", Optional.empty());
+            return new org.apache.kafka.server.quota.ClientRequestQuotaManager(config, metrics, TIME, "", Optional.empty());
         if (kind.equals("mutations"))
             return new ControllerMutationQuotaManager(config, metrics, TIME, "", Optional.empty());
         return new ClientQuotaManager(config, metrics, QuotaType.PRODUCE, TIME, "");
@@ -96,7 +97,7 @@ public class QuotaOracle {
         if (name.equals("-"))
             return Optional.empty();
         return Optional.of(name.equals("*") ? ClientQuotaManager.DEFAULT_USER_ENTITY
-            : new ClientQuotaManager.UserEntity(Sanitizer.sanitize(name)));
+            : new ClientQuotaManager.UserEntity(URLEncoder.encode(name, StandardCharsets.UTF_8)));
     }
 
     static Optional<ClientQuotaEntity.ConfigEntity> client(String name) {

@@ -65,7 +65,7 @@ class Login:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self._authenticator = SaslServerAuthenticator(
-            MECHANISMS, self._new_server, lambda _: 0, lambda: NOW_MS
+            MECHANISMS, self._new_server, lambda _: 0, lambda: NOW_MS, lambda: chance.random() < 0.5
         )
         self._scram: tuple[ScramClient, str] | None = None
         """The latest client of SCRAM, and the principal that it can prove to be; empty for none."""

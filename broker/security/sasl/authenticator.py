@@ -18,7 +18,6 @@ from oncelog.wire.header import (
     SASL_HANDSHAKE_KEY,
     read_request_header,
 )
-from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -82,7 +81,8 @@ class Step(NamedTuple):
 
 class SaslServerAuthenticator:
     """``mechanisms``: those that the listener offers. ``new_server`` starts one of them. ``max_reauth_ms`` returns
-    ``connections.max.reauth.ms`` of a mechanism, 0 for none. ``now_ms``: wall time.
+    ``connections.max.reauth.ms`` of a mechanism, 0 for none. ``now_ms``: wall time. ``knows_versions`` returns whether
+    an ApiVersions of the peer's was served: after one that was refused, another one may come.
 
     Once `state` is COMPLETE, `principal_name` is the user's, and `lifetime_ms` says for how long, None for ever.
     """
@@ -93,11 +93,13 @@ class SaslServerAuthenticator:
         new_server: Callable[[str], SaslServer],
         max_reauth_ms: Callable[[str], int],
         now_ms: Callable[[], int],
+        knows_versions: Callable[[], bool],
     ) -> None:
         self._mechanisms = list(mechanisms)
         self._new_server = new_server
         self._max_reauth_ms = max_reauth_ms
         self._now_ms = now_ms
+        self._knows_versions = knows_versions
         self._server: SaslServer | None = None
         self._mechanism = ""
         self._has_headers = False
@@ -165,10 +167,10 @@ class SaslServerAuthenticator:
         if api_key == API_VERSIONS_KEY:
             if self.state is State.INITIAL_REQUEST:
                 self.state = State.HANDSHAKE_OR_VERSIONS_REQUEST
+            elif self.state is State.HANDSHAKE_OR_VERSIONS_REQUEST and self._knows_versions():
+                self.state = State.HANDSHAKE_REQUEST
             if self.state is not State.HANDSHAKE_OR_VERSIONS_REQUEST:
                 return Step(failed=Reason("ApiVersions in the state {}", self.state.name))
-            if ApiVersionsRequest.MIN_VERSION <= version <= ApiVersionsRequest.MAX_VERSION:
-                self.state = State.HANDSHAKE_REQUEST
             return Step(dispatch=True)
         if not SaslHandshakeRequest.MIN_VERSION <= version <= SaslHandshakeRequest.MAX_VERSION:
             return Step(failed=Reason("SaslHandshake v{} is not served", version))

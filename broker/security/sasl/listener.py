@@ -17,6 +17,7 @@ from oncelog.broker.security.sasl.plain import PlainServer
 from oncelog.broker.security.sasl.scram import ScramServer
 
 if TYPE_CHECKING:
+    from oncelog.broker.net.peer import Peer
     from oncelog.broker.security.sasl.mechanism import SaslServer
     from oncelog.broker.security.services import LoginServices
     from oncelog.broker.security.settings import ListenerSettings
@@ -57,13 +58,14 @@ class SaslListener:
                 + self._jaas_key(PLAIN)
             )
 
-    def new_authenticator(self) -> SaslServerAuthenticator:
+    def new_authenticator(self, connection: Peer) -> SaslServerAuthenticator:
         """Return the state machine for a connection."""
         return SaslServerAuthenticator(
             self.mechanisms,
             self._new_server,
             lambda mechanism: self._settings.mechanism_int(mechanism, "connections.max.reauth.ms"),
             self._now_ms,
+            lambda: connection.knows_versions,
         )
 
     async def prepare(self) -> None:

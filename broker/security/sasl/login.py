@@ -36,7 +36,7 @@ class SaslLogin:
     def __init__(self, listener: SaslListener, connection: Peer) -> None:
         self._listener = listener
         self._connection = connection
-        self._authenticator = listener.new_authenticator()
+        self._authenticator = listener.new_authenticator(connection)
         self._clock = listener.services.clock
         self._ends_at: float | None = None
         """When the session ends (broker time, seconds)."""
