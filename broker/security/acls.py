@@ -1,8 +1,8 @@
 """`StandardAuthorizer`: decides by access control lists (ACLs) as Kafka's ``StandardAuthorizer`` does.
 
 A deny outweighs every allow. An ACL applies to a resource by its name, by a prefix of it, or to all (``*``); to one
-principal or all (``User:*``); from one host, a network (``10.0.0.0/8``) or all (``*``). Where no ACL at all applies to a resource,
-``allow.everyone.if.no.acl.found`` decides. Source: ``StandardAuthorizer``, ``StandardAuthorizerData``,
+principal or all (``User:*``); from one host, a network (``10.0.0.0/8``) or all (``*``). Where no ACL at all applies to
+a resource, ``allow.everyone.if.no.acl.found`` decides. Source: ``StandardAuthorizer``, ``StandardAuthorizerData``,
 ``Authorizer.authorizeByResourceType`` (KIP-679), KIP-290, KIP-801.
 
 The ACLs are indexed by resource, then by principal and host, so that a decision takes the same time however many there

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 
 from compat_tests.batches import WAIT_MS, now_ms
+from compat_tests import facts
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
@@ -40,14 +41,6 @@ CREATION_KEYS = (
     *("host", "operation", "permission_type"),
 )
 
-LEVELS = {
-    "metadata.version": 30,
-    "eligible.leader.replicas.version": 1,
-    "group.version": 1,
-    "share.version": 1,
-    "streams.version": 1,
-    "transaction.version": 2,
-}
 PROPERTIES = {
     "unstable.api.versions.enable": "true",
     "transaction.two.phase.commit.enable": "true",
@@ -74,7 +67,11 @@ def login_properties(address: str) -> dict[str, str]:
     }
 
 
-def format_directory(data_dir: pathlib.Path, acls: Iterable[AccessControlEntryRecord]) -> None:
+def format_directory(
+    data_dir: pathlib.Path,
+    acls: Iterable[AccessControlEntryRecord],
+    levels: Mapping[str, int] = facts.LEVELS,
+) -> None:
     """Write what kafka-storage writes, with ACLs."""
     data_dir.mkdir(parents=True)
     cluster_id, directory_id = (
@@ -82,7 +79,7 @@ def format_directory(data_dir: pathlib.Path, acls: Iterable[AccessControlEntryRe
     )
     rows = {"version": 1, "cluster.id": cluster_id, "directory.id": directory_id, "node.id": 1}
     (data_dir / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in rows.items()))
-    records = [FeatureLevelRecord(name, level) for name, level in LEVELS.items()]
+    records = [FeatureLevelRecord(name, level) for name, level in levels.items()]
     snapshots.write(
         OsFileSystem(),
         str(data_dir / "bootstrap.checkpoint"),
@@ -103,11 +100,14 @@ def admin_acls() -> Iterator[AccessControlEntryRecord]:
 
 
 def make_authorizing(
-    target: str, folder: pathlib.Path, properties: Mapping[str, str] | None = None
+    target: str,
+    folder: pathlib.Path,
+    properties: Mapping[str, str] | None = None,
+    levels: Mapping[str, int] = facts.LEVELS,
 ) -> Broker:
     """A broker of the target with an authorizer, not yet started."""
     data_dir = folder / target
-    format_directory(data_dir, admin_acls())
+    format_directory(data_dir, admin_acls(), levels)
     settings = {**UNDISTURBED, **PROPERTIES, **(properties or {})}
     if target == "oncelog":
         return Oncelog(settings, data_dir)

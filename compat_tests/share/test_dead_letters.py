@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.batches import now_ms, read_batches
 from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
-from compat_tests.real_kafka import kafka_version
 from compat_tests.share.readers import DEADLINE_MS, Reader, set_group_config, share_topic
 from oncelog.wire.records import iterate_records
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(kafka_version() < "4.4", reason="Kafka has dead-letter queues from 4.4 on"),
+    facts.needs(facts.HAS_DEAD_LETTER_QUEUES, "dead-letter queues"),
 ]
 
 ACCEPT, RELEASE, REJECT = [1], [2], [3]

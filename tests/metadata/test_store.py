@@ -176,7 +176,7 @@ def test_a_first_snapshot_that_cannot_be_read() -> None:
     """The levels of a log that has not begun are nowhere else."""
     files = formatted([FeatureLevelRecord("metadata.version", 30)], FIRST_SNAPSHOT)
     files.open(FIRST_SNAPSHOT).truncate(100)
-    with pytest.raises(DecodeError, match="0000000000.checkpoint: "):
+    with pytest.raises(DecodeError, match=r"0000000000\.checkpoint: "):
         store_on(files)
 
 
