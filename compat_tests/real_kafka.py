@@ -309,8 +309,8 @@ class RealKafka(LocalBroker):
     With `standalone` the voters are in the metadata log instead of the
     configuration, as in Kafka's quick start. A given `data_dir` is kept, and formatted if necessary; without one the
     data is deleted with the context. The default `jvm_options` suit a broker under light load, with an archive of
-    classes. `class_path` has plug-ins. `version` is another one than pom.xml's. `start` raises RealPartMissing, or
-    AssertionError with the broker's output. `controller.quorum.voters` and `cluster_id` make it a node of a cluster
+    classes. `class_path` has plug-ins. `version` is another one than `kafka_version`. kafka-storage gets the
+    `format_arguments`, too. `start` raises RealPartMissing, or AssertionError with the broker's output. `controller.quorum.voters` and `cluster_id` make it a node of a cluster
     (kafka_cluster.py).
     """
 
@@ -324,8 +324,10 @@ class RealKafka(LocalBroker):
         version: str | None = None,
         cluster_id: str | None = None,
         class_path: Sequence[pathlib.Path] = (),
+        format_arguments: Sequence[str] = (),
     ) -> None:
         super().__init__(data_dir, "real-kafka-")
+        self._format_arguments = tuple(format_arguments)
         self._cluster_id = cluster_id or new_uuid()
         self._standalone = standalone
         self._version = version
@@ -353,7 +355,34 @@ class RealKafka(LocalBroker):
                 break
         raise AssertionError(f"Kafka did not start:\n{last}")
 
+    def format(self) -> None:
+        """Format the data directory as `start` does, and do not start."""
+        self._ports = self._ports or free_ports(2)
+        with self._server_properties() as path:
+            self._format(path)
+
     def _start_once(self) -> bool:
+        jvm_options = (
+            (*BROKER_JVM_OPTIONS, *quick_start()) if self._jvm_options is None else self._jvm_options
+        )
+        with self._server_properties() as path:
+            if not (self.data_dir / "meta.properties").exists():
+                self._format(path)
+            options = (*jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
+            command = tool_command(
+                "kafka.Kafka",
+                path,
+                jvm_options=options,
+                class_path=self._class_path,
+                version=self._version,
+            )
+            self.process = Process(command)
+            started = self.process.stderr.wait_for(STARTED, START_TIMEOUT_S) is not None
+            return started and answers_api_versions(self._ports[0])
+
+    @contextlib.contextmanager
+    def _server_properties(self) -> Iterator[str]:
+        """The path of the configuration as a file, which is deleted in the end."""
         broker, controller = self._ports
         properties = {
             **self._properties,
@@ -371,32 +400,18 @@ class RealKafka(LocalBroker):
             properties["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{controller}"
         elif "controller.quorum.voters" not in properties:
             properties["controller.quorum.voters"] = f"{self._properties['node.id']}@127.0.0.1:{controller}"
-        jvm_options = (
-            (*BROKER_JVM_OPTIONS, *quick_start()) if self._jvm_options is None else self._jvm_options
-        )
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as file:
             file.writelines(f"{key}={value}\n" for key, value in properties.items())
         try:
-            if not (self.data_dir / "meta.properties").exists():
-                self._format(file.name)
-            options = (*jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
-            command = tool_command(
-                "kafka.Kafka",
-                file.name,
-                jvm_options=options,
-                class_path=self._class_path,
-                version=self._version,
-            )
-            self.process = Process(command)
-            started = self.process.stderr.wait_for(STARTED, START_TIMEOUT_S) is not None
-            return started and answers_api_versions(broker)
+            yield file.name
         finally:
             os.unlink(file.name)
 
     def _format(self, properties: str) -> None:
         """Format with kafka-storage; a temporary directory gets copies of the first one's files instead."""
-        can_copy = self._own_dir is not None and not self._standalone and self._version is None
+        is_plain = not self._standalone and not self._format_arguments
+        can_copy = self._own_dir is not None and is_plain and self._version is None
         if can_copy and _formatted:
             for path, data in _formatted.items():
                 (self.data_dir / path).parent.mkdir(exist_ok=True)
@@ -406,7 +421,7 @@ class RealKafka(LocalBroker):
             text = "".join(f"{key}={value}\n" for key, value in rows.items())
             (self.data_dir / "meta.properties").write_text(text)
             return
-        mode = ["--standalone"] if self._standalone else []
+        mode = [*(["--standalone"] if self._standalone else []), *self._format_arguments]
         # While a broker is run to write the archive of classes, this tool cannot use it.
         options = TOOL_JVM_OPTIONS if self._jvm_options is not None else None
         arguments = ["format", "-t", self._cluster_id, "-c", properties, *mode]

@@ -89,7 +89,9 @@ def test_levels_of_metadata_version(pair: Pair) -> None:
         assert create(session, "10.0.0.0/8") == unsupported
         assert create(session, "x/8") == unsupported
         assert create(session, "10.0.0.1") == 0
-        set_level(session, "metadata.version", WITHOUT_NETWORKS - 1, SAFE_DOWNGRADE)  # no metadata changed there
+        set_level(
+            session, "metadata.version", WITHOUT_NETWORKS - 1, SAFE_DOWNGRADE
+        )  # no metadata changed there
         assert create(session, "10.0.0.0/8") == unsupported
         set_level(session, "metadata.version", WITH_NETWORKS)
         assert create(session, "10.0.0.0/8") == 0
@@ -102,7 +104,13 @@ def test_levels_of_metadata_version(pair: Pair) -> None:
         for level in (WITH_NETWORKS, WITHOUT_NETWORKS, WITHOUT_NETWORKS - 1):
             for kind in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
                 update(session, "metadata.version", level, kind)
-        for level, kind in ((2, UPGRADE), (1, SAFE_DOWNGRADE), (0, SAFE_DOWNGRADE), (1, UPGRADE), (2, UPGRADE)):
+        for level, kind in (
+            (2, UPGRADE),
+            (1, SAFE_DOWNGRADE),
+            (0, SAFE_DOWNGRADE),
+            (1, UPGRADE),
+            (2, UPGRADE),
+        ):
             set_level(session, "share.version", level, kind)
         update(session, "share.version", 1, UPGRADE)
         update(session, "share.version", 3, UPGRADE)
@@ -116,11 +124,47 @@ def test_levels_of_metadata_version(pair: Pair) -> None:
 
 HOSTS = (
     *("10.0.0.0/8", "10.1.2.3/8", "0.0.0.0/0", "1.2.3.4/32", "001.2.3.4/08", "1.2.3.4/00", "10.0.0.0/33"),
-    *("10.0.0.0/99", "10.0.0.0/100", "256.0.0.0/8", "10.0.0/8", "10.0.0.0/", "/8", "/", "x/8", "10.0.0.0/8/8", "*/8"),
+    *(
+        "10.0.0.0/99",
+        "10.0.0.0/100",
+        "256.0.0.0/8",
+        "10.0.0/8",
+        "10.0.0.0/",
+        "/8",
+        "/",
+        "x/8",
+        "10.0.0.0/8/8",
+        "*/8",
+    ),
     *("10.0.0.0/-1", " 10.0.0.0/8", "10.0.0.0/8 ", "1000.0.0.0/8", "10.0.0.0/255.0.0.0", "host.example/8"),
-    *("::/0", "2001:db8::/32", "2001:DB8::1/128", "2001:db8::/129", "2001:db8::/-1", "2001:db8::/+7", "2001:db8::/"),
-    *("2001:db8/32", "::ffff:10.0.0.0/104", "::10.0.0.0/104", "1:2:3:4:5:6:7:8/64", "1:2:3:4:5:6:7:8:9/64", ":/8"),
-    *("::1/64/8", "2001:db8::/99999999999", "10.0.0.0:1/8", "g::/8", "", "*", "10.0.0.1", "anything", "2001:db8::1"),
+    *(
+        "::/0",
+        "2001:db8::/32",
+        "2001:DB8::1/128",
+        "2001:db8::/129",
+        "2001:db8::/-1",
+        "2001:db8::/+7",
+        "2001:db8::/",
+    ),
+    *(
+        "2001:db8/32",
+        "::ffff:10.0.0.0/104",
+        "::10.0.0.0/104",
+        "1:2:3:4:5:6:7:8/64",
+        "1:2:3:4:5:6:7:8:9/64",
+        ":/8",
+    ),
+    *(
+        "::1/64/8",
+        "2001:db8::/99999999999",
+        "10.0.0.0:1/8",
+        "g::/8",
+        "",
+        "*",
+        "10.0.0.1",
+        "anything",
+        "2001:db8::1",
+    ),
 )
 
 
@@ -167,7 +211,10 @@ def test_kafka_acls(brokers: dict[str, Broker]) -> None:
     def printed(bootstrap: str, *arguments: str) -> list[str]:
         tool = "org.apache.kafka.tools.AclCommand"
         run = run_tool(tool, "--bootstrap-server", bootstrap, *arguments, check=False)
-        return [str(run.returncode), *sorted(line.strip() for line in run.stdout.splitlines() if line.strip())]
+        return [
+            str(run.returncode),
+            *sorted(line.strip() for line in run.stdout.splitlines() if line.strip()),
+        ]
 
     add = ("--add", "--allow-principal", "User:tool", "--operation", "Read", "--topic", "tool")
     commands = (
