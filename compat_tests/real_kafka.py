@@ -310,8 +310,8 @@ class RealKafka(LocalBroker):
     configuration, as in Kafka's quick start. A given `data_dir` is kept, and formatted if necessary; without one the
     data is deleted with the context. The default `jvm_options` suit a broker under light load, with an archive of
     classes. `class_path` has plug-ins. `version` is another one than `kafka_version`. kafka-storage gets the
-    `format_arguments`, too. `start` raises RealPartMissing, or AssertionError with the broker's output. `controller.quorum.voters` and `cluster_id` make it a node of a cluster
-    (kafka_cluster.py).
+    `format_arguments`, too. `start` raises RealPartMissing, or AssertionError with the broker's output.
+    `controller.quorum.voters` and `cluster_id` make it a node of a cluster (kafka_cluster.py).
     """
 
     def __init__(

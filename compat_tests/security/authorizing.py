@@ -10,8 +10,8 @@ import pathlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests import facts
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session

@@ -1,10 +1,9 @@
-"""ACLs whose host is a network, on both targets: what is one, from which level of metadata.version on, and who is in it.
+"""ACLs whose host is a network, on both targets: what one is, from which metadata.version on, and who is in it.
 
 Both begin at 4.4-IV0, which has none, and are then upgraded.
 """
 
 import contextlib
-import pathlib
 from collections.abc import Iterator
 
 import pytest
