@@ -206,6 +206,7 @@ def test_oncelog_is_the_first_on_a_formatted_directory(tmp_path: pathlib.Path, s
     assert visit(formatting, "kafkas", before) == facts.LEVELS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [False, True])
 @facts.needs(facts.IS_4_4, "older release that its directories come from here")
 def test_from_release_to_release(tmp_path: pathlib.Path, kill: bool) -> None:
@@ -273,7 +274,5 @@ def test_a_level_that_oncelog_cannot_read_is_one_line(
         Oncelog(data_dir=tmp_path).start()
     lines = [line for line in str(refused.value).splitlines()[1:] if line]
     assert len(lines) == 1, lines
-    assert (
-        f"cannot use the data directory {tmp_path}: the data directory needs metadata.version at level {level}"
-        in (lines[0])
-    )
+    assert f"cannot use the data directory {tmp_path}: " in lines[0]
+    assert f"needs metadata.version at level {level}; supported are 30 to 33: " in lines[0]

@@ -46,9 +46,7 @@ def _respond(
             denied.add(topic.name)
         yield
     results: list[CreatePartitionsTopicResult] = []
-    others = (
-        topic for topic in request.topics if topic.name not in is_repeated and topic.name not in denied
-    )
+    others = (topic for topic in request.topics if topic.name not in is_repeated and topic.name not in denied)
     try:
         topics.check_more_partitions(services.metadata.image, others)
     except KafkaError as too_many:
