@@ -38,6 +38,8 @@ LIMITS_DECOMPRESSED_RECORDS = IS_4_4
 REFUSES_INFINITE_QUOTAS = IS_4_4
 LIMITS_NEW_PARTITIONS = IS_4_4
 """CreatePartitions, to 10,000 of a request."""
+HAS_STREAMS_TASK_OFFSETS = IS_4_4
+"""Keys of streams groups for their tasks' offsets and warm-up tasks."""
 FORMATS_WITHOUT_BOOTSTRAP_CHECKPOINT = IS_4_4
 """kafka-storage writes the first records into the metadata log's directory."""
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from compat_tests import facts
+from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import UNDISTURBED, make_broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
@@ -83,6 +85,8 @@ READ_ONLY_HERE = (
     "unclean.leader.election.enable",
     "log.local.retention.bytes",
     "log.local.retention.ms",
+    "log.remote.copy.lag.bytes",
+    "log.remote.copy.lag.ms",
     "follower.fetch.last.tiered.offset.enable",
     "remote.fetch.max.wait.ms",
     "remote.list.offsets.request.timeout.ms",
@@ -173,6 +177,9 @@ BOUNDS = {
     "streams.heartbeat.interval.ms": (2_999, 3_000, 14_000, 14_001),
     "streams.num.standby.replicas": (-1, 0, 4, 5),
     "streams.assignment.interval.ms": (499, 500, 2_000, 2_001),
+    "streams.num.warmup.replicas": (-1, 0, 20, 21),
+    "streams.task.offset.interval.ms": (0, 14_999, 15_000),
+    "streams.acceptable.recovery.lag": (-1, 0),
     "consumer.session.timeout.ms": (44_999, 45_000, 60_000, 60_001),
 }
 
@@ -194,11 +201,33 @@ def test_the_broker_bounds_a_groups_settings(own_pair: Pair) -> None:
     kafka, ours = texts
     assert kafka == ours
     refused = [text for _, _, text in kafka if text is not None]
-    assert len(refused) == 26
-    assert (
-        "share.delivery.count.limit must be less than or equal to group.share.max.delivery.count.limit"
-        in refused
-    )
+    assert len(refused) == 31
+    assert "share.delivery.count.limit must be in the range 3 to 9 inclusive." in refused
+    assert "streams.num.warmup.replicas must be less than or equal to 20" in refused
+    assert "streams.task.offset.interval.ms must be greater than or equal to 15000" in refused
+
+
+@facts.needs(facts.HAS_STREAMS_TASK_OFFSETS, "such keys")
+def test_internal_keys_of_a_group_are_shown_once_they_are_set(own_pair: Pair) -> None:
+    def scenario(session: Session) -> None:
+        changes = {
+            "consumer.assignor.offload.enable": "false",
+            "streams.task.offset.interval.ms": "20000",
+            "streams.acceptable.recovery.lag": "7",
+        }
+        rows = [{"name": key, "config_operation": SET, "value": value} for key, value in changes.items()]
+        resource = {"resource_type": GROUP, "resource_name": "internal", "configs": rows}
+        session.call("IncrementalAlterConfigs", 1, {"resources": [resource]})
+        deadline = now_ms() + WAIT_MS
+        # Kafka's broker learns of the change after the response; another key, which is shown, tells when.
+        row = {"name": "consumer.session.timeout.ms", "config_operation": SET, "value": "46000"}
+        resource = {"resource_type": GROUP, "resource_name": "internal", "configs": [row]}
+        session.call("IncrementalAlterConfigs", 1, {"resources": [resource]})
+        while describe(session, GROUP, "internal")["consumer.session.timeout.ms"]["value"] != "46000":
+            assert now_ms() < deadline
+        session.observe("described", describe(session, GROUP, "internal"))
+
+    own_pair.compare(scenario)
 
 
 def test_refused_changes_of_keys_without_effect(own_pair: Pair) -> None:

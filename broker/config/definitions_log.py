@@ -239,7 +239,8 @@ class LogKeys(metaclass=KeyCollector):
         INT,
         2_147_483_639,
         "Bytes of the largest record that is accepted in a compressed batch.",
-        at_least=0,
+        at_least=1,
+        at_most=2_147_483_639,
         update=CLUSTER_WIDE,
     )
     log_message_timestamp_type: str = key(

@@ -107,7 +107,8 @@ class TopicKeys(metaclass=KeyCollector):
         INT,
         "max.decompressed.message.bytes",
         "Bytes of the largest record in a compressed batch.",
-        at_least=0,
+        at_least=1,
+        at_most=2_147_483_639,
     )
     index_interval_bytes: int = _key(
         INT, "log.index.interval.bytes", "Bytes of log between two entries of an index.", at_least=0
