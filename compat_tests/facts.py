@@ -36,8 +36,14 @@ CHECKS_CLUSTER_OF_CLIENT = IS_4_4
 LIMITS_DECOMPRESSED_RECORDS = IS_4_4
 """``max.decompressed.message.bytes``."""
 REFUSES_INFINITE_QUOTAS = IS_4_4
+REQUIRES_ISSUER_AND_AUDIENCE = IS_4_4
+"""Of signed tokens, unless a key waives it."""
+WAIVES_AUDIENCES = IS_4_4
+"""A broker that expects no audience of signed tokens takes any; before, it refused tokens with one."""
 LIMITS_NEW_PARTITIONS = IS_4_4
 """CreatePartitions, to 10,000 of a request."""
+CHECKS_CORDONED_ASSIGNMENTS = IS_4_4
+"""A request that assigns replicas may not name a broker whose directories are all cordoned."""
 HAS_STREAMS_TASK_OFFSETS = IS_4_4
 """Keys of streams groups for their tasks' offsets and warm-up tasks."""
 FORMATS_WITHOUT_BOOTSTRAP_CHECKPOINT = IS_4_4

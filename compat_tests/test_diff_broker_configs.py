@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from compat_tests import facts
-from compat_tests.batches import WAIT_MS, now_ms
+from compat_tests.batches import WAIT_MS, batch, now_ms
 from compat_tests.brokers import UNDISTURBED, make_broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
@@ -15,7 +15,7 @@ from compat_tests.real_kafka import PROPERTIES, RealPartMissing, require
 pytestmark = pytest.mark.also_on("proxy")
 
 BROKER, GROUP = 4, 32
-SET, APPEND = 0, 2
+SET, DELETE, APPEND = 0, 1, 2
 NODE_ID = "1"
 
 # The settings of both brokers: keys with and without effect, keys of listeners and plug-ins, removed keys; limits of
@@ -71,7 +71,6 @@ READ_ONLY_HERE = (
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
     "config.providers",
-    "cordoned.log.dirs",
     "metric.reporters",
     "principal.builder.class",
     "group.coordinator.cached.buffer.max.bytes",
@@ -250,3 +249,77 @@ def test_refused_changes_of_keys_without_effect(own_pair: Pair) -> None:
     kafka, ours = texts
     assert kafka == ours
     assert None not in kafka
+
+
+@facts.needs(facts.CHECKS_CORDONED_ASSIGNMENTS, "check of such assignments")
+def test_a_cordoned_directory_gets_no_new_partitions(own_pair: Pair) -> None:
+    """Neither by a request that names the broker nor by one that leaves it to Kafka. What is there stays."""
+
+    def scenario(session: Session) -> None:
+        session.topic("there")
+
+        def cordon(value: str | None, *, operation: int = SET) -> None:
+            row = {"name": "cordoned.log.dirs", "config_operation": operation, "value": value}
+            resource = {"resource_type": BROKER, "resource_name": NODE_ID, "configs": [row]}
+            response = session.call(
+                "IncrementalAlterConfigs", 1, {"resources": [resource]}, f"cordon {value}"
+            )
+            session.observe("error", response["responses"][0]["error_code"])
+
+        def log_dir() -> Any:
+            (row,) = session.call_unobserved("DescribeLogDirs", 5, {"topics": []})["results"]
+            return row
+
+        def wait_until_cordoned(expected: bool) -> None:
+            deadline = now_ms() + WAIT_MS
+            while log_dir()["is_cordoned"] != expected:
+                assert now_ms() < deadline
+
+        def create(note: str, **fields: Any) -> int:
+            topic = {"name": f"new-{note}", "num_partitions": 1, "replication_factor": 1, **fields}
+            values = {"topics": [topic], "timeout_ms": 15_000, "validate_only": True}
+            response = session.call("CreateTopics", 7, values, note)
+            return int(response["topics"][0]["error_code"])
+
+        assigned = {"num_partitions": -1, "replication_factor": -1}
+        assigned["assignments"] = [{"partition_index": 0, "broker_ids": [1]}]
+        cordon("*,/tmp/no")
+        cordon("/no/such/directory,/nor/this")
+        session.exact_error_messages = True
+        assert create("before") == 0
+        for name in ("*", log_dir()["log_dir"]):
+            change_unobserved(session, name)
+            wait_until_cordoned(True)
+            deadline = now_ms() + WAIT_MS
+            while not create_unobserved(session):  # the controller hears of it by the broker's next heartbeat
+                assert now_ms() < deadline
+            create("placed")
+            create("assigned", **assigned)
+            for note, rows in (("placed", None), ("assigned", [{"broker_ids": [1]}])):
+                topic = {"name": "there", "count": 2, "assignments": rows}
+                values = {"topics": [topic], "timeout_ms": 15_000, "validate_only": True}
+                session.call("CreatePartitions", 3, values, note)
+            move = {"partition_index": 0, "replicas": [1]}
+            moves = {"topics": [{"name": "there", "partitions": [move]}], "timeout_ms": 15_000}
+            session.call("AlterPartitionReassignments", 0, moves)
+            assert session.produce("there", batch(1))["error_code"] == 0
+            cordon(None, operation=DELETE)
+            wait_until_cordoned(False)
+            while create_unobserved(session):
+                assert now_ms() < deadline
+            assert create("after") == 0
+
+    own_pair.compare(scenario)
+
+
+def create_unobserved(session: Session) -> int:
+    topic = {"name": "try", "num_partitions": 1, "replication_factor": 1}
+    values = {"topics": [topic], "timeout_ms": 15_000, "validate_only": True}
+    return int(session.call_unobserved("CreateTopics", 7, values)["topics"][0]["error_code"])
+
+
+def change_unobserved(session: Session, directory: str) -> None:
+    row = {"name": "cordoned.log.dirs", "config_operation": SET, "value": directory}
+    resource = {"resource_type": BROKER, "resource_name": NODE_ID, "configs": [row]}
+    response = session.call_unobserved("IncrementalAlterConfigs", 1, {"resources": [resource]})
+    assert response["responses"][0]["error_code"] == 0, response

@@ -210,7 +210,7 @@ def test_oncelog_is_the_first_on_a_formatted_directory(tmp_path: pathlib.Path, s
 @pytest.mark.parametrize("kill", [False, True])
 @facts.needs(facts.IS_4_4, "older release that its directories come from here")
 def test_from_release_to_release(tmp_path: pathlib.Path, kill: bool) -> None:
-    """4.3.1, 4.4.0, oncelog, 4.4.0, and back to 4.3.1, as the levels are those of 4.3. Once raised, they keep it out."""
+    """4.3.1, 4.4.0, oncelog, 4.4.0, and back to 4.3.1: the levels are those of 4.3. Once raised, they keep it out."""
     # A killed Kafka's session must end before another one registers; it is short by default here.
     older = RealKafka(SMALL, tmp_path, version=OLDER, format_arguments=ADD_USERS)
     newer = RealKafka(SMALL, tmp_path)

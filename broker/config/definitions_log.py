@@ -12,6 +12,7 @@ from oncelog.broker.config.definitions import (
     LIST,
     LONG,
     LOW,
+    PER_BROKER,
     STRING,
     KeyCollector,
     between_or,
@@ -149,6 +150,10 @@ class LogKeys(metaclass=KeyCollector):
         at_least=-1,
         update=CLUSTER_WIDE,
         in_effect=False,
+    )
+
+    cordoned_log_dirs: tuple[str, ...] = key(
+        LIST, (), "Data directories that get no new partitions; * is all of them.", update=PER_BROKER
     )
 
     log_cleanup_policy: tuple[str, ...] = key(

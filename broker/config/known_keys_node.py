@@ -117,8 +117,6 @@ unclean.leader.election.interval.ms long 300000 1.. internal
     Milliseconds between two searches for partitions that need an unclean leader.
 
 # Data directories
-cordoned.log.dirs list "" per-broker
-    Directories that get no new partitions.
 log.dir.failure.timeout.ms long 30000 1..
     Milliseconds after which a broker stops if it cannot report a failed directory.
 num.replica.alter.log.dirs.threads int null

@@ -142,10 +142,10 @@ class MetadataStore:
         records = features.format_records(levels, self.config.min_insync_replicas, others)
         self.commit(records, durable=True)
 
-    def register(self, endpoints: Sequence[BrokerEndpoint]) -> None:
+    def register(self, endpoints: Sequence[BrokerEndpoint], *, is_cordoned: bool = False) -> None:
         """Register this node as controller and broker with its ``endpoints`` for clients, and unfence it.
 
-        Raises KafkaError as `commit`.
+        ``is_cordoned``: its data directory takes no new partitions. Raises KafkaError as `commit`.
         """
         node_id = self.config.node_id
         supported = OUR_FEATURES.supported.items()
@@ -170,9 +170,16 @@ class MetadataStore:
                 controller,
                 broker,
                 BrokerRegistrationChangeRecord(node_id, self.broker_epoch, fenced=_UNFENCED),
-                BrokerRegistrationChangeRecord(node_id, self.broker_epoch, cordoned_log_dirs=[]),
+                self.cordon_record(is_cordoned=is_cordoned),
                 *regain_leaders(self.image, node_id),
             ]
+        )
+
+    def cordon_record(self, *, is_cordoned: bool) -> Message:
+        """Return the record by which this node's data directory takes no new partitions, or takes them again."""
+        cordoned = [self.directory_id] if is_cordoned else []
+        return BrokerRegistrationChangeRecord(
+            self.config.node_id, self.broker_epoch, cordoned_log_dirs=cordoned
         )
 
     def fence(self) -> None:
