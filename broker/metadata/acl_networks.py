@@ -57,12 +57,17 @@ def _ipv6_network(text: str) -> Network:
     if not 0 <= length <= IPV6_BITS:
         raise ValueError(f"Could not parse [{text}] - prefix length must be between 0 and {IPV6_BITS}")
     try:
-        address = IPv6Address(address_text)
+        address = IPv6Address(_without_brackets(address_text))
     except ValueError:
         raise ValueError(f"Could not parse [{address_text}]") from None
     if address.ipv4_mapped is not None:
         raise ValueError(f"Could not parse [{address_text}] - not an IPv6 address")
     return _network(IPV6_BITS, length, int(address))
+
+
+def _without_brackets(address: str) -> str:
+    """Return the address as in a URL, ``[::1]``, without its brackets: Java takes both."""
+    return address[1:-1] if address.startswith("[") and address.endswith("]") else address
 
 
 def _network(bits: int, prefix_length: int, address: int) -> Network:

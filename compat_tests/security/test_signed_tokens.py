@@ -289,7 +289,9 @@ def test_a_new_key_at_the_url(one: Target) -> None:
 @pytest.mark.parametrize("target", ["kafka", "oncelog"])
 @pytest.mark.parametrize("missing", ["audience", "issuer"])
 def test_a_broker_says_which_tokens_it_expects(target: str, missing: str, tmp_path: pathlib.Path) -> None:
-    """An issuer may sign tokens for others, too, whose holders must not get in. A broker that says nothing does not start."""
+    """An issuer may sign tokens for others, too, whose holders must not get in. A broker that says neither does not
+    start.
+    """
     file = tmp_path / "keys.json"
     file.write_bytes(key_set(ISSUER))
     prefix = "listener.name.file.oauthbearer.sasl"
