@@ -6,10 +6,29 @@ what that release does not have, and shows whether a difference is one of the re
 
 import pytest
 
-from compat_tests.real_kafka import kafka_version
+from compat_tests.real_kafka import kafka_version, release
 
-RELEASE = tuple(int(part) for part in kafka_version().split(".")[:2])
-IS_4_4 = RELEASE >= (4, 4)
+IS_4_4 = release() >= (4, 4)
+
+OLDER = "4.3.1"
+"""The last version of the release before 4.4: directories come from it and go back to it."""
+AS_RELEASE = () if IS_4_4 else ("--as-version", "4.3")
+"""The options with which oncelog announces what such a Kafka does: else every request would take another path."""
+LATER_KEYS = frozenset(
+    ()
+    if IS_4_4
+    else (
+        "errors.deadletterqueue.copy.record.enable",
+        "errors.deadletterqueue.group.enable",
+        "errors.deadletterqueue.topic.name",
+        "max.decompressed.message.bytes",
+        "remote.copy.lag.bytes",
+        "remote.copy.lag.ms",
+        "streams.assignor.name",
+        "streams.rack.aware.assignment.tags",
+    )
+)
+"""Keys of topics and groups that oncelog has and the release has not: a comparison leaves them out."""
 
 METADATA_VERSION = 33 if IS_4_4 else 30
 """The level of ``metadata.version`` at format."""
@@ -44,6 +63,8 @@ LIMITS_NEW_PARTITIONS = IS_4_4
 """CreatePartitions, to 10,000 of a request."""
 CHECKS_CORDONED_ASSIGNMENTS = IS_4_4
 """A request that assigns replicas may not name a broker whose directories are all cordoned."""
+HAS_KEYS_OF_4_4 = IS_4_4
+"""The keys of brokers, topics and groups are those that oncelog has."""
 HAS_STREAMS_TASK_OFFSETS = IS_4_4
 """Keys of streams groups for their tasks' offsets and warm-up tasks."""
 FORMATS_WITHOUT_BOOTSTRAP_CHECKPOINT = IS_4_4

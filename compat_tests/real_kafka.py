@@ -36,6 +36,8 @@ START_TIMEOUT_S = 300
 TOOL_TIMEOUT_S = 300
 ARCHIVE_TIMEOUT_S = 120
 START_ATTEMPTS = 3
+MOVED_IN_4_4 = {"org.apache.kafka.tools.ConfigCommand": "kafka.admin.ConfigCommand"}
+"""The main classes that had another name before 4.4, with that name."""
 PORTS = range(12_000, 32_000)
 """Linux gives none of them to who asks for any port, or connects."""
 WORKERS_MAX = 16
@@ -79,6 +81,11 @@ def require(reason: str) -> NoReturn:
 def kafka_version() -> str:
     """The release that the tests compare with, such as "4.4.0": that of pom.xml, or ONCELOG_KAFKA_VERSION."""
     return os.environ.get("ONCELOG_KAFKA_VERSION") or _pom_version()
+
+
+def release(version: str | None = None) -> tuple[int, ...]:
+    """The release of a version, by default `kafka_version`, such as (4, 4), which may be compared."""
+    return tuple(int(part) for part in (version or kafka_version()).split(".")[:2])
 
 
 def _pom_version() -> str:
@@ -212,6 +219,8 @@ def tool_command(
     The default `jvm_options` suit a short run, with an archive of classes of pom.xml's version. Raises RealPartMissing.
     """
     options = (*TOOL_JVM_OPTIONS, *quick_start()) if jvm_options is None else jvm_options
+    if release(version) < (4, 4):
+        main_class = MOVED_IN_4_4.get(main_class, main_class)
     path = os.pathsep.join([f"{kafka_libs(version)}/*", *(os.fspath(path) for path in class_path)])
     return [java(), *QUIET, *options, "-cp", path, main_class, *arguments]
 

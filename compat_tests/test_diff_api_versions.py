@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.definitions import api_key, api_names, definition, versions_of
 from compat_tests.differential import Pair, Session
 from compat_tests.frames import Connection
@@ -177,6 +178,7 @@ def test_an_empty_request_of_every_version_of_every_api(pair: Pair) -> None:
     pair.compare(scenario, known=("^SaslHandshake v0: .*'closed'$",))
 
 
+@facts.needs(facts.IS_4_4, "such versions")
 def test_the_page_has_kafkas_list() -> None:
     """docs/apis.md shows ours beside it."""
     served = [api for api in api_names() if "broker" in definition(f"{api}Request").get("listeners", ())]

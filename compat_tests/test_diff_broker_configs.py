@@ -141,6 +141,7 @@ def describe(session: Session, kind: int, name: str) -> dict[str, Fields]:
     return {row["name"]: row for row in result["configs"]}
 
 
+@facts.needs(facts.HAS_KEYS_OF_4_4, "such keys")
 def test_every_row(own_pair: Pair) -> None:
     seen: list[dict[str, Fields]] = []
     own_pair.compare(lambda session: seen.append(describe(session, BROKER, NODE_ID)))
@@ -183,6 +184,7 @@ BOUNDS = {
 }
 
 
+@facts.needs(facts.HAS_KEYS_OF_4_4, "such words")
 def test_the_broker_bounds_a_groups_settings(own_pair: Pair) -> None:
     texts: list[list[Any]] = []
 
@@ -281,7 +283,7 @@ def test_a_cordoned_directory_gets_no_new_partitions(own_pair: Pair) -> None:
             response = session.call("CreateTopics", 7, values, note)
             return int(response["topics"][0]["error_code"])
 
-        assigned = {"num_partitions": -1, "replication_factor": -1}
+        assigned: Fields = {"num_partitions": -1, "replication_factor": -1}
         assigned["assignments"] = [{"partition_index": 0, "broker_ids": [1]}]
         cordon("*,/tmp/no")
         cordon("/no/such/directory,/nor/this")

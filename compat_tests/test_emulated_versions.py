@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import pytest
 
 import oncelog
+from compat_tests import facts as kafkas
 from compat_tests.frames import CLOSED, Connection
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from oncelog.broker.emulation import kafka_releases as facts
 from oncelog.broker.handlers.table import HANDLERS, TELEMETRY_KEYS
 
-KAFKAS = {"3.9": "3.9.2", "4.0": "4.0.2", "4.1": "4.1.2", "4.2": "4.2.1", "4.3": "4.3.1"}
+KAFKAS = {"3.9": "3.9.2", "4.0": "4.0.2", "4.1": "4.1.2", "4.2": "4.2.1", "4.3": kafkas.OLDER}
 SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}
 NOT_SERVED = ("kraft.version", "streams.version")
 API_VERSIONS = 18

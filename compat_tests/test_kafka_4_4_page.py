@@ -8,7 +8,6 @@ import pytest
 from compat_tests import facts
 from compat_tests.oncelog_server import ROOT, Oncelog
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require, run_tool
-from compat_tests.test_kafkas_directory import OLDER
 
 pytestmark = [pytest.mark.slow, facts.needs(facts.IS_4_4, "such levels")]
 
@@ -31,7 +30,7 @@ def test_the_order_and_the_way_back(target: str, tmp_path: pathlib.Path) -> None
     """On a directory of 4.3.1, which starts on it again until `metadata.version` is raised."""
     assert len(COMMANDS) == 4
     raise_metadata, raise_share, describe, lower_share = (command.split() for command in COMMANDS)
-    older = RealKafka(data_dir=tmp_path, version=OLDER)
+    older = RealKafka(data_dir=tmp_path, version=facts.OLDER)
     newer = Oncelog(data_dir=tmp_path) if target == "oncelog" else RealKafka(data_dir=tmp_path)
     try:
         with older:

@@ -24,7 +24,6 @@ from oncelog.wire.stored.metadata import FeatureLevelRecord
 RECORDS = 5
 GROUP = "readers"
 KAFKAS_FEATURES = {"streams.version": 1}
-OLDER = "4.3.1"
 LEVELS_OF_OLDER = {**facts.LEVELS, "metadata.version": 30, "share.version": 1}
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
 USERS = {"alice": (1, 4096), "bob": (2, 8192)}
@@ -212,7 +211,7 @@ def test_oncelog_is_the_first_on_a_formatted_directory(tmp_path: pathlib.Path, s
 def test_from_release_to_release(tmp_path: pathlib.Path, kill: bool) -> None:
     """4.3.1, 4.4.0, oncelog, 4.4.0, and back to 4.3.1: the levels are those of 4.3. Once raised, they keep it out."""
     # A killed Kafka's session must end before another one registers; it is short by default here.
-    older = RealKafka(SMALL, tmp_path, version=OLDER, format_arguments=ADD_USERS)
+    older = RealKafka(SMALL, tmp_path, version=facts.OLDER, format_arguments=ADD_USERS)
     newer = RealKafka(SMALL, tmp_path)
     ours = Oncelog(SMALL, tmp_path)
     before: dict[str, Fields] = {}
@@ -241,7 +240,7 @@ def test_a_directory_that_oncelog_wrote(tmp_path: pathlib.Path) -> None:
     """Kafka starts on it; that of an emulated release serves the release itself."""
     for arguments, kafka in (
         ((), RealKafka(SMALL, tmp_path / "newest")),
-        (("--as-version", "4.3"), RealKafka(SMALL, tmp_path / "emulated", version=OLDER)),
+        (("--as-version", "4.3"), RealKafka(SMALL, tmp_path / "emulated", version=facts.OLDER)),
     ):
         ours = Oncelog(SMALL, kafka.data_dir, arguments)
         try:

@@ -30,7 +30,7 @@ def _java() -> None:
 
 def tool(bootstrap: str, name: str, *arguments: str, input: str | None = None, check: bool = True) -> str:
     """Run a tool of `org.apache.kafka.tools`, or of another package by its full name; its standard output."""
-    command = name if "." in name and name.startswith("kafka") else TOOLS + name
+    command = name if name.startswith(("kafka.", "org.")) else TOOLS + name
     run = run_tool(command, "--bootstrap-server", bootstrap, *arguments, input=input, check=check)
     return run.stdout
 

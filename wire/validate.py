@@ -271,7 +271,7 @@ def _check_sizes(records: bytes | bytearray | memoryview, count: int, limit: int
         try:
             position = check_record_size(records, position, limit)
         except KafkaError as error:
-            raise InvalidRecords(error.code, error.message) from None
+            raise InvalidRecords(error.code, str(error.message)) from None
         if index % _STEP_RECORDS == _STEP_RECORDS - 1:
             yield
 

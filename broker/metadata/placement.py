@@ -72,7 +72,7 @@ def active(image: MetadataImage, brokers: Iterable[int]) -> list[int]:
 def _has_room(image: MetadataImage, broker: int) -> bool:
     """Whether some data directory of a registered broker takes new partitions (KIP-1066)."""
     known = image.brokers[broker]
-    return not known.log_dirs or not set(known.log_dirs) <= set(known.cordoned_log_dirs)
+    return not known.log_dirs or not set(known.log_dirs) <= set(known.cordoned_log_dirs or ())
 
 
 def place(image: MetadataImage, first: int, count: int, factor: int) -> list[list[int]]:
