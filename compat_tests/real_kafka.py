@@ -147,15 +147,18 @@ def kafka_libs(version: str | None = None) -> pathlib.Path:
         return maven_jars(pom, f"kafka-{version}", without="slf4j-reload4j")
 
 
-def maven_jars(pom: pathlib.Path, name: str, *, without: str = "") -> pathlib.Path:
+def maven_jars(pom: pathlib.Path, name: str, *, without: str = "", of_release: bool = False) -> pathlib.Path:
     """The folder with the jars of a pom: `name` and a digest of the pom, under the user's cache directory.
 
-    It leaves out the artifact `without`.
+    It leaves out the artifact `without`. `of_release`: the pom names the release of `kafka_version` by
+    ``${kafka.version}``, and the folder is that release's.
 
     Maven fetches the jars once; several processes may call this at the same time. Raises RealPartMissing if the jars
     are not cached and Java or Maven is missing or Maven fails.
     """
     caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "oncelog"
+    if of_release:
+        name = f"{name}-{kafka_version()}"
     libs = caches / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if libs.is_dir():
         return libs
@@ -167,11 +170,19 @@ def maven_jars(pom: pathlib.Path, name: str, *, without: str = "") -> pathlib.Pa
     with open(caches / "resolve.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two Mavens must not write to its local repository at once
         if not libs.is_dir():
-            _resolve(mvn, java_home, pom, libs, without)
+            _resolve(mvn, java_home, pom, libs, without, of_release=of_release)
     return libs
 
 
-def _resolve(mvn: str, java_home: pathlib.Path, pom: pathlib.Path, libs: pathlib.Path, without: str) -> None:
+def _resolve(
+    mvn: str,
+    java_home: pathlib.Path,
+    pom: pathlib.Path,
+    libs: pathlib.Path,
+    without: str,
+    *,
+    of_release: bool,
+) -> None:
     fetched = pathlib.Path(tempfile.mkdtemp(prefix="fetching-", dir=libs.parent))
     try:
         # The pom is copied because Maven makes a target folder beside it.
@@ -179,6 +190,7 @@ def _resolve(mvn: str, java_home: pathlib.Path, pom: pathlib.Path, libs: pathlib
         command = [mvn, "-B", "-q", "-f", str(copied), "dependency:copy-dependencies"]
         command += [f"-DoutputDirectory={fetched / 'jars'}", "-DincludeScope=runtime"]
         command += [f"-DexcludeArtifactIds={without}"] if without else []
+        command += [f"-Dkafka.version={kafka_version()}"] if of_release else []
         run = subprocess.run(
             command,
             env={**os.environ, "JAVA_HOME": str(java_home)},
