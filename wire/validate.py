@@ -1,6 +1,6 @@
 """Validates a batch before it is appended, and changes it where the topic's configuration asks for that.
 
-The checks are those of Kafka 4.3.1 in ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
+The checks are those of Kafka 4.4.0 in ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
 ``LogValidator``, in the same order and with the same error codes. Every record of a batch is checked, after
 decompression if needed. Known differences, all of them stricter:
 

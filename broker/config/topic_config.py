@@ -1,7 +1,7 @@
 """`TopicConfig`: the configuration of one topic, with one attribute per key: ``config.segment_bytes`` is
 ``segment.bytes``.
 
-Keys, defaults and error messages are those of ``org.apache.kafka.storage.internals.log.LogConfig`` of Kafka 4.3.1.
+Keys, defaults and error messages are those of ``org.apache.kafka.storage.internals.log.LogConfig`` of Kafka 4.4.0.
 """
 
 from __future__ import annotations
