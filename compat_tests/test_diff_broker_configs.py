@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from compat_tests import facts
-from compat_tests.batches import WAIT_MS, batch, now_ms
+from compat_tests.batches import GZIP, WAIT_MS, batch, now_ms, record
 from compat_tests.brokers import UNDISTURBED, make_broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
@@ -325,3 +325,24 @@ def change_unobserved(session: Session, directory: str) -> None:
     resource = {"resource_type": BROKER, "resource_name": NODE_ID, "configs": [row]}
     response = session.call_unobserved("IncrementalAlterConfigs", 1, {"resources": [resource]})
     assert response["responses"][0]["error_code"] == 0, response
+
+
+@facts.needs(facts.LIMITS_DECOMPRESSED_RECORDS, "such a key")
+def test_the_brokers_limit_of_decompressed_records(own_pair: Pair) -> None:
+    """It holds for topics without a limit of their own, from its change on."""
+    limit = "max.decompressed.message.bytes"
+
+    def scenario(session: Session) -> None:
+        session.topic("plain-limit")
+        session.topic("own-limit", configs={limit: "5000"})
+        records = batch([record(value=bytes(2000))], codec=GZIP)
+        for value in ("0", "2147483640", "1000", None):
+            row = {"name": limit, "config_operation": DELETE if value is None else SET, "value": value}
+            resource = {"resource_type": BROKER, "resource_name": "", "configs": [row]}
+            session.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, f"{value}")
+            if value in ("1000", None):
+                session.wait_for_config("plain-limit", limit, value or str(2**31 - 9))
+            for name in ("plain-limit", "own-limit"):
+                session.observe(f"{name} {value}", session.produce(name, records)["error_code"])
+
+    own_pair.compare(scenario)
