@@ -56,8 +56,11 @@ def _ipv6_network(text: str) -> Network:
     length = int(length_text)
     if not 0 <= length <= IPV6_BITS:
         raise ValueError(f"Could not parse [{text}] - prefix length must be between 0 and {IPV6_BITS}")
+    host, percent, zone = _without_brackets(address_text).partition("%")
     try:
-        address = IPv6Address(_without_brackets(address_text))
+        if percent and not (zone.isascii() and zone.isdecimal()):
+            raise ValueError("the zone is no number")
+        address = IPv6Address(host)
     except ValueError:
         raise ValueError(f"Could not parse [{address_text}]") from None
     if address.ipv4_mapped is not None:
