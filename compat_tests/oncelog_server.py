@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Self
 
+from compat_tests import facts
 from compat_tests.local_broker import LocalBroker
 from compat_tests.process import Process
 
@@ -17,7 +18,8 @@ class Oncelog(LocalBroker):
     """An oncelog broker on a free port of 127.0.0.1; a restart keeps data and port.
 
     `properties` become `-c key=value`; its `listeners` are added to PLAINTEXT.
-    A given `data_dir` is kept; without one the data is deleted with the context.
+    A given `data_dir` is kept; without one the data is deleted with the context. Beside an older Kafka it presents
+    itself as of that release.
     """
 
     def __init__(
@@ -28,7 +30,7 @@ class Oncelog(LocalBroker):
     ) -> None:
         super().__init__(data_dir, "oncelog-")
         self._properties = dict(properties or {})
-        self._arguments = tuple(arguments)
+        self._arguments = (*arguments, *(facts.AS_RELEASE if "--as-version" not in arguments else ()))
         self._port = 0
         self.ready_line = ""
         self._earlier_tracebacks = 0  # of processes that have ended

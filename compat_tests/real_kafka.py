@@ -36,6 +36,8 @@ START_TIMEOUT_S = 300
 TOOL_TIMEOUT_S = 300
 ARCHIVE_TIMEOUT_S = 120
 START_ATTEMPTS = 3
+MOVED_IN_4_4 = {"org.apache.kafka.tools.ConfigCommand": "kafka.admin.ConfigCommand"}
+"""The main classes that had another name before 4.4, with that name."""
 PORTS = range(12_000, 32_000)
 """Linux gives none of them to who asks for any port, or connects."""
 WORKERS_MAX = 16
@@ -79,6 +81,11 @@ def require(reason: str) -> NoReturn:
 def kafka_version() -> str:
     """The release that the tests compare with, such as "4.4.0": that of pom.xml, or ONCELOG_KAFKA_VERSION."""
     return os.environ.get("ONCELOG_KAFKA_VERSION") or _pom_version()
+
+
+def release(version: str | None = None) -> tuple[int, ...]:
+    """The release of a version, by default `kafka_version`, such as (4, 4), which may be compared."""
+    return tuple(int(part) for part in (version or kafka_version()).split(".")[:2])
 
 
 def _pom_version() -> str:
@@ -140,15 +147,18 @@ def kafka_libs(version: str | None = None) -> pathlib.Path:
         return maven_jars(pom, f"kafka-{version}", without="slf4j-reload4j")
 
 
-def maven_jars(pom: pathlib.Path, name: str, *, without: str = "") -> pathlib.Path:
+def maven_jars(pom: pathlib.Path, name: str, *, without: str = "", of_release: bool = False) -> pathlib.Path:
     """The folder with the jars of a pom: `name` and a digest of the pom, under the user's cache directory.
 
-    It leaves out the artifact `without`.
+    It leaves out the artifact `without`. `of_release`: the pom names the release of `kafka_version` by
+    ``${kafka.version}``, and the folder is that release's.
 
     Maven fetches the jars once; several processes may call this at the same time. Raises RealPartMissing if the jars
     are not cached and Java or Maven is missing or Maven fails.
     """
     caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "oncelog"
+    if of_release:
+        name = f"{name}-{kafka_version()}"
     libs = caches / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if libs.is_dir():
         return libs
@@ -160,11 +170,19 @@ def maven_jars(pom: pathlib.Path, name: str, *, without: str = "") -> pathlib.Pa
     with open(caches / "resolve.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two Mavens must not write to its local repository at once
         if not libs.is_dir():
-            _resolve(mvn, java_home, pom, libs, without)
+            _resolve(mvn, java_home, pom, libs, without, of_release=of_release)
     return libs
 
 
-def _resolve(mvn: str, java_home: pathlib.Path, pom: pathlib.Path, libs: pathlib.Path, without: str) -> None:
+def _resolve(
+    mvn: str,
+    java_home: pathlib.Path,
+    pom: pathlib.Path,
+    libs: pathlib.Path,
+    without: str,
+    *,
+    of_release: bool,
+) -> None:
     fetched = pathlib.Path(tempfile.mkdtemp(prefix="fetching-", dir=libs.parent))
     try:
         # The pom is copied because Maven makes a target folder beside it.
@@ -172,6 +190,7 @@ def _resolve(mvn: str, java_home: pathlib.Path, pom: pathlib.Path, libs: pathlib
         command = [mvn, "-B", "-q", "-f", str(copied), "dependency:copy-dependencies"]
         command += [f"-DoutputDirectory={fetched / 'jars'}", "-DincludeScope=runtime"]
         command += [f"-DexcludeArtifactIds={without}"] if without else []
+        command += [f"-Dkafka.version={kafka_version()}"] if of_release else []
         run = subprocess.run(
             command,
             env={**os.environ, "JAVA_HOME": str(java_home)},
@@ -212,6 +231,8 @@ def tool_command(
     The default `jvm_options` suit a short run, with an archive of classes of pom.xml's version. Raises RealPartMissing.
     """
     options = (*TOOL_JVM_OPTIONS, *quick_start()) if jvm_options is None else jvm_options
+    if release(version) < (4, 4):
+        main_class = MOVED_IN_4_4.get(main_class, main_class)
     path = os.pathsep.join([f"{kafka_libs(version)}/*", *(os.fspath(path) for path in class_path)])
     return [java(), *QUIET, *options, "-cp", path, main_class, *arguments]
 
@@ -309,9 +330,9 @@ class RealKafka(LocalBroker):
     With `standalone` the voters are in the metadata log instead of the
     configuration, as in Kafka's quick start. A given `data_dir` is kept, and formatted if necessary; without one the
     data is deleted with the context. The default `jvm_options` suit a broker under light load, with an archive of
-    classes. `class_path` has plug-ins. `version` is another one than pom.xml's. `start` raises RealPartMissing, or
-    AssertionError with the broker's output. `controller.quorum.voters` and `cluster_id` make it a node of a cluster
-    (kafka_cluster.py).
+    classes. `class_path` has plug-ins. `version` is another one than `kafka_version`. kafka-storage gets the
+    `format_arguments`, too. `start` raises RealPartMissing, or AssertionError with the broker's output.
+    `controller.quorum.voters` and `cluster_id` make it a node of a cluster (kafka_cluster.py).
     """
 
     def __init__(
@@ -324,8 +345,10 @@ class RealKafka(LocalBroker):
         version: str | None = None,
         cluster_id: str | None = None,
         class_path: Sequence[pathlib.Path] = (),
+        format_arguments: Sequence[str] = (),
     ) -> None:
         super().__init__(data_dir, "real-kafka-")
+        self._format_arguments = tuple(format_arguments)
         self._cluster_id = cluster_id or new_uuid()
         self._standalone = standalone
         self._version = version
@@ -353,7 +376,34 @@ class RealKafka(LocalBroker):
                 break
         raise AssertionError(f"Kafka did not start:\n{last}")
 
+    def format(self) -> None:
+        """Format the data directory as `start` does, and do not start."""
+        self._ports = self._ports or free_ports(2)
+        with self._server_properties() as path:
+            self._format(path)
+
     def _start_once(self) -> bool:
+        jvm_options = (
+            (*BROKER_JVM_OPTIONS, *quick_start()) if self._jvm_options is None else self._jvm_options
+        )
+        with self._server_properties() as path:
+            if not (self.data_dir / "meta.properties").exists():
+                self._format(path)
+            options = (*jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
+            command = tool_command(
+                "kafka.Kafka",
+                path,
+                jvm_options=options,
+                class_path=self._class_path,
+                version=self._version,
+            )
+            self.process = Process(command)
+            started = self.process.stderr.wait_for(STARTED, START_TIMEOUT_S) is not None
+            return started and answers_api_versions(self._ports[0])
+
+    @contextlib.contextmanager
+    def _server_properties(self) -> Iterator[str]:
+        """The path of the configuration as a file, which is deleted in the end."""
         broker, controller = self._ports
         properties = {
             **self._properties,
@@ -371,32 +421,18 @@ class RealKafka(LocalBroker):
             properties["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{controller}"
         elif "controller.quorum.voters" not in properties:
             properties["controller.quorum.voters"] = f"{self._properties['node.id']}@127.0.0.1:{controller}"
-        jvm_options = (
-            (*BROKER_JVM_OPTIONS, *quick_start()) if self._jvm_options is None else self._jvm_options
-        )
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as file:
             file.writelines(f"{key}={value}\n" for key, value in properties.items())
         try:
-            if not (self.data_dir / "meta.properties").exists():
-                self._format(file.name)
-            options = (*jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
-            command = tool_command(
-                "kafka.Kafka",
-                file.name,
-                jvm_options=options,
-                class_path=self._class_path,
-                version=self._version,
-            )
-            self.process = Process(command)
-            started = self.process.stderr.wait_for(STARTED, START_TIMEOUT_S) is not None
-            return started and answers_api_versions(broker)
+            yield file.name
         finally:
             os.unlink(file.name)
 
     def _format(self, properties: str) -> None:
         """Format with kafka-storage; a temporary directory gets copies of the first one's files instead."""
-        can_copy = self._own_dir is not None and not self._standalone and self._version is None
+        is_plain = not self._standalone and not self._format_arguments
+        can_copy = self._own_dir is not None and is_plain and self._version is None
         if can_copy and _formatted:
             for path, data in _formatted.items():
                 (self.data_dir / path).parent.mkdir(exist_ok=True)
@@ -406,7 +442,7 @@ class RealKafka(LocalBroker):
             text = "".join(f"{key}={value}\n" for key, value in rows.items())
             (self.data_dir / "meta.properties").write_text(text)
             return
-        mode = ["--standalone"] if self._standalone else []
+        mode = [*(["--standalone"] if self._standalone else []), *self._format_arguments]
         # While a broker is run to write the archive of classes, this tool cannot use it.
         options = TOOL_JVM_OPTIONS if self._jvm_options is not None else None
         arguments = ["format", "-t", self._cluster_id, "-c", properties, *mode]

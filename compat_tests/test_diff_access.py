@@ -1,7 +1,10 @@
 """ACLs, quotas and credentials where there are none, and their changes: both brokers respond alike."""
 
+import math
+
 import pytest
 
+from compat_tests import facts
 from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
@@ -168,5 +171,31 @@ def test_a_log_in_where_the_listener_wants_none(pair: Pair, version: int) -> Non
             for token in (b"\0app\0app-secret", b"n,,n=app,r=x", b""):
                 session.call("SaslAuthenticate", token_version, {"auth_bytes": token}, f"{token!r}")
         session.call("SaslHandshake", version, {"mechanism": "PLAIN"}, "again")
+
+    pair.compare(scenario)
+
+
+@facts.needs(facts.REFUSES_INFINITE_QUOTAS, "check for infinite quotas")
+def test_quotas_that_are_no_numbers(pair: Pair, name: str) -> None:
+    """Checked before all else about a value, and nothing is changed."""
+
+    def scenario(session: Session) -> None:
+        session.exact_error_messages = True
+        for entity, key in (("user", "producer_byte_rate"), ("user", "request_percentage"), ("ip", "nix")):
+            entity_name = None if entity == "ip" else name
+            for value in (math.inf, -math.inf, math.nan, -1.0):
+                rows = [
+                    {
+                        "entity": [{"entity_type": entity, "entity_name": entity_name}],
+                        "ops": [{"key": key, "value": value, "remove": False}],
+                    }
+                ]
+                values = {"entries": rows, "validate_only": False}
+                session.call("AlterClientQuotas", 1, values, f"{entity} {key} {value}")
+        ip = [{"entity_type": "ip", "entity_name": None}]
+        ops = [{"key": "connection_creation_rate", "value": math.inf, "remove": False}]
+        session.call("AlterClientQuotas", 1, {"entries": [{"entity": ip, "ops": ops}], "validate_only": True})
+        user = [{"entity_type": "user", "match_type": 0, "match": name}]
+        session.call("DescribeClientQuotas", 1, {"components": user, "strict": False})
 
     pair.compare(scenario)

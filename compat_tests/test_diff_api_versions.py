@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.announced import NOT_ANNOUNCED, SOFTWARE, announces_as_kafka, ranges
 from compat_tests.brokers import PROXY
 from compat_tests.definitions import api_key, api_names, definition, versions_of
@@ -217,6 +218,7 @@ def test_an_empty_request_of_every_version_of_every_api(pair: Pair) -> None:
     pair.compare(scenario, known=("^SaslHandshake v0: .*'closed'$",))
 
 
+@facts.needs(facts.IS_4_4, "such versions")
 def test_the_page_has_kafkas_list() -> None:
     """docs/apis.md shows ours beside it."""
     served = [api for api in api_names() if "broker" in definition(f"{api}Request").get("listeners", ())]

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from compat_tests import facts
+from compat_tests.batches import GZIP, WAIT_MS, batch, now_ms, record
 from compat_tests.brokers import UNDISTURBED, make_broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
@@ -13,7 +15,7 @@ from compat_tests.real_kafka import PROPERTIES, RealPartMissing, require
 pytestmark = pytest.mark.also_on("proxy")
 
 BROKER, GROUP = 4, 32
-SET, APPEND = 0, 2
+SET, DELETE, APPEND = 0, 1, 2
 NODE_ID = "1"
 
 # The settings of both brokers: keys with and without effect, keys of listeners and plug-ins, removed keys; limits of
@@ -69,7 +71,6 @@ READ_ONLY_HERE = (
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
     "config.providers",
-    "cordoned.log.dirs",
     "metric.reporters",
     "principal.builder.class",
     "group.coordinator.cached.buffer.max.bytes",
@@ -140,6 +141,7 @@ def describe(session: Session, kind: int, name: str) -> dict[str, Fields]:
     return {row["name"]: row for row in result["configs"]}
 
 
+@facts.needs(facts.HAS_KEYS_OF_4_4, "such keys")
 def test_every_row(own_pair: Pair) -> None:
     seen: list[dict[str, Fields]] = []
     own_pair.compare(lambda session: seen.append(describe(session, BROKER, NODE_ID)))
@@ -175,10 +177,14 @@ BOUNDS = {
     "streams.heartbeat.interval.ms": (2_999, 3_000, 14_000, 14_001),
     "streams.num.standby.replicas": (-1, 0, 4, 5),
     "streams.assignment.interval.ms": (499, 500, 2_000, 2_001),
+    "streams.num.warmup.replicas": (-1, 0, 20, 21),
+    "streams.task.offset.interval.ms": (0, 14_999, 15_000),
+    "streams.acceptable.recovery.lag": (-1, 0),
     "consumer.session.timeout.ms": (44_999, 45_000, 60_000, 60_001),
 }
 
 
+@facts.needs(facts.HAS_KEYS_OF_4_4, "such words")
 def test_the_broker_bounds_a_groups_settings(own_pair: Pair) -> None:
     texts: list[list[Any]] = []
 
@@ -196,8 +202,33 @@ def test_the_broker_bounds_a_groups_settings(own_pair: Pair) -> None:
     kafka, ours = texts
     assert kafka == ours
     refused = [text for _, _, text in kafka if text is not None]
-    assert len(refused) == 26
-    assert any(text.startswith("share.delivery.count.limit must be ") for text in refused)
+    assert len(refused) == 31
+    assert "share.delivery.count.limit must be in the range 3 to 9 inclusive." in refused
+    assert "streams.num.warmup.replicas must be less than or equal to 20" in refused
+    assert "streams.task.offset.interval.ms must be greater than or equal to 15000" in refused
+
+
+@facts.needs(facts.HAS_STREAMS_TASK_OFFSETS, "such keys")
+def test_internal_keys_of_a_group_are_shown_once_they_are_set(own_pair: Pair) -> None:
+    def scenario(session: Session) -> None:
+        changes = {
+            "consumer.assignor.offload.enable": "false",
+            "streams.task.offset.interval.ms": "20000",
+            "streams.acceptable.recovery.lag": "7",
+        }
+        rows = [{"name": key, "config_operation": SET, "value": value} for key, value in changes.items()]
+        resource = {"resource_type": GROUP, "resource_name": "internal", "configs": rows}
+        session.call("IncrementalAlterConfigs", 1, {"resources": [resource]})
+        deadline = now_ms() + WAIT_MS
+        # Kafka's broker learns of the change after the response; another key, which is shown, tells when.
+        row = {"name": "consumer.session.timeout.ms", "config_operation": SET, "value": "46000"}
+        resource = {"resource_type": GROUP, "resource_name": "internal", "configs": [row]}
+        session.call("IncrementalAlterConfigs", 1, {"resources": [resource]})
+        while describe(session, GROUP, "internal")["consumer.session.timeout.ms"]["value"] != "46000":
+            assert now_ms() < deadline
+        session.observe("described", describe(session, GROUP, "internal"))
+
+    own_pair.compare(scenario)
 
 
 def test_refused_changes_of_keys_without_effect(own_pair: Pair) -> None:
@@ -220,3 +251,98 @@ def test_refused_changes_of_keys_without_effect(own_pair: Pair) -> None:
     kafka, ours = texts
     assert kafka == ours
     assert None not in kafka
+
+
+@facts.needs(facts.CHECKS_CORDONED_ASSIGNMENTS, "check of such assignments")
+def test_a_cordoned_directory_gets_no_new_partitions(own_pair: Pair) -> None:
+    """Neither by a request that names the broker nor by one that leaves it to Kafka. What is there stays."""
+
+    def scenario(session: Session) -> None:
+        session.topic("there")
+
+        def cordon(value: str | None, *, operation: int = SET) -> None:
+            row = {"name": "cordoned.log.dirs", "config_operation": operation, "value": value}
+            resource = {"resource_type": BROKER, "resource_name": NODE_ID, "configs": [row]}
+            response = session.call(
+                "IncrementalAlterConfigs", 1, {"resources": [resource]}, f"cordon {value}"
+            )
+            session.observe("error", response["responses"][0]["error_code"])
+
+        def log_dir() -> Any:
+            (row,) = session.call_unobserved("DescribeLogDirs", 5, {"topics": []})["results"]
+            return row
+
+        def wait_until_cordoned(expected: bool) -> None:
+            deadline = now_ms() + WAIT_MS
+            while log_dir()["is_cordoned"] != expected:
+                assert now_ms() < deadline
+
+        def create(note: str, **fields: Any) -> int:
+            topic = {"name": f"new-{note}", "num_partitions": 1, "replication_factor": 1, **fields}
+            values = {"topics": [topic], "timeout_ms": 15_000, "validate_only": True}
+            response = session.call("CreateTopics", 7, values, note)
+            return int(response["topics"][0]["error_code"])
+
+        assigned: Fields = {"num_partitions": -1, "replication_factor": -1}
+        assigned["assignments"] = [{"partition_index": 0, "broker_ids": [1]}]
+        cordon("*,/tmp/no")
+        cordon("/no/such/directory,/nor/this")
+        session.exact_error_messages = True
+        assert create("before") == 0
+        for name in ("*", log_dir()["log_dir"]):
+            change_unobserved(session, name)
+            wait_until_cordoned(True)
+            deadline = now_ms() + WAIT_MS
+            while not create_unobserved(session):  # the controller hears of it by the broker's next heartbeat
+                assert now_ms() < deadline
+            create("placed")
+            create("assigned", **assigned)
+            for note, rows in (("placed", None), ("assigned", [{"broker_ids": [1]}])):
+                topic = {"name": "there", "count": 2, "assignments": rows}
+                values = {"topics": [topic], "timeout_ms": 15_000, "validate_only": True}
+                session.call("CreatePartitions", 3, values, note)
+            move = {"partition_index": 0, "replicas": [1]}
+            moves = {"topics": [{"name": "there", "partitions": [move]}], "timeout_ms": 15_000}
+            session.call("AlterPartitionReassignments", 0, moves)
+            assert session.produce("there", batch(1))["error_code"] == 0
+            cordon(None, operation=DELETE)
+            wait_until_cordoned(False)
+            while create_unobserved(session):
+                assert now_ms() < deadline
+            assert create("after") == 0
+
+    own_pair.compare(scenario)
+
+
+def create_unobserved(session: Session) -> int:
+    topic = {"name": "try", "num_partitions": 1, "replication_factor": 1}
+    values = {"topics": [topic], "timeout_ms": 15_000, "validate_only": True}
+    return int(session.call_unobserved("CreateTopics", 7, values)["topics"][0]["error_code"])
+
+
+def change_unobserved(session: Session, directory: str) -> None:
+    row = {"name": "cordoned.log.dirs", "config_operation": SET, "value": directory}
+    resource = {"resource_type": BROKER, "resource_name": NODE_ID, "configs": [row]}
+    response = session.call_unobserved("IncrementalAlterConfigs", 1, {"resources": [resource]})
+    assert response["responses"][0]["error_code"] == 0, response
+
+
+@facts.needs(facts.LIMITS_DECOMPRESSED_RECORDS, "such a key")
+def test_the_brokers_limit_of_decompressed_records(own_pair: Pair) -> None:
+    """It holds for topics without a limit of their own, from its change on."""
+    limit = "max.decompressed.message.bytes"
+
+    def scenario(session: Session) -> None:
+        session.topic("plain-limit")
+        session.topic("own-limit", configs={limit: "5000"})
+        records = batch([record(value=bytes(2000))], codec=GZIP)
+        for value in ("0", "2147483640", "1000", None):
+            row = {"name": limit, "config_operation": DELETE if value is None else SET, "value": value}
+            resource = {"resource_type": BROKER, "resource_name": "", "configs": [row]}
+            session.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, f"{value}")
+            if value in ("1000", None):
+                session.wait_for_config("plain-limit", limit, value or str(2**31 - 9))
+            for name in ("plain-limit", "own-limit"):
+                session.observe(f"{name} {value}", session.produce(name, records)["error_code"])
+
+    own_pair.compare(scenario)

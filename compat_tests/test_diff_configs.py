@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.batches import WAIT_MS, batch, now_ms
 from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
@@ -254,7 +255,7 @@ def test_update_features(pair: Pair, version: int) -> None:
         session.call("UpdateFeatures", version, {"feature_updates": [], "timeout_ms": 10000}, "nothing")
         update("unknown", "no.such.feature", 1)
         update("too high", "metadata.version", 32000)
-        update("as it is", "metadata.version", 30)
+        update("as it is", "metadata.version", facts.METADATA_VERSION)
         update("no name", "", 1)
 
     pair.compare(scenario)

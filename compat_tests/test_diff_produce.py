@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.batches import (
     CONTROL,
     GZIP,
@@ -354,3 +355,83 @@ def test_message_sets_of_old_clients(pair: Pair, name: str) -> None:
             session.call("Produce", version, produce_request(name, message_set))
 
     pair.compare(scenario)
+
+
+def record_of(size: int, **fields: Any) -> bytes:
+    """A record whose body has so many bytes."""
+    small = record(value=b"", **fields)
+    value = bytes(size)
+    while len(body := record(value=value, **fields)) > size + 2:  # the varint of the body's size
+        value = value[: len(value) - (len(body) - size - 2)]
+    assert len(small) < len(body) == size + 2
+    return body
+
+
+@facts.needs(facts.LIMITS_DECOMPRESSED_RECORDS, "limit of decompressed records")
+@pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
+@pytest.mark.parametrize("compression", ["producer", "gzip", "uncompressed"])
+def test_the_largest_record_of_a_compressed_batch(
+    pair: Pair, name: str, codec: int, compression: str
+) -> None:
+    """It counts without the size before it. A record that is not compressed is not asked, whatever becomes of it."""
+    limit = 1000
+
+    def scenario(session: Session) -> None:
+        keys = {"max.decompressed.message.bytes": str(limit), "compression.type": compression}
+        topic_id = session.topic(name, configs=keys)
+        for note, records in (
+            ("as large as may be", [record_of(limit)]),
+            ("too large", [record_of(limit + 1)]),
+            ("all small", [record(value=bytes(400), offset_delta=delta) for delta in range(4)]),
+            ("the second is too large", [record_of(limit), record_of(limit + 1, offset_delta=1)]),
+            ("and a broken one behind it", [record_of(limit + 1), record(offset_delta=1, extra=b"x")]),
+            ("a broken one before it", [record(extra=b"x"), record_of(limit + 1, offset_delta=1)]),
+            ("and a wrong offset behind it", [record_of(limit + 1), record(offset_delta=7)]),
+        ):
+            session.call("Produce", 9, produce_request(name, batch(records, codec=codec)), note)
+        read_back(session, topic_id)
+
+    pair.compare(scenario)
+
+
+@facts.needs(facts.LIMITS_DECOMPRESSED_RECORDS, "limit of decompressed records")
+def test_a_record_that_was_accepted_before_the_limit(pair: Pair, name: str) -> None:
+    """The search for a timestamp reads it and fails; in other batches, and by headers alone, it goes on."""
+
+    def scenario(session: Session) -> None:
+        session.topic(name)
+        start = now_ms() - DAY_MS
+        small, large = [record(), record(offset_delta=1, timestamp_delta=1)], [record_of(1001)]
+        for at, records in enumerate((small, large, small)):
+            one = batch(records, codec=GZIP, base_timestamp=start + 10 * at)
+            assert session.produce(name, one)["error_code"] == 0
+        set_limit(session, name, 1000)
+        for timestamp in (
+            start,
+            start + 1,
+            start + 2,
+            start + 10,
+            start + 11,
+            start + 21,
+            start + 30,
+            -1,
+            -2,
+            -3,
+        ):
+            row = {"partition_index": 0, "timestamp": timestamp}
+            values = {"topics": [{"name": name, "partitions": [row]}]}
+            response = session.call_unobserved("ListOffsets", 7, values)
+            (found,) = response["topics"][0]["partitions"]
+            session.observe(
+                f"{timestamp - start if timestamp > 0 else timestamp}", (found["error_code"], found["offset"])
+            )
+
+    pair.compare(scenario)
+
+
+def set_limit(session: Session, name: str, limit: int) -> None:
+    change = {"name": "max.decompressed.message.bytes", "config_operation": 0, "value": str(limit)}
+    resource = {"resource_type": 2, "resource_name": name, "configs": [change]}
+    response = session.call_unobserved("IncrementalAlterConfigs", 1, {"resources": [resource]})
+    assert response["responses"][0]["error_code"] == 0, response
+    session.wait_for_config(name, "max.decompressed.message.bytes", str(limit))

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.definitions import ZERO_UUID, Fields, versions_of
 from compat_tests.differential import Pair, Session
@@ -197,5 +198,32 @@ def test_create_partitions(pair: Pair, name: str, version: int) -> None:
         session.wait_for_leaders(name, 5)  # Kafka's Metadata does not name the new ones before it leads them
         response = session.call_unobserved("Metadata", 12, {"topics": [{"name": name}]})
         session.observe("partitions", len(response["topics"][0]["partitions"]))
+
+    pair.compare(scenario)
+
+
+@facts.needs(facts.LIMITS_NEW_PARTITIONS, "limit of new partitions")
+def test_more_partitions_than_a_request_may_ask_for(pair: Pair, name: str) -> None:
+    """Ten thousand for all its topics together, of which one that is named twice, or unknown, does not count."""
+    most = 10_000
+
+    def scenario(session: Session) -> None:
+        session.exact_error_messages = True
+        session.topic(name, 2)
+        session.topic(f"{name}-2")
+        for note, topics in (
+            ("one topic", [(name, most + 3)]),
+            ("as many as there may be", [(name, most + 2)]),
+            ("the most there can be", [(name, 2**31 - 1)]),
+            ("together", [(name, most), (f"{name}-2", 4), (f"{name}-unknown", 3), (name, 1), (name, 1)]),
+            ("two topics", [(name, most - 1), (f"{name}-2", 5)]),
+            ("not of the unknown", [(f"{name}-unknown", 2 * most), (f"{name}-2", 1)]),
+            ("not of one twice", [(name, 2 * most), (name, 3)]),
+        ):
+            rows = [{"name": one, "count": count, "assignments": None} for one, count in topics]
+            values = {"topics": rows, "timeout_ms": 15000, "validate_only": True}
+            response = session.call_unobserved("CreatePartitions", 3, values)
+            response["results"].sort(key=lambda row: (row["name"], row["error_code"]))
+            session.observe(note, response)
 
     pair.compare(scenario)

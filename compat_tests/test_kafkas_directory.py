@@ -1,25 +1,37 @@
 """A data directory that a real Kafka formatted and filled: oncelog serves it as it is, and then Kafka serves it again.
 
 The directory is formatted with a configured voter, or with voters in the metadata log (`kafka-storage format
---standalone`, as in Kafka's quick start).
+--standalone`, as in Kafka's quick start). It goes from release to release, too, as far as its levels allow.
 """
 
 import contextlib
 import pathlib
+from collections.abc import Mapping
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.batches import TRANSACTIONAL, batch, read_batches
 from compat_tests.brokers import Broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require
+from compat_tests.real_kafka import CHECKPOINTS, RealKafka, RealPartMissing, new_uuid, require, run_tool
+from oncelog.broker.metadata import snapshots
+from oncelog.broker.seams.os_files import OsFileSystem
+from oncelog.wire.stored.metadata import FeatureLevelRecord
 
 RECORDS = 5
 GROUP = "readers"
-METADATA_VERSION_4_3 = 30
 KAFKAS_FEATURES = {"streams.version": 1}
+LEVELS_OF_OLDER = {**facts.LEVELS, "metadata.version": 30, "share.version": 1}
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
+USERS = {"alice": (1, 4096), "bob": (2, 8192)}
+"""The mechanism and the iterations of their credentials."""
+ADD_USERS = (
+    *("--add-scram", "SCRAM-SHA-256=[name=alice,password=alice-secret]"),
+    *("--add-scram", "SCRAM-SHA-512=[name=bob,password=bob-secret,iterations=8192]"),
+)
 SMALL = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
 
 
@@ -28,15 +40,28 @@ def kafka(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> RealKafka:
     """A Kafka on a directory that kafka-storage formats; its ports are the same at every start."""
     # With a session that long Kafka starts only if the stop before has fenced the broker.
     sessions = {"broker.session.timeout.ms": "600000"}
-    return RealKafka({**SMALL, **sessions}, tmp_path, standalone=request.param == "standalone")
+    standalone = request.param == "standalone"
+    return RealKafka({**SMALL, **sessions}, tmp_path, standalone=standalone, format_arguments=ADD_USERS)
 
 
 def features(session: Session) -> dict[str, int]:
-    """The finalized feature levels."""
+    """The finalized feature levels, but for that of the quorum, which is the controllers'."""
     software = {"client_software_name": "test", "client_software_version": "1"}
     response = session.call_unobserved("ApiVersions", 4, software)
     assert response["error_code"] == 0
-    return {row["name"]: row["max_version_level"] for row in response["finalized_features"]}
+    levels = {row["name"]: row["max_version_level"] for row in response["finalized_features"]}
+    levels.pop("kraft.version", None)
+    return levels
+
+
+def users(session: Session) -> dict[str, tuple[int, int]]:
+    """The mechanism and the iterations of each user's credentials."""
+    rows = session.call_unobserved("DescribeUserScramCredentials", 0, {"users": None})["results"]
+    found = {}
+    for row in rows:
+        (info,) = row["credential_infos"]
+        found[row["user"]] = (info["mechanism"], info["iterations"])
+    return found
 
 
 def call_coordinator(session: Session, api: str, version: int, values: Fields) -> Fields:
@@ -121,6 +146,29 @@ def contents(session: Session, name: str) -> Fields:
     return found
 
 
+def visit(broker: Broker, name: str, before: dict[str, Fields], *, kill: bool = False) -> dict[str, int]:
+    """Start the broker on the directory: what was written before is there, and ``name`` is written. Returns the levels
+    of its features.
+    """
+    try:
+        broker.start()
+    except RealPartMissing as missing:
+        require(str(missing))
+    try:
+        with contextlib.closing(Session(broker.bootstrap)) as session:
+            for topic, expected in before.items():
+                assert contents(session, topic) == expected, topic
+            fill(session, name)
+            before[name] = contents(session, name)
+            assert users(session) == USERS
+            return features(session)
+    finally:
+        if kill:
+            broker.kill()
+        else:
+            broker.stop()
+
+
 def test_kafka_and_oncelog_serve_it_in_turn(kafka: RealKafka) -> None:
     often = {
         "metadata.log.max.record.bytes.between.snapshots": "100"
@@ -129,20 +177,101 @@ def test_kafka_and_oncelog_serve_it_in_turn(kafka: RealKafka) -> None:
     brokers: list[tuple[Broker, str]] = [(kafka, "kafkas"), (ours, "ours"), (kafka, "again"), (ours, "last")]
     before: dict[str, Fields] = {}
     for broker, name in brokers:
+        served = facts.LEVELS if broker is kafka else without_kafkas(facts.LEVELS)
+        assert visit(broker, name, before) == served
+    assert ours.tracebacks == 0
+
+
+def without_kafkas(levels: Mapping[str, int]) -> dict[str, int]:
+    return {name: level for name, level in levels.items() if name not in KAFKAS_FEATURES}
+
+
+@pytest.mark.parametrize("standalone", [False, True])
+def test_oncelog_is_the_first_on_a_formatted_directory(tmp_path: pathlib.Path, standalone: bool) -> None:
+    """Its levels and users are those of the format, also after snapshots, and for the Kafka that follows."""
+    formatting = RealKafka(SMALL, tmp_path, standalone=standalone, format_arguments=ADD_USERS)
+    try:
+        formatting.format()
+    except RealPartMissing as missing:
+        require(str(missing))
+    has_bootstrap = (tmp_path / "bootstrap.checkpoint").exists()
+    assert has_bootstrap != facts.FORMATS_WITHOUT_BOOTSTRAP_CHECKPOINT
+    before: dict[str, Fields] = {}
+    with_snapshots = {"metadata.log.max.record.bytes.between.snapshots": "100"}
+    for number, keys in enumerate(({}, with_snapshots, {})):
+        ours = Oncelog({**SMALL, **keys}, tmp_path)
+        assert visit(ours, f"ours-{number}", before) == without_kafkas(facts.LEVELS)
+        assert ours.tracebacks == 0
+    assert visit(formatting, "kafkas", before) == facts.LEVELS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [False, True])
+@facts.needs(facts.IS_4_4, "older release that its directories come from here")
+def test_from_release_to_release(tmp_path: pathlib.Path, kill: bool) -> None:
+    """4.3.1, 4.4.0, oncelog, 4.4.0, and back to 4.3.1: the levels are those of 4.3. Once raised, they keep it out."""
+    # A killed Kafka's session must end before another one registers; it is short by default here.
+    older = RealKafka(SMALL, tmp_path, version=facts.OLDER, format_arguments=ADD_USERS)
+    newer = RealKafka(SMALL, tmp_path)
+    ours = Oncelog(SMALL, tmp_path)
+    before: dict[str, Fields] = {}
+    trip: list[tuple[Broker, str]] = [
+        *((older, "older"), (newer, "newer"), (ours, "ours"), (newer, "newer-again"), (older, "older-again"))
+    ]
+    for broker, name in trip:
+        levels = LEVELS_OF_OLDER if broker is not ours else without_kafkas(LEVELS_OF_OLDER)
+        assert visit(broker, name, before, kill=kill) == levels, name
+    with ours:
+        upgrade(ours, "--metadata", facts.METADATA_VERSION_NAME)
+        upgrade(ours, "--feature", f"share.version={facts.SHARE_VERSION}")
+    for broker in (newer, ours):
+        served = facts.LEVELS if broker is newer else without_kafkas(facts.LEVELS)
+        assert visit(broker, f"raised-{broker is ours}", before, kill=kill) == served
+    with pytest.raises(AssertionError, match="No MetadataVersion with feature level 33"):
+        older.start()
+    assert ours.tracebacks == 0
+
+
+def upgrade(broker: Broker, *level: str) -> None:
+    run_tool(FEATURES, "--bootstrap-server", broker.bootstrap, "upgrade", *level)
+
+
+def test_a_directory_that_oncelog_wrote(tmp_path: pathlib.Path) -> None:
+    """Kafka starts on it; that of an emulated release serves the release itself."""
+    for arguments, kafka in (
+        ((), RealKafka(SMALL, tmp_path / "newest")),
+        (("--as-version", "4.3"), RealKafka(SMALL, tmp_path / "emulated", version=facts.OLDER)),
+    ):
+        ours = Oncelog(SMALL, kafka.data_dir, arguments)
         try:
-            broker.start()
+            ours.start()
+            with contextlib.closing(Session(ours.bootstrap)) as session:
+                fill(session, "ours")
+                found, levels = contents(session, "ours"), features(session)
+            ours.stop()
+            with kafka, contextlib.closing(Session(kafka.bootstrap)) as session:
+                assert contents(session, "ours") == found
+                assert without_kafkas(features(session)) == levels
         except RealPartMissing as missing:
             require(str(missing))
-        try:
-            with contextlib.closing(Session(broker.bootstrap)) as session:
-                for topic, expected in before.items():
-                    assert contents(session, topic) == expected, topic
-                fill(session, name)
-                before[name] = contents(session, name)
-                levels = features(session)
-                assert levels["metadata.version"] == METADATA_VERSION_4_3
-                kept = {key: level for key, level in levels.items() if key in KAFKAS_FEATURES}
-                assert kept == (KAFKAS_FEATURES if broker is kafka else {})
         finally:
-            broker.stop()
-    assert ours.tracebacks == 0
+            ours.stop()
+
+
+@pytest.mark.parametrize("place", CHECKPOINTS, ids=["bootstrap.checkpoint", "first-snapshot"])
+@pytest.mark.parametrize("level", [29, 34])
+def test_a_level_that_oncelog_cannot_read_is_one_line(
+    tmp_path: pathlib.Path, place: pathlib.Path, level: int
+) -> None:
+    """Such as the 34 of a 4.5. Nothing is written."""
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / "meta.properties").write_text(f"version=1\ncluster.id={new_uuid()}\nnode.id=1\n")
+    record = FeatureLevelRecord("metadata.version", level)
+    path, rows = str(tmp_path / place), [(record, 0)]
+    snapshots.write(OsFileSystem(), path, rows, epoch=0, timestamp=0, last_contained_log_timestamp=0)
+    with pytest.raises(AssertionError) as refused:
+        Oncelog(data_dir=tmp_path).start()
+    lines = [line for line in str(refused.value).splitlines()[1:] if line]
+    assert len(lines) == 1, lines
+    assert f"cannot use the data directory {tmp_path}: " in lines[0]
+    assert f"needs metadata.version at level {level}; supported are 30 to 33: " in lines[0]

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
 
 import oncelog
-from compat_tests.real_kafka import kafka_version
+from compat_tests import facts
 from oncelog.pytest_plugin.real_cluster import Cluster
 
 TIMEOUT_S = 60
@@ -122,7 +122,7 @@ def test_a_share_group(cluster: Cluster, name: str) -> None:
 
 
 @pytest.mark.also_on("proxy")
-@pytest.mark.skipif(kafka_version() < "4.4", reason="Kafka has dead-letter queues from 4.4 on")
+@facts.needs(facts.HAS_DEAD_LETTER_QUEUES, "dead-letter queues")
 def test_dead_letters(cluster: Cluster, name: str) -> None:
     group, queue = cluster.share_group(name), f"dlq.{name}"
     with pytest.raises(oncelog.NotFoundError, match=f"share group {name} has no dead-letter queue"):

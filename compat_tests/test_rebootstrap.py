@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import oncelog
+from compat_tests import facts
 from compat_tests.brokers import SharedBrokers
 from compat_tests.real_kafka import RealPartMissing, kafka_version, require, run_tool
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(kafka_version() < "4.4", reason="clients name the node that they mean from 4.4 on"),
+    facts.needs(facts.CHECKS_CLUSTER_OF_CLIENT, "check of the node that a client means"),
 ]
 
 REBOOTSTRAP = "REBOOTSTRAP_REQUIRED"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.wire.batch import HEADER_SIZE, BatchHeader, read_header
 from oncelog.wire.compression import decompress_steps
-from oncelog.wire.errors import DecodeError
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.steps import finish
 from oncelog.wire.varint import read_varint, read_varlong
 
@@ -156,6 +156,21 @@ def scan_front(data: bytes | bytearray, position: int, limit: int) -> tuple[int,
     if length < 1 or end > limit or at >= end:
         raise DecodeError(f"record of {length} bytes where {limit - at} are left")
     return end, timestamp_delta, offset_delta, at
+
+
+def check_record_size(data: bytes | bytearray | memoryview, position: int, size_max: int) -> int:
+    """Return the position after a record. Its size, which stands before it, does not count.
+
+    Raises KafkaError (INVALID_RECORD) if the record has more than ``size_max`` bytes. Source:
+    ``DefaultRecord.readFrom``.
+    """
+    size, start = read_varint(data, position)
+    if size > size_max:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid record size: {size} exceeds the configured maximum record size of {size_max}.",
+        )
+    return start + size
 
 
 def skip_headers(

@@ -1,6 +1,6 @@
 """Validates a batch before it is appended, and changes it where the topic's configuration asks for that.
 
-The checks are those of Kafka 4.3.1 in ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
+The checks are those of Kafka 4.4.0 in ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
 ``LogValidator``, in the same order and with the same error codes. Every record of a batch is checked, after
 decompression if needed. Known differences, all of them stricter:
 
@@ -39,10 +39,10 @@ from oncelog.wire.batch import (
 )
 from oncelog.wire.compression import NONE, ZSTD, TooLarge, compress_steps
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
-from oncelog.wire.records import records_of_in_steps, scan_front, wrap_int64
+from oncelog.wire.records import check_record_size, records_of_in_steps, scan_front, wrap_int64
 from oncelog.wire.steps import finish, take
 from oncelog.wire.validation_rules import INT64_MAX, ValidationRules
-from oncelog.wire.varint import append_varint, read_varint
+from oncelog.wire.varint import append_varint
 from oncelog.wire.walk import WalkResult, walk, walk_in_steps
 
 if TYPE_CHECKING:
@@ -265,17 +265,14 @@ def _validation(
 
 
 def _check_sizes(records: bytes | bytearray | memoryview, count: int, limit: int) -> Steps[None]:
-    """Raise InvalidRecords for the first record of more than ``limit`` bytes. Source: ``DefaultRecord.readFrom``."""
+    """Raise InvalidRecords for the first record of more than ``limit`` bytes."""
     position = 0
     for index in range(count):
-        size, position = read_varint(records, position)
-        if size > limit:
-            raise InvalidRecords(
-                ErrorCode.INVALID_RECORD,
-                f"Invalid record size: {size} exceeds the configured maximum record size of {limit}.",
-            )
-        position += size
-        if not index % _STEP_RECORDS:
+        try:
+            position = check_record_size(records, position, limit)
+        except KafkaError as error:
+            raise InvalidRecords(error.code, str(error.message)) from None
+        if index % _STEP_RECORDS == _STEP_RECORDS - 1:
             yield
 
 

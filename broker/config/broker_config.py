@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from oncelog.broker.config.checks import connection_limits, contradictions
+from oncelog.broker.config.checks import ALL_LOG_DIRS, connection_limits, contradictions
 from oncelog.broker.config.definitions import ConfigError, ConfigKey, KeyCollector, Value, is_secret
 from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from oncelog.broker.config.definitions_log import LogKeys
@@ -141,6 +141,11 @@ class BrokerConfig(
     def data_dir(self) -> str:
         """The data directory."""
         return (self.log_dirs or self.log_dir)[0]
+
+    @property
+    def is_data_dir_cordoned(self) -> bool:
+        """Whether the data directory gets no new partitions."""
+        return not {ALL_LOG_DIRS, self.data_dir}.isdisjoint(self.cordoned_log_dirs)
 
     def first_set(self, synonyms: tuple[tuple[str, int], ...]) -> Value:
         """Return the first value that is not null among several keys, multiplied by the key's factor."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
 
+ALL_LOG_DIRS = "*"
+"""In ``cordoned.log.dirs``."""
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 # Keys that contradict each other, and the message. The first key is the one to blame.
@@ -103,6 +105,19 @@ def _logs(config: BrokerConfig) -> Iterator[Contradiction]:
         directories = config.value(name)
         if isinstance(directories, tuple) and len(directories) != 1:
             yield (name,), f"{name} must name one directory; oncelog keeps one: {','.join(directories)!r}"
+    cordoned = config.cordoned_log_dirs
+    unknown = [one for one in cordoned if one not in (ALL_LOG_DIRS, config.data_dir)]
+    if ALL_LOG_DIRS in cordoned and len(cordoned) > 1:
+        yield (
+            ("cordoned.log.dirs",),
+            f"When cordoned.log.dirs is set to {ALL_LOG_DIRS}, it must not contain other values",
+        )
+    elif unknown:
+        yield (
+            ("cordoned.log.dirs",),
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : "
+            + ", ".join(unknown),
+        )
     lags = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
     policy = config.topic_defaults()
     if policy.min_compaction_lag_ms > policy.max_compaction_lag_ms:

@@ -3,7 +3,7 @@
 A class declares keys as attributes (see `definitions_log.py`); the type checker, the parser, DescribeConfigs and the
 documentation use the same declaration. The attribute's name is the key's with ``_`` for ``.``. Meanings, types,
 defaults and error messages are those of ``org.apache.kafka.common.config.ConfigDef`` and ``KafkaConfig`` of Kafka
-4.3.1."""
+4.4.0."""
 
 from __future__ import annotations
 

@@ -96,6 +96,14 @@ class GroupKeys(metaclass=KeyCollector):
         at_least=0,
         update=CLUSTER_WIDE,
     )
+    group_consumer_assignor_offload_enable: bool = key(
+        BOOLEAN,
+        True,
+        "Whether assignments are computed beside the coordinator, which they are not here.",
+        update=CLUSTER_WIDE,
+        internal=True,
+        in_effect=False,
+    )
     group_consumer_min_assignment_interval_ms: int = key(
         INT, 0, "The smallest assignment interval that a group may set, in milliseconds.", at_least=0
     )

@@ -12,6 +12,7 @@ from oncelog.broker.config.definitions import (
     LIST,
     LONG,
     LOW,
+    PER_BROKER,
     STRING,
     KeyCollector,
     between_or,
@@ -151,6 +152,10 @@ class LogKeys(metaclass=KeyCollector):
         in_effect=False,
     )
 
+    cordoned_log_dirs: tuple[str, ...] = key(
+        LIST, (), "Data directories that get no new partitions; * is all of them.", update=PER_BROKER
+    )
+
     log_cleanup_policy: tuple[str, ...] = key(
         LIST,
         ("delete",),
@@ -239,7 +244,8 @@ class LogKeys(metaclass=KeyCollector):
         INT,
         2_147_483_639,
         "Bytes of the largest record that is accepted in a compressed batch.",
-        at_least=0,
+        at_least=1,
+        at_most=2_147_483_639,
         update=CLUSTER_WIDE,
     )
     log_message_timestamp_type: str = key(

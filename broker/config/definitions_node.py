@@ -149,7 +149,11 @@ class RequestKeys(metaclass=KeyCollector):
     __slots__ = ()
 
     unstable_api_versions_enable: bool = key(
-        BOOLEAN, False, "Whether the broker serves unreleased versions of APIs.", internal=True
+        BOOLEAN,
+        False,
+        "Whether the broker serves unreleased versions of APIs.",
+        importance=HIGH,
+        internal=True,
     )
     telemetry_max_bytes: int = key(
         INT, 1048576, "Bytes of metrics that a client may push at once.", at_least=1, importance=LOW

@@ -14,6 +14,7 @@ from oncelog.broker.config.definitions import (
     HIGH,
     INT,
     LIST,
+    LONG,
     LOW,
     SHORT,
     STRING,
@@ -21,6 +22,11 @@ from oncelog.broker.config.definitions import (
     key,
 )
 from oncelog.broker.config.definitions_coordinators import check_codec_number
+
+
+def _assignor_offload() -> Any:
+    doc = "Whether assignments are computed beside the coordinator, which they are not here."
+    return key(BOOLEAN, True, doc, update=CLUSTER_WIDE, internal=True, in_effect=False)
 
 
 def _default(
@@ -104,6 +110,14 @@ class ShareGroupKeys(metaclass=KeyCollector):
         "How the name of a share group's dead-letter queue must begin.",
         update=CLUSTER_WIDE,
     )
+    group_share_assignor_offload_enable: bool = _assignor_offload()
+    group_share_dlq_manager_class_name: str = key(
+        STRING,
+        "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager",
+        "The class that writes dead-letter queues.",
+        internal=True,
+        in_effect=False,
+    )
     group_share_max_share_sessions: int = key(INT, 2_000, "Share sessions that are kept at once.", at_least=1)
 
 
@@ -185,4 +199,34 @@ class StreamsGroupKeys(metaclass=KeyCollector):
     )
     group_streams_topology_description_plugin_class: str | None = key(
         CLASS, None, "The plug-in that keeps the descriptions of topologies.", in_effect=False
+    )
+    group_streams_assignor_offload_enable: bool = _assignor_offload()
+    group_streams_task_offset_interval_ms: int = key(
+        INT,
+        60_000,
+        "Milliseconds between two reports of a warm-up task's offsets.",
+        at_least=1,
+        internal=True,
+        in_effect=False,
+    )
+    group_streams_min_task_offset_interval_ms: int = key(
+        INT,
+        15_000,
+        "The least milliseconds of that interval that a group may set.",
+        at_least=1,
+        internal=True,
+    )
+    group_streams_num_warmup_replicas: int = key(
+        INT, 2, "Warm-up tasks of a group.", at_least=0, internal=True, in_effect=False
+    )
+    group_streams_max_warmup_replicas: int = key(
+        INT, 20, "The most warm-up tasks that a group may set.", at_least=0, internal=True
+    )
+    group_streams_acceptable_recovery_lag: int = key(
+        LONG,
+        10_000,
+        "Offsets that a member may lack and still get an active task.",
+        at_least=0,
+        internal=True,
+        in_effect=False,
     )

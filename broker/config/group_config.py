@@ -13,6 +13,7 @@ from oncelog.broker.config.definitions import (
     BOOLEAN,
     INT,
     LIST,
+    LONG,
     LOW,
     STRING,
     ConfigError,
@@ -25,7 +26,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncelog.broker.config.definitions import ConfigKey
+    from oncelog.broker.config.definitions import ConfigKey, ConfigType
 
 _BY_DURATION = "by_duration:"
 _ISO_DURATION = r"\+?P(?=[^T]|T.)(?:\+?\d+D)?(?:T(?=.)(?:\+?\d+H)?(?:\+?\d+M)?(?:\+?\d+(?:[.,]\d{0,9})?S)?)?"
@@ -49,6 +50,13 @@ def _check_offset_reset(name: str, value: str) -> None:
 def _key(default: int, documentation: str, synonym: str, **options: Any) -> Any:
     """Declare an integer key whose default is the value of the broker's key ``synonym``."""
     return key(INT, default, documentation, synonyms=((synonym, 1),), **options)
+
+
+def _internal(value_type: ConfigType, default: Value, synonym: str, at_least: int | None = None) -> Any:
+    """Declare a key that is without effect here, and internal in Kafka: shown only if it is set."""
+    doc = "An internal key of Kafka's; without effect here."
+    synonyms = ((synonym, 1),)
+    return key(value_type, default, doc, synonyms=synonyms, at_least=at_least, internal=True, in_effect=False)
 
 
 class GroupConfig(metaclass=KeyCollector):
@@ -176,6 +184,14 @@ class GroupConfig(metaclass=KeyCollector):
         synonyms=(("group.streams.assignors", 1),),
         in_effect=False,
     )
+    consumer_assignor_offload_enable: bool = _internal(
+        BOOLEAN, True, "group.consumer.assignor.offload.enable"
+    )
+    share_assignor_offload_enable: bool = _internal(BOOLEAN, True, "group.share.assignor.offload.enable")
+    streams_assignor_offload_enable: bool = _internal(BOOLEAN, True, "group.streams.assignor.offload.enable")
+    streams_task_offset_interval_ms: int = _internal(INT, 60_000, "group.streams.task.offset.interval.ms", 1)
+    streams_num_warmup_replicas: int = _internal(INT, 2, "group.streams.num.warmup.replicas", 0)
+    streams_acceptable_recovery_lag: int = _internal(LONG, 10_000, "group.streams.acceptable.recovery.lag", 0)
     errors_deadletterqueue_topic_name: str = key(
         STRING,
         "",
@@ -201,14 +217,18 @@ _LIMITED = (
     "streams.session.timeout.ms",
     "streams.num.standby.replicas",
     "streams.assignment.interval.ms",
+    "streams.task.offset.interval.ms",
+    "streams.num.warmup.replicas",
 )
 
 
-def _limits(name: str) -> tuple[str | None, str]:
-    """Return the names of the broker's keys for the smallest and the largest value that a group may set."""
+def _limits(name: str) -> tuple[str | None, str | None]:
+    """Return the names of the broker's keys for the smallest and the largest value that a group may set; None: any."""
     kind, _, what = name.partition(".")
-    if what == "num.standby.replicas":
-        return None, f"group.{kind}.max.standby.replicas"
+    if what.startswith("num."):
+        return None, f"group.{kind}.max.{what.removeprefix('num.')}"
+    if what == "task.offset.interval.ms":
+        return f"group.{kind}.min.{what}", None
     return f"group.{kind}.min.{what}", f"group.{kind}.max.{what}"
 
 
@@ -250,7 +270,7 @@ def beyond_limits(overrides: Mapping[str, str], broker: BrokerConfig) -> list[tu
             least, most = LIMITS[name]
             if least is not None and value < broker.value(least):
                 found.append((name, least))
-            elif value > broker.value(most):
+            elif most is not None and value > broker.value(most):
                 found.append((name, most))
     return found
 
@@ -276,10 +296,16 @@ def _check_values(values: Mapping[str, Any], overrides: Mapping[str, str], broke
     for name, (least, most) in LIMITS.items():
         if name not in overrides:
             continue
-        low, high = None if least is None else broker.value(least), broker.value(most)
-        if low is None and values[name] > high:
-            raise _refused(f"{name} must be less than or equal to {high}")
-        if low is not None and not low <= values[name] <= high:
+        low = None if least is None else broker.value(least)
+        high = None if most is None else broker.value(most)
+        value = values[name]
+        if low is None:
+            if value > high:
+                raise _refused(f"{name} must be less than or equal to {high}")
+        elif high is None:
+            if value < low:
+                raise _refused(f"{name} must be greater than or equal to {low}")
+        elif not low <= value <= high:
             raise _refused(f"{name} must be in the range {low} to {high} inclusive.")
     assignor, known = values["streams.assignor.name"], broker.group_streams_assignors
     if "streams.assignor.name" in overrides and assignor not in known:

@@ -1,6 +1,6 @@
 """Kafka's broker keys that do nothing in oncelog: of a node, its cluster, its storage. `definitions_known.py` reads it.
 
-Names, types, defaults, limits and update modes are those of Kafka 4.3.1's ``ConfigDef``; a test compares them. The
+Names, types, defaults, limits and update modes are those of Kafka 4.4.0's ``ConfigDef``; a test compares them. The
 sentences are ours."""
 
 TABLE = """\
@@ -117,8 +117,6 @@ unclean.leader.election.interval.ms long 300000 1.. internal
     Milliseconds between two searches for partitions that need an unclean leader.
 
 # Data directories
-cordoned.log.dirs list "" per-broker
-    Directories that get no new partitions.
 log.dir.failure.timeout.ms long 30000 1..
     Milliseconds after which a broker stops if it cannot report a failed directory.
 num.replica.alter.log.dirs.threads int null

@@ -1,6 +1,6 @@
 """Kafka's broker keys that do nothing in oncelog: of coordinators and of security. `definitions_known.py` reads it.
 
-Names, types, defaults, limits and update modes are those of Kafka 4.3.1's ``ConfigDef``; a test compares them. The
+Names, types, defaults, limits and update modes are those of Kafka 4.4.0's ``ConfigDef``; a test compares them. The
 sentences are ours."""
 
 TABLE = """\

@@ -1,7 +1,7 @@
 """`TopicConfig`: the configuration of one topic, with one attribute per key: ``config.segment_bytes`` is
 ``segment.bytes``.
 
-Keys, defaults and error messages are those of ``org.apache.kafka.storage.internals.log.LogConfig`` of Kafka 4.3.1.
+Keys, defaults and error messages are those of ``org.apache.kafka.storage.internals.log.LogConfig`` of Kafka 4.4.0.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class TopicKeys(metaclass=KeyCollector):
         INT,
         "max.decompressed.message.bytes",
         "Bytes of the largest record in a compressed batch.",
-        at_least=0,
+        at_least=1,
+        at_most=2_147_483_639,
     )
     index_interval_bytes: int = _key(
         INT, "log.index.interval.bytes", "Bytes of log between two entries of an index.", at_least=0

@@ -40,7 +40,7 @@ class Acl:
     cluster: the resource is the cluster.
     prefixed: it is every resource whose name begins so.
     deny: the principal must not do it.
-    host: the address of the client, ``*`` for all.
+    host: the address of the client, a network such as 10.0.0.0/8, or ``*`` for all.
     """
 
     principal: str

@@ -38,30 +38,41 @@ def _respond(
 ) -> Steps[CreatePartitionsResponse]:
     """Make the response, a row at each step."""
     _, repeated = topics.once_and_twice([topic.name for topic in request.topics])
+    is_repeated = frozenset(repeated)
+    may_alter = services.authorization.filter(context, ALTER, TOPIC_RESOURCE)
+    denied = set()
+    for topic in request.topics:
+        if topic.name not in is_repeated and not may_alter(topic.name):
+            denied.add(topic.name)
+        yield
     results: list[CreatePartitionsTopicResult] = []
+    others = (topic for topic in request.topics if topic.name not in is_repeated and topic.name not in denied)
+    try:
+        topics.check_more_partitions(services.metadata.image, others)
+    except KafkaError as too_many:
+        for topic in request.topics:
+            results.append(_result(topic.name, too_many))
+            yield
+        return CreatePartitionsResponse(results=results)
     for name in repeated:
         results.append(_result(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
         yield
-    is_repeated = frozenset(repeated)
-    may_alter = services.authorization.filter(context, ALTER, TOPIC_RESOURCE)
     quota = None
     if context.usage is not None:
         quota = context.usage.mutation_quota(is_strict=context.api_version >= STRICT_VERSION)
     charge = None if quota is None else quota.record
     image = services.metadata.image
-    began, count = image.offset, 0
+    began = image.offset
     records_of: dict[str, list[Message]] = {}
     for topic in request.topics:
         yield
         if topic.name in is_repeated:
             continue
-        if not may_alter(topic.name):
+        if topic.name in denied:
             results.append(_result(topic.name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
             continue
         try:
             new_records = topics.create_partitions(image, topic, charge)
-            topics.check_record_count(count + len(new_records))
-            count += len(new_records)
             records_of[topic.name] = new_records
             results.append(_result(topic.name, None))
         except KafkaError as error:

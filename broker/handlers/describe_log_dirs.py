@@ -41,4 +41,5 @@ def _describe(services: Services, wanted: set[tuple[str, int]] | None) -> Descri
                 size = services.logs.size_of(topic.name, index)
                 topics.setdefault(topic.name, []).append(DescribeLogDirsPartition(index, size, 0, False))
     topic_results = [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()]
-    return DescribeLogDirsResult(0, services.logs.data_dir, topic_results, total, usable, False)
+    is_cordoned = services.config.current.is_data_dir_cordoned
+    return DescribeLogDirsResult(0, services.logs.data_dir, topic_results, total, usable, is_cordoned)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.metadata.features import UPGRADE
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.update_features import (
     UpdatableFeatureResult,
@@ -39,6 +40,9 @@ def handle(
         )
         if not request.validate_only:
             services.metadata.commit(records)
+            if any(kind != UPGRADE for _, _, kind in updates.values()):
+                # A release that does not know the higher level cannot read the record that raised it.
+                services.metadata.snapshot()
     except KafkaError as error:
         text = f"The update failed for all features since the following feature had an error: {error.message}"
         return UpdateFeaturesResponse(0, error.code, text)

@@ -366,16 +366,20 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp: int) -> Steps[TimestampOffset | None]:
         """Find the first record whose timestamp (ms) is at least ``timestamp``, in steps; None if there is none.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        Raises KafkaError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE; INVALID_RECORD for a record that is too large by
+        ``max.decompressed.message.bytes``.
         """
-        return self._search(lambda: first_at_or_after(self.local.segments, timestamp, self.log_start_offset))
+        limit = self.config.max_decompressed_message_bytes
+        return self._search(
+            lambda: first_at_or_after(self.local.segments, timestamp, self.log_start_offset, limit)
+        )
 
     def max_timestamp(self) -> Steps[TimestampOffset | None]:
-        """Find the first record with the latest timestamp, in steps; None in an empty log.
-
-        Raises KafkaError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        """Find the first record with the latest timestamp, in steps; None in an empty log. Raises as
+        `offset_for_timestamp`.
         """
-        return self._search(lambda: latest_timestamp(self.local.segments))
+        limit = self.config.max_decompressed_message_bytes
+        return self._search(lambda: latest_timestamp(self.local.segments, limit))
 
     def _search(self, search: Callable[[], Steps[TimestampOffset | None]]) -> Steps[TimestampOffset | None]:
         self.check_alive()

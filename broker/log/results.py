@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.log.batches import iterate_headers
-from oncelog.wire.records import records_of_in_steps, scan_front, wrap_int64
+from oncelog.wire.records import check_record_size, records_of_in_steps, scan_front, wrap_int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,10 +107,11 @@ RECORDS_PER_STEP = 256
 
 
 def first_at_or_after(
-    segments: Sequence[Segment], timestamp: int, start_offset: int
+    segments: Sequence[Segment], timestamp: int, start_offset: int, record_bytes_max: int
 ) -> Steps[TimestampOffset | None]:
     """Find the first record from ``start_offset`` on whose timestamp is at least ``timestamp``, in steps.
 
+    Raises KafkaError (INVALID_RECORD) at a record of a compressed batch that has more than ``record_bytes_max`` bytes.
     Kafka stops at the first segment with such a timestamp, even if all these records are below the log start
     offset, until that segment is deleted. This search goes on.
     """
@@ -121,21 +122,26 @@ def first_at_or_after(
                 if header is None:
                     yield
                 elif header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                    found = yield from _first_in_batch(segment, position, header, timestamp, start_offset)
+                    found = yield from _first_in_batch(
+                        segment, position, header, timestamp, start_offset, record_bytes_max
+                    )
                     if found is not None:
                         return found
     return None
 
 
-def latest_timestamp(segments: Sequence[Segment]) -> Steps[TimestampOffset | None]:
-    """Find the first record that has the latest timestamp of all (ListOffsets' -3), in steps."""
+def latest_timestamp(segments: Sequence[Segment], record_bytes_max: int) -> Steps[TimestampOffset | None]:
+    """Find the first record that has the latest timestamp of all (ListOffsets' -3), in steps. Raises as
+    `first_at_or_after`.
+    """
     latest = max(segments, key=lambda segment: segment.max_timestamp)  # the first of those
     timestamp = latest.max_timestamp
     for position, header in _headers(latest, latest.offset_index.lookup(latest.max_timestamp_offset)[1]):
         if header is None:
             yield
         elif header.max_timestamp == timestamp:
-            return (yield from _first_in_batch(latest, position, header, timestamp, header.base_offset))
+            found = _first_in_batch(latest, position, header, timestamp, header.base_offset, record_bytes_max)
+            return (yield from found)
     return None
 
 
@@ -156,15 +162,25 @@ def _headers(segment: Segment, start: int) -> Iterator[tuple[int, BatchHeader | 
 
 
 def _first_in_batch(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
+    segment: Segment,
+    position: int,
+    header: BatchHeader,
+    timestamp: int,
+    start_offset: int,
+    record_bytes_max: int,
 ) -> Steps[TimestampOffset | None]:
-    """Find the first record of a batch from ``start_offset`` on whose timestamp is at least ``timestamp``."""
+    """Find the first record of a batch from ``start_offset`` on whose timestamp is at least ``timestamp``. Raises as
+    `first_at_or_after`.
+    """
     data = yield from records_of_in_steps(segment.file.pread(header.size, position), header)
     limit = len(data)
+    may_be_too_large = header.codec != 0 and limit > record_bytes_max
     at = 0
     for count in range(header.record_count):
         if count % RECORDS_PER_STEP == RECORDS_PER_STEP - 1:
             yield
+        if may_be_too_large:
+            check_record_size(data, at, record_bytes_max)
         at, delta, offset_delta, _ = scan_front(data, at, limit)
         offset = header.base_offset + offset_delta
         of_record = (

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.metadata.acl_networks import is_network, parse_network
 from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD
+from oncelog.broker.metadata.features import are_networks_enabled
 from oncelog.broker.requests.authorization import (
     CLUSTER_NAME,
     CLUSTER_RESOURCE,
@@ -74,7 +76,8 @@ def create(store: MetadataStore, wanted: list[AclBinding]) -> list[KafkaError | 
     Raises KafkaError: POLICY_VIOLATION if they are too many, and as `MetadataStore.commit`.
     """
     image = store.image.acls
-    results = [error_of(acl) for acl in wanted]
+    networks = are_networks_enabled(store.image)
+    results = [error_of(acl, may_have_network=networks) for acl in wanted]
     new = dict.fromkeys(
         acl for acl, error in zip(wanted, results, strict=True) if error is None and acl not in image.ids
     )
@@ -93,13 +96,39 @@ def _new_id(store: MetadataStore, image: AclsImage) -> Uuid:
 
 
 def store_acls(store: MetadataStore, wanted: Sequence[AclBinding]) -> None:
-    """Create those that do not exist yet; `error_of` has found no error in them. Raises KafkaError."""
+    """Create those that do not exist yet. Raises KafkaError, also for the first one that cannot be created."""
     for start in range(0, len(wanted), CHANGES_MAX):
-        create(store, list(wanted[start : start + CHANGES_MAX]))
+        for error in create(store, list(wanted[start : start + CHANGES_MAX])):
+            if error is not None:
+                raise error
 
 
-def error_of(acl: AclBinding) -> KafkaError | None:
-    """Return why no such ACL can be created: INVALID_REQUEST."""
+def error_of(acl: AclBinding, *, may_have_network: bool = True) -> KafkaError | None:
+    """Return why no such ACL can be created: INVALID_REQUEST, or UNSUPPORTED_VERSION for a network as the host unless
+    it ``may_have_network``.
+    """
+    text = _invalid(acl)
+    if text is None and is_network(acl.host) and not may_have_network:
+        return KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.",
+        )
+    text = text or _invalid_host(acl.host)
+    return None if text is None else KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _invalid_host(host: str) -> str | None:
+    if not host:
+        return "Host pattern cannot be null or empty"
+    if is_network(host):
+        try:
+            parse_network(host)
+        except ValueError as error:
+            return f"Invalid CIDR notation '{host}': {error}"
+    return None
+
+
+def _invalid(acl: AclBinding) -> str | None:
     text = None
     if acl.resource_type == CLUSTER_RESOURCE and acl.resource_name != CLUSTER_NAME:
         text = f"The only resource of the type CLUSTER is {CLUSTER_NAME}."
@@ -115,7 +144,7 @@ def error_of(acl: AclBinding) -> KafkaError | None:
         text = f"No ACL can have the permission {acl.permission_type}."
     elif ":" not in acl.principal:
         text = f"The principal {acl.principal} has no type: expected TYPE:NAME, such as User:{acl.principal}."
-    return None if text is None else KafkaError(ErrorCode.INVALID_REQUEST, text)
+    return text
 
 
 class Deletion:

@@ -5,6 +5,7 @@ Source: Kafka's ``ClientQuotaControlManager``, ``ClientQuotasImage.describe``, `
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from oncelog.broker.metadata.client_quotas import (
@@ -116,6 +117,8 @@ def _keys_of(entity: Entity, address: Callable[[str], str | None]) -> dict[str, 
 def _check_value(keys: dict[str, tuple[str, float] | None], key: str, value: float) -> None:
     if key not in keys:
         raise _invalid(f"Invalid configuration key {key}")
+    if not isfinite(value):
+        raise _invalid(f"Quota {key} must be a finite number")
     if value <= 0.0:
         raise _invalid(f"Quota {key} must be greater than 0")
     limit = keys[key]

@@ -19,6 +19,7 @@ from oncelog.broker.config.topic_config import TopicConfig, parse_topic_override
 from oncelog.broker.metadata.configs import (
     VALUE_CHARS_MAX,
     broker_keys,
+    dynamic_broker_texts,
     dynamic_key,
     dynamic_texts,
     is_dynamic,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.wire.schema import Message
 
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
 KEYS_PER_RESOURCE_MAX = 1_000
 """Keys of one resource that a request may change: more than there are."""
 
@@ -111,7 +113,7 @@ def alter(
             if _count(outcomes[at]):
                 outcomes[at] = _records_or_refusal(store.image, config, resource, count, refusal)
                 count += _count(outcomes[at])
-    failed = None if validate_only else _commit(store, outcomes)
+    failed = None if validate_only else _commit(store, config, outcomes)
     if not validate_only:
         for resource, outcome in zip(asked, outcomes, strict=True):
             if resource.resource_type == BROKER_LOGGER and not isinstance(outcome, KafkaError):
@@ -143,10 +145,12 @@ def _count(outcome: list[Message] | KafkaError) -> int:
     return 0 if isinstance(outcome, KafkaError) else len(outcome)
 
 
-def _commit(store: MetadataStore, outcomes: Iterable[list[Message] | KafkaError]) -> KafkaError | None:
+def _commit(
+    store: MetadataStore, config: DynamicBrokerConfig, outcomes: Iterable[list[Message] | KafkaError]
+) -> KafkaError | None:
     records = [record for outcome in outcomes if not isinstance(outcome, KafkaError) for record in outcome]
     try:
-        store.commit(records + _elr_cleared(store.image, records))
+        store.commit(records + _elr_cleared(store.image, records) + _cordoned(store, config, records))
     except KafkaError as error:
         return error
     return None
@@ -403,3 +407,23 @@ def _elr_cleared(image: MetadataImage, records: Iterable[Message]) -> list[Messa
         for record in records
         if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS
     ]
+
+
+def _cordoned(store: MetadataStore, config: DynamicBrokerConfig, records: Iterable[Message]) -> list[Message]:
+    """Return the record that takes this node's data directory out of use for new partitions, or back, after a change of
+    ``cordoned.log.dirs``. Source: ``BrokerLifecycleManager.propagateDirectoryCordoned``.
+    """
+    node_id = config.static.node_id
+    for record in records:
+        if (
+            isinstance(record, ConfigRecord)
+            and record.name == CORDONED_LOG_DIRS
+            and (record.resource_type, record.resource_name) == (BROKER, str(node_id))
+        ):
+            texts = dynamic_broker_texts(store.image, node_id)
+            texts.pop(CORDONED_LOG_DIRS, None)
+            if record.value is not None:
+                texts[CORDONED_LOG_DIRS] = record.value
+            changed = config.static.with_changes(texts)
+            return [store.cordon_record(is_cordoned=changed.is_data_dir_cordoned)]
+    return []

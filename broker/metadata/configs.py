@@ -256,7 +256,7 @@ def group_rows(
     sources, requested = _config_sources(image, config), frozenset(names or ())
     rows = []
     for name, key in sorted(GroupConfig.KEYS.items()):
-        if requested and name not in requested:
+        if (requested and name not in requested) or (key.internal and name not in overrides):
             continue
         if key.synonyms:
             synonyms = _broker_synonyms(sources, key.synonyms[0][0])

@@ -87,8 +87,18 @@ class Features(NamedTuple):
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION,
                     f"the data directory needs {name} at level {level}; supported are {low} to {high}"
-                    + (f" in version {self.emulates}: leave the version out" if self.emulates else ""),
+                    + self._advice(name, level, low),
                 )
+
+    def _advice(self, name: str, level: int, low: int) -> str:
+        """Return what to do about the level of a data directory that is not supported."""
+        if self.emulates:
+            return f" in version {self.emulates}: leave the version out"
+        if level < low:
+            return f": start Kafka on it, and raise the level (kafka-features upgrade --feature {name}={low})"
+        if name == METADATA_VERSION:
+            return ": a later release wrote it, and this level cannot be lowered; use that release"
+        return ": use the release that wrote it, or lower the level with it (kafka-features downgrade)"
 
     def stored_at_format(self) -> dict[str, int]:
         """Return the levels of a new data directory as its records have them."""
@@ -187,6 +197,11 @@ def _check_downgrade(current: int, level: int, upgrade_type: int) -> None:
             ErrorCode.INVALID_UPDATE_VERSION,
             f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
         )
+
+
+def are_networks_enabled(image: MetadataImage) -> bool:
+    """Whether the host of an ACL may be a network (Kafka: ``MetadataVersion.isCidrAclSupported``)."""
+    return image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_4_4_IV1
 
 
 def is_consumer_protocol_enabled(image: MetadataImage, config: BrokerConfig) -> bool:

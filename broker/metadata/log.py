@@ -42,13 +42,16 @@ _PARTITION_METADATA = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
 
 class LoadedMetadata(NamedTuple):
     """What a start found. ``cut_bytes`` were cut off the log's end because of ``cut_reason`` (empty: none).
-    ``bad_snapshots`` are the reasons why newer snapshots could not be used."""
+    ``bad_snapshots`` are the reasons why newer snapshots could not be used. ``first_records`` are those with which the
+    log is to begin, as `snapshots.FIRST` has them.
+    """
 
     image: MetadataImage
     cut_bytes: int
     cut_reason: str
     bad_snapshots: list[str]
     open_transaction: bool
+    first_records: list[Message]
 
 
 class MetadataLog:
@@ -72,6 +75,7 @@ class MetadataLog:
         self._epochs: list[tuple[int, int]] = []
         self._failed = ""
         self._quorum: snapshots.Quorum = {}
+        self._first_records: list[Message] = []
 
     def load(self) -> LoadedMetadata:
         """Open the log, or create it, and read the image.
@@ -97,7 +101,9 @@ class MetadataLog:
         cut_bytes, reason = self._load_segments(bases, reader)
         self._open_segment(start if reason == _BEHIND_SNAPSHOT or not bases else bases[-1])
         self._remove_older()
-        return LoadedMetadata(image, cut_bytes, reason, bad_snapshots, reader.transaction is not None)
+        return LoadedMetadata(
+            image, cut_bytes, reason, bad_snapshots, reader.transaction is not None, self._first_records
+        )
 
     def _load_snapshot(self) -> tuple[MetadataImage, list[str]]:
         bad = []
@@ -106,6 +112,8 @@ class MetadataLog:
             image = MetadataImage()
             try:
                 records, quorum = snapshots.read(self._files, self._path(snapshot_id.file_name))
+                if snapshot_id == snapshots.FIRST:  # a log that is not new has them, too
+                    self._first_records, records = records, []
                 for record in records:
                     image.replay(record)
             except DecodeError as error:

@@ -42,6 +42,9 @@ def check_replicas(image: MetadataImage, brokers: list[int], expected: int | Non
         if broker not in image.brokers:
             refusal = f"includes broker {broker}, but no such broker is registered."
             break
+        if not _has_room(image, broker):
+            refusal = f"includes broker {broker}, but all its log directories are cordoned."
+            break
         if broker == previous:
             refusal = f"includes the broker {broker} more than once."
             break
@@ -66,12 +69,18 @@ def active(image: MetadataImage, brokers: Iterable[int]) -> list[int]:
     ]
 
 
+def _has_room(image: MetadataImage, broker: int) -> bool:
+    """Whether some data directory of a registered broker takes new partitions (KIP-1066)."""
+    known = image.brokers[broker]
+    return not known.log_dirs or not set(known.log_dirs) <= set(known.cordoned_log_dirs or ())
+
+
 def place(image: MetadataImage, first: int, count: int, factor: int) -> list[list[int]]:
     """Return the replicas of ``count`` partitions from index ``first`` on, striped over the brokers.
 
     Raises KafkaError (INVALID_REPLICATION_FACTOR) if there are too few brokers.
     """
-    brokers = active(image, sorted(image.brokers))
+    brokers = [one for one in active(image, sorted(image.brokers)) if _has_room(image, one)]
     if not brokers:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,

@@ -7,8 +7,9 @@ the record before it. It is written as ``….checkpoint.part``, synced and renam
 If voters may change (``kraft.version`` 1), the quorum's own records follow the header: its version and its voters. They
 have no meaning here, and are kept for a Kafka that takes the directory over: without them it would have no voters.
 
-``bootstrap.checkpoint``, beside the log's directory, has the same format and holds the first records of a new log.
-Source: Kafka's ``RecordsSnapshotWriter``, ``Snapshots``, ``BootstrapDirectory``; KIP-630.
+``bootstrap.checkpoint``, beside the log's directory, has the same format and holds the first records of a new log. The
+kafka-storage of 4.4 writes these to the snapshot `FIRST` instead, where that of 4.3 writes only the quorum's records.
+Source: Kafka's ``RecordsSnapshotWriter``, ``Snapshots``, ``BootstrapMetadata``; KIP-630.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class SnapshotId(NamedTuple):
     @property
     def file_name(self) -> str:
         return f"{self.offset:020d}-{self.epoch:010d}{SUFFIX}"
+
+
+FIRST = SnapshotId(0, 0)
+"""The snapshot before the first record."""
 
 
 def parse_name(name: str) -> SnapshotId | None:

@@ -17,7 +17,7 @@ from oncelog.broker.metadata.image import METADATA_VERSION, MetadataImage
 from oncelog.broker.metadata.log import MetadataLog
 from oncelog.broker.metadata.placement import regain_leaders
 from oncelog.coordinator.producer_ids import next_block
-from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.schema import ZERO_UUID, Uuid
 from oncelog.wire.stored.metadata import (
     AbortTransactionRecord,
@@ -99,25 +99,32 @@ class MetadataStore:
             log.warning("cluster metadata cut", bytes=loaded.cut_bytes, reason=loaded.cut_reason)
         for reason in loaded.bad_snapshots:
             log.error("cluster metadata snapshot unreadable", reason=reason)
+        is_new = METADATA_VERSION not in self.image.features
+        if is_new and loaded.bad_snapshots:
+            raise DecodeError(loaded.bad_snapshots[-1])
         self.features.check(self.image)
         self._log.lead(self.config.node_id)
         self.image.offset = self._log.end_offset - 1
         self._snapshot_ms = self._clock.now_ms()
         if loaded.open_transaction:
             self.commit([AbortTransactionRecord(reason="the controller was restarted")])
-        if METADATA_VERSION not in self.image.features:
-            self._format()
+        if is_new:
+            self._format(loaded.first_records)
         elif self._log.bytes_since_snapshot > START_TAIL_BYTES_MAX:
             self.snapshot()
         return loaded
 
-    def _format(self) -> None:
-        """Begin a new log with the records of ``bootstrap.checkpoint``, which is written if there is none."""
+    def _format(self, first: Sequence[Message]) -> None:
+        """Begin a new log with the ``first`` records that were found in it; without them with those of
+        ``bootstrap.checkpoint``, which is written if there is none.
+        """
         others: list[Message] = []
         path = f"{self._data_dir}/{snapshots.BOOTSTRAP}"
-        if self._files.exists(path):
+        if not first and self._files.exists(path):
+            first = snapshots.read(self._files, path)[0]
+        if first:
             bootstrap = MetadataImage()
-            for record in snapshots.read(self._files, path)[0]:
+            for record in first:
                 bootstrap.replay(record)
             self.features.check(bootstrap)
             levels = bootstrap.features
@@ -135,10 +142,10 @@ class MetadataStore:
         records = features.format_records(levels, self.config.min_insync_replicas, others)
         self.commit(records, durable=True)
 
-    def register(self, endpoints: Sequence[BrokerEndpoint]) -> None:
+    def register(self, endpoints: Sequence[BrokerEndpoint], *, is_cordoned: bool = False) -> None:
         """Register this node as controller and broker with its ``endpoints`` for clients, and unfence it.
 
-        Raises KafkaError as `commit`.
+        ``is_cordoned``: its data directory takes no new partitions. Raises KafkaError as `commit`.
         """
         node_id = self.config.node_id
         supported = OUR_FEATURES.supported.items()
@@ -163,9 +170,16 @@ class MetadataStore:
                 controller,
                 broker,
                 BrokerRegistrationChangeRecord(node_id, self.broker_epoch, fenced=_UNFENCED),
-                BrokerRegistrationChangeRecord(node_id, self.broker_epoch, cordoned_log_dirs=[]),
+                self.cordon_record(is_cordoned=is_cordoned),
                 *regain_leaders(self.image, node_id),
             ]
+        )
+
+    def cordon_record(self, *, is_cordoned: bool) -> Message:
+        """Return the record by which this node's data directory takes no new partitions, or takes them again."""
+        cordoned = [self.directory_id] if is_cordoned else []
+        return BrokerRegistrationChangeRecord(
+            self.config.node_id, self.broker_epoch, cordoned_log_dirs=cordoned
         )
 
     def fence(self) -> None:

@@ -43,7 +43,7 @@ Charge = Callable[[int], None]
 
 NAME_CHARS_MAX = 249
 PARTITIONS_PER_REQUEST_MAX = 10_000
-"""How many partitions one request may create (``MAX_PARTITIONS_PER_BATCH``)."""
+"""How many partitions one request may create or add (``MAX_PARTITIONS_PER_BATCH``)."""
 RECORDS_PER_REQUEST_MAX = 10_000
 """How many metadata records one request may need (``MAX_RECORDS_PER_USER_OP``)."""
 
@@ -282,6 +282,22 @@ def bump_leader_epoch(topic: Topic, partitions: Iterable[int]) -> list[Message]:
     ]
 
 
+def check_more_partitions(image: MetadataImage, wanted: Iterable[CreatePartitionsTopic]) -> None:
+    """Raise KafkaError (POLICY_VIOLATION) if the topics want too many more partitions together.
+
+    Source: ``ReplicationControlManager.validateTotalNumberOfPartitions``.
+    """
+    more = 0
+    for topic in wanted:
+        known = image.topics.get(topic.name)
+        if known is not None:
+            more += max(0, topic.count - len(known.partitions))
+    if more > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of additional partitions per request."
+        )
+
+
 def create_partitions(
     image: MetadataImage, topic: CreatePartitionsTopic, charge: Charge | None = None
 ) -> list[Message]:
@@ -307,7 +323,6 @@ def create_partitions(
         )
     if charge is not None:
         charge(more)
-    check_record_count(more)
     if topic.assignments is None:
         replicas = place(image, first, more, factor)
     else:

@@ -283,14 +283,15 @@ def open_node(
     with ExitStack() as opened:
         try:
             metadata = opened.enter_context(_open_metadata(logs, release))
+            dynamic = DynamicBrokerConfig(config)
+            _apply_broker_configs(dynamic, metadata, logs)
             metadata.register(
                 [
                     BrokerEndpoint(row.name, row.host, row.port, SECURITY_PROTOCOLS.index(row.protocol))
                     for row in listeners
-                ]
+                ],
+                is_cordoned=dynamic.current.is_data_dir_cordoned,
             )
-            dynamic = DynamicBrokerConfig(config)
-            _apply_broker_configs(dynamic, metadata, logs)
             host = Host(
                 dynamic,
                 metadata,

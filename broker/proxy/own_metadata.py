@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.log.data_directory import PROXY_NODE_ID, DataDirectory, DataDirectoryError
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.metadata.image import METADATA_VERSION
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.wire.errors import DecodeError, KafkaError
+from oncelog.wire.stored.metadata import FeatureLevelRecord
 
 if TYPE_CHECKING:
     import random
@@ -50,9 +52,18 @@ class OwnMetadata:
         )
         try:
             self.store.start()
+            self._raise_level()
         except (KafkaError, DecodeError, OSError) as error:
             self._directory.release()
             raise DataDirectoryError.of(self.data_dir, error) from error
+
+    def _raise_level(self) -> None:
+        """Finalize the newest ``metadata.version``: what the proxy keeps is no other release's, and a client's
+        UpdateFeatures is for the cluster. Raises KafkaError.
+        """
+        _, newest = self.store.features.supported[METADATA_VERSION]
+        if self.store.image.features[METADATA_VERSION] < newest:
+            self.store.commit([FeatureLevelRecord(METADATA_VERSION, newest)])
 
     def note_cluster(self, cluster_id: str) -> None:
         """Upstream is this cluster. Raises CloseConnection if what is kept is another cluster's: its users must not

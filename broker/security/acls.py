@@ -1,8 +1,8 @@
 """`StandardAuthorizer`: decides by access control lists (ACLs) as Kafka's ``StandardAuthorizer`` does.
 
 A deny outweighs every allow. An ACL applies to a resource by its name, by a prefix of it, or to all (``*``); to one
-principal or all (``User:*``); from one host or all (``*``). Where no ACL at all applies to a resource,
-``allow.everyone.if.no.acl.found`` decides. Source: ``StandardAuthorizer``, ``StandardAuthorizerData``,
+principal or all (``User:*``); from one host, a network (``10.0.0.0/8``) or all (``*``). Where no ACL at all applies to
+a resource, ``allow.everyone.if.no.acl.found`` decides. Source: ``StandardAuthorizer``, ``StandardAuthorizerData``,
 ``Authorizer.authorizeByResourceType`` (KIP-679), KIP-290, KIP-801.
 
 The ACLs are indexed by resource, then by principal and host, so that a decision takes the same time however many there
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.config.checks import super_users
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.metadata.acl_networks import Networks
 from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD
 from oncelog.broker.requests.authorization import (
     ALL,
@@ -165,6 +166,7 @@ class StandardAuthorizer:
         self._if_no_acl = allow_everyone_if_no_acl
         self._by_id: dict[Uuid, AclBinding] = {}
         self._of_type: dict[int, _OfType] = {}
+        self._networks = Networks()
         self._decisions: dict[tuple[str, str, int, int, str | None], bool] = {}
         """By principal, host, operation, resource type, and resource name, or None for any resource of the type."""
 
@@ -173,12 +175,14 @@ class StandardAuthorizer:
         assert acl_id not in self._by_id, acl
         self._by_id[acl_id] = acl
         self._of_type.setdefault(acl.resource_type, _OfType()).add(acl)
+        self._networks.add(acl.host)
         self._decisions.clear()
 
     def remove(self, acl_id: Uuid) -> None:
         """Leave out an ACL that is in force."""
         acl = self._by_id.pop(acl_id)
         self._of_type[acl.resource_type].remove(acl)
+        self._networks.remove(acl.host)
         self._decisions.clear()
 
     def authorize(self, principal: str, host: str, operation: int, resource: Resource) -> bool:
@@ -217,9 +221,10 @@ class StandardAuthorizer:
             return self._if_no_acl
         bit = 1 << operation
         is_allowed = has_acl = False
+        everyone = self._everyone_like(principal, host)
         for by_who in of_type.matching(name):
             has_acl = True
-            for who in _everyone_like(principal, host):
+            for who in everyone:
                 rules = by_who.get(who)
                 if rules is not None:
                     if rules.deny & bit:
@@ -235,7 +240,7 @@ class StandardAuthorizer:
             return False
         allowed: list[tuple[int, str]] = []
         denied: set[tuple[int, str]] = set()
-        for who in _everyone_like(principal, host):
+        for who in self._everyone_like(principal, host):
             for pattern, rules in of_type.by_who.get(who, {}).items():
                 if rules.says(operation, DENY):
                     denied.add(pattern)
@@ -253,10 +258,10 @@ class StandardAuthorizer:
                 return True
         return False
 
-
-def _everyone_like(principal: str, host: str) -> tuple[Who, ...]:
-    """Return the principals and hosts of the ACLs that apply to this principal from this host."""
-    return (principal, host), (principal, WILDCARD), (ANY_PRINCIPAL, host), (ANY_PRINCIPAL, WILDCARD)
+    def _everyone_like(self, principal: str, host: str) -> list[Who]:
+        """Return the principals and hosts of the ACLs that apply to this principal from this host."""
+        hosts = (host, WILDCARD, *self._networks.containing(host))
+        return [(who, where) for who in (principal, ANY_PRINCIPAL) for where in hosts]
 
 
 def authorizer_in_force(config: BrokerConfig, acls: AclsImage) -> StandardAuthorizer | None:

@@ -114,11 +114,12 @@ def by_clients(proxy: OncelogProxy) -> None:
 
 
 def by_tools(proxy: OncelogProxy, folder: pathlib.Path) -> None:
-    """Kafka's tools do, and set a quota."""
+    """Kafka's tools do, for the clients of a network, and set a quota."""
     config = ("org.apache.kafka.tools.ConfigCommand", "--alter", *user("tool"), "--add-config")
     tool(proxy, folder, *config, f"{SCRAM}=[password=tool-secret]")
     tool(proxy, folder, *config, "producer_byte_rate=1000000")
-    acl = ("--add", "--allow-principal", "User:tool", "--operation", "Write", "--topic", "orders")
+    who = ("--allow-principal", "User:tool", "--allow-host", "127.0.0.0/8")
+    acl = ("--add", *who, "--operation", "Write", "--topic", "orders")
     tool(proxy, folder, "org.apache.kafka.tools.AclCommand", *acl)
 
 

@@ -10,13 +10,13 @@ import pathlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 
+from compat_tests import facts
 from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka, kafka_version
-from oncelog.broker.emulation.release import emulated
+from compat_tests.real_kafka import RealKafka
 from oncelog.broker.metadata import snapshots
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.stored.metadata import AccessControlEntryRecord, FeatureLevelRecord
@@ -41,8 +41,6 @@ CREATION_KEYS = (
     *("host", "operation", "permission_type"),
 )
 
-LEVELS = {**emulated(kafka_version()[:3]).features.at_format, "streams.version": 1}
-"""Those of a default format."""
 PROPERTIES = {
     "unstable.api.versions.enable": "true",
     "transaction.two.phase.commit.enable": "true",
@@ -69,7 +67,11 @@ def login_properties(address: str) -> dict[str, str]:
     }
 
 
-def format_directory(data_dir: pathlib.Path, acls: Iterable[AccessControlEntryRecord]) -> None:
+def format_directory(
+    data_dir: pathlib.Path,
+    acls: Iterable[AccessControlEntryRecord],
+    levels: Mapping[str, int] = facts.LEVELS,
+) -> None:
     """Write what kafka-storage writes, with ACLs."""
     data_dir.mkdir(parents=True)
     cluster_id, directory_id = (
@@ -77,7 +79,7 @@ def format_directory(data_dir: pathlib.Path, acls: Iterable[AccessControlEntryRe
     )
     rows = {"version": 1, "cluster.id": cluster_id, "directory.id": directory_id, "node.id": 1}
     (data_dir / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in rows.items()))
-    records = [FeatureLevelRecord(name, level) for name, level in LEVELS.items()]
+    records = [FeatureLevelRecord(name, level) for name, level in levels.items()]
     snapshots.write(
         OsFileSystem(),
         str(data_dir / "bootstrap.checkpoint"),
@@ -98,11 +100,14 @@ def admin_acls() -> Iterator[AccessControlEntryRecord]:
 
 
 def make_authorizing(
-    target: str, folder: pathlib.Path, properties: Mapping[str, str] | None = None
+    target: str,
+    folder: pathlib.Path,
+    properties: Mapping[str, str] | None = None,
+    levels: Mapping[str, int] = facts.LEVELS,
 ) -> Broker:
     """A broker of the target with an authorizer, not yet started."""
     data_dir = folder / target
-    format_directory(data_dir, admin_acls())
+    format_directory(data_dir, admin_acls(), levels)
     settings = {**UNDISTURBED, **PROPERTIES, **(properties or {})}
     if target == "oncelog":
         return Oncelog(settings, data_dir)

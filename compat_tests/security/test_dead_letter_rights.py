@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.brokers import Broker, check_after, make_broker
 from compat_tests.differential import Session
 from compat_tests.frames import Connection
-from compat_tests.real_kafka import RealPartMissing, free_ports, kafka_version, require
+from compat_tests.real_kafka import RealPartMissing, free_ports, require
 from compat_tests.security.authorizing import (
     ALL,
     ALLOW,
@@ -32,7 +33,7 @@ from compat_tests.share.readers import Reader, share_topic
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(kafka_version() < "4.4", reason="Kafka has dead-letter queues from 4.4 on"),
+    facts.needs(facts.HAS_DEAD_LETTER_QUEUES, "dead-letter queues"),
 ]
 
 READ, WRITE, CREATE, DESCRIBE, CLUSTER_ACTION = 3, 4, 5, 8, 9

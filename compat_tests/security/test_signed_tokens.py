@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.brokers import TARGETS, UNDISTURBED, UNDISTURBED_KAFKA, Broker, check_after
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.real_kafka import (
@@ -105,12 +106,15 @@ CASES: dict[str, tuple[Callable[[], str], str]] = {
 }
 
 
+IN_SINCE_4_4 = IN if facts.WAIVES_AUDIENCES else REFUSED
 OPEN: dict[str, tuple[Callable[[], str], str]] = {
     "no audience, no issuer": (lambda: ISSUER.token(claims(aud=None, iss=None)), IN),
     "any issuer": (lambda: ISSUER.token(claims(aud=None, iss="https://other.example")), IN),
-    "an audience": (lambda: ISSUER.token(claims()), REFUSED),
-    "no audiences": (lambda: ISSUER.token(claims(aud=[])), REFUSED),
-    "an empty audience": (lambda: ISSUER.token(claims(aud="")), REFUSED),
+    "an audience": (lambda: ISSUER.token(claims()), IN_SINCE_4_4),
+    "no audiences": (lambda: ISSUER.token(claims(aud=[])), IN_SINCE_4_4),
+    "an audience that is no text": (lambda: ISSUER.token(claims(aud=5)), IN_SINCE_4_4),
+    "audiences that are no texts": (lambda: ISSUER.token(claims(aud=["x", 5])), IN_SINCE_4_4),
+    "an empty audience": (lambda: ISSUER.token(claims(aud="")), IN_SINCE_4_4),
 }
 """Where the broker expects no audience and no issuer."""
 
@@ -279,3 +283,39 @@ def test_a_new_key_at_the_url(one: Target) -> None:
         assert time.monotonic() < end
     assert one.outcome("url", OTHER_KEY.token(claims())) == REFUSED
     assert one.outcome("url", ISSUER.token(claims())) == IN
+
+
+@facts.needs(facts.REQUIRES_ISSUER_AND_AUDIENCE, "rule that both must be expected or waived")
+@pytest.mark.parametrize("target", ["kafka", "oncelog"])
+@pytest.mark.parametrize("missing", ["audience", "issuer"])
+def test_a_broker_says_which_tokens_it_expects(target: str, missing: str, tmp_path: pathlib.Path) -> None:
+    """An issuer may sign tokens for others, too, whose holders must not get in. A broker that says neither does not
+    start.
+    """
+    file = tmp_path / "keys.json"
+    file.write_bytes(key_set(ISSUER))
+    prefix = "listener.name.file.oauthbearer.sasl"
+    expected = {
+        f"{prefix}.oauthbearer.expected.audience": AUDIENCE,
+        f"{prefix}.oauthbearer.expected.issuer": NAME,
+    }
+    del expected[f"{prefix}.oauthbearer.expected.{missing}"]
+    properties = {
+        **expected,
+        "listeners": f"FILE://127.0.0.1:{free_ports(1)[0]}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FILE:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{prefix}.jaas.config": f'{OAUTH_PACKAGE}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="b";',
+        f"{prefix}.server.callback.handler.class": f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler",
+        f"{prefix}.oauthbearer.jwks.endpoint.url": file.as_uri(),
+    }
+    broker: Broker
+    if target == "oncelog":
+        broker = Oncelog({**properties, "oncelog.sasl.oauthbearer.allowed.urls": file.as_uri()})
+    else:
+        options = (*BROKER_JVM_OPTIONS, *quick_start(), allow_urls(file.as_uri()))
+        broker = RealKafka(properties, jvm_options=options)
+    with pytest.raises(AssertionError) as refused, broker:
+        pass
+    for key in (f"sasl.oauthbearer.expected.{missing}", f"sasl.oauthbearer.allow.unverified.{missing}"):
+        assert key in str(refused.value)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.batches import GZIP, LZ4, ZSTD, batch, record
 from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
-from compat_tests.real_kafka import kafka_version
 from compat_tests.share.dead_letter_queues import ENABLED, queue_of, wait_until_done, with_queue
 from compat_tests.share.readers import Reader, set_group_config, share_topic
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(kafka_version() < "4.4", reason="Kafka has dead-letter queues from 4.4 on"),
+    facts.needs(facts.HAS_DEAD_LETTER_QUEUES, "dead-letter queues"),
 ]
 
 ACCEPT, RELEASE, REJECT = [1], [2], [3]

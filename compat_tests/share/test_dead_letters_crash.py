@@ -16,18 +16,19 @@ from typing import Any, Self
 import pytest
 
 import oncelog
+from compat_tests import facts
 from compat_tests.batches import batch
 from compat_tests.definitions import api_key
 from compat_tests.differential import Session
 from compat_tests.frames import address, receive_frame
-from compat_tests.real_kafka import RealKafka, RealPartMissing, free_ports, kafka_version, require
+from compat_tests.real_kafka import RealKafka, RealPartMissing, free_ports, require
 from compat_tests.share.dead_letter_queues import queue_of, wait_until_done, with_queue
 from compat_tests.share.readers import VERSION, Reader, batches
 from oncelog.wire.framing import encode_frame
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(kafka_version() < "4.4", reason="Kafka has dead-letter queues from 4.4 on"),
+    facts.needs(facts.HAS_DEAD_LETTER_QUEUES, "dead-letter queues"),
 ]
 
 PATIENCE_S = 60

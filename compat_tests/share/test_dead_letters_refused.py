@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.batches import GZIP, NONE, ZSTD, batch, now_ms, record
 from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
-from compat_tests.real_kafka import kafka_version
 from compat_tests.share.dead_letter_queues import (
     ENABLED,
     queue_of,
@@ -31,7 +31,7 @@ from compat_tests.share.readers import (
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(kafka_version() < "4.4", reason="Kafka has dead-letter queues from 4.4 on"),
+    facts.needs(facts.HAS_DEAD_LETTER_QUEUES, "dead-letter queues"),
 ]
 
 REJECT = [3]

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from compat_tests import facts
 from compat_tests.differential import Session
-from compat_tests.real_kafka import RealPartMissing, kafka_version, require, run_tool, tool_command
+from compat_tests.real_kafka import RealPartMissing, require, run_tool, tool_command
 from compat_tests.recipes import ROOT
 from compat_tests.share.dead_letter_queues import wait_until_done
 from compat_tests.share.readers import Reader, set_group_config, share_topic, share_version
@@ -94,7 +95,7 @@ def test_try_one(tmp_path: pathlib.Path, processes: list[Process]) -> None:
     assert "jobs:0" in members, members
 
 
-@pytest.mark.skipif(kafka_version() < "4.4", reason="Kafka has dead-letter queues from 4.4 on")
+@facts.needs(facts.HAS_DEAD_LETTER_QUEUES, "dead-letter queues")
 def test_the_commands_about_dead_letter_queues(bootstrap: str, name: str) -> None:
     """On both targets."""
     commands = re.findall(r"(?m)^    (kafka-\S+\.sh) (.*)$", QUEUES)

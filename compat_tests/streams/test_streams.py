@@ -29,7 +29,7 @@ INSTANCE_KILLS = {"oncelog": 4, "kafka": 2, PROXY_CLUSTER: 1, PROXY_ONCELOG: 1}
 def counter(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command line of an instance, before its arguments."""
     try:
-        libs = maven_jars(HERE / "pom.xml", "kafka-streams")
+        libs = maven_jars(HERE / "pom.xml", "kafka-streams", of_release=True)
         folder = tmp_path_factory.mktemp("streams-classes")
         compile_java([HERE / "Counter.java"], folder, libs)
         # The jars that both folders have are equal, and their classes come from the archive of the first folder.

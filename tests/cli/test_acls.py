@@ -72,7 +72,10 @@ def start(serve: Serve, folder: pathlib.Path, *more: str, **environment: str) ->
 def test_who_may_write(serve: Serve, tmp_path: pathlib.Path, controlled: bool) -> None:
     more = ("--control", "127.0.0.1:0") if controlled else ()
     process, address = start(
-        serve, tmp_path, "--acl", ACL, "--acl", "deny User:app Write topic:ord* from 10.9.9.9", *more
+        serve,
+        tmp_path,
+        *("--acl", f"{ACL} from 127.0.0.0/8", "--acl", "deny User:app Write topic:ord* from 10.0.0.0/8"),
+        *more,
     )
     assert [written(address, user) for user in ("app", "guest", "admin")] == [0, DENIED, 0]
     assert written(address, "app", "others") == DENIED

@@ -101,7 +101,7 @@ MANUAL = "The manual partition assignment"
         (
             wanted("t", 2_000_000_000),
             ErrorCode.POLICY_VIOLATION,
-            "Unable to perform excessively large batch operation.",
+            "Excessively large number of additional partitions per request.",
         ),
     ],
 )

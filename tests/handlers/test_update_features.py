@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.broker.metadata import snapshots
 from oncelog.broker.metadata.features import OUR_FEATURES
 from oncelog.broker.metadata.image import BROKER
+from oncelog.broker.metadata.log import DIRECTORY
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -13,7 +15,7 @@ from oncelog.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from oncelog.wire.stored.metadata import ConfigRecord, FeatureLevelRecord
-from tests.harness.metadata_node import StandInNode
+from tests.harness.metadata_node import DATA_DIR, StandInNode
 
 ELR = "eligible.leader.replicas.version"
 TXN = "transaction.version"
@@ -79,6 +81,27 @@ def test_down_and_up_again(node: StandInNode) -> None:
         TXN: 2,
         GROUP: 1,
         SHARE: 2,
+    }
+
+
+def test_no_record_of_a_level_that_was_lowered_is_left(node: StandInNode) -> None:
+    """An older release does not start on a log that has a level it does not know, though it was lowered since."""
+
+    def stored() -> list[str]:
+        names = node.files.listdir(f"{DATA_DIR}/{DIRECTORY}")
+        return sorted(name for name in names if name.endswith((".log", ".checkpoint")))
+
+    assert update(node, (SHARE, 0, SAFE_DOWNGRADE), validate_only=True).error_code == 0
+    assert stored() == ["00000000000000000000.log"]
+    assert update(node, (SHARE, 0, SAFE_DOWNGRADE)).error_code == 0
+    snapshot, segment = stored()
+    assert segment == snapshot.partition("-")[0] + ".log" != "00000000000000000000.log"
+    records, _ = snapshots.read(node.files, f"{DATA_DIR}/{DIRECTORY}/{snapshot}")
+    assert {one.name for one in records if isinstance(one, FeatureLevelRecord)} == {
+        "metadata.version",
+        ELR,
+        TXN,
+        GROUP,
     }
 
 

@@ -155,7 +155,7 @@ def crash_and_compare(seed: int, step: int, kind: str) -> None:
         allowed.append(without_producer_ids(life.attempted))
     if life.acknowledged:
         assert without_producer_ids(found) in allowed, where
-    assert store.image.features["metadata.version"] == 30, where
+    assert store.image.features["metadata.version"] == 33, where
     assert store.take_producer_ids() >= max(life.producer_ids, default=-1000) + 1000, where
     # The next start loads the same image.
     store.commit([TopicRecord("after", bytes(range(16)))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -16,7 +17,7 @@ from oncelog.broker.metadata.log import DIRECTORY
 from oncelog.broker.metadata.store import START_TAIL_BYTES_MAX, MetadataStore
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.wire.control import KRAFT_VERSION, KRAFT_VOTERS, control_batch
-from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.schema import Message, uuid_to_text
 from oncelog.wire.stored.metadata import (
     AccessControlEntryRecord,
@@ -137,43 +138,66 @@ def test_bootstrap_checkpoint_is_written_and_read() -> None:
     assert store.image.configs == {}
 
 
-def test_a_new_log_begins_with_all_records_of_the_bootstrap_checkpoint() -> None:
-    """Such as the ACLs and the users that a directory was formatted with."""
-    files = disk()
+FIRST_SNAPSHOT = f"{DIR}/{snapshots.FIRST.file_name}"
+
+
+def formatted(records: Sequence[Message], path: str, files: SimFileSystem | None = None) -> SimFileSystem:
+    """A disk with a data directory that kafka-storage formatted: until 4.3 the records are in bootstrap.checkpoint."""
+    files = files or disk()
+    if not files.is_dir(DIR):
+        files.makedirs(DIR)
+    rows = [(record, 0) for record in records]
+    snapshots.write(files, path, rows, epoch=0, timestamp=0, last_contained_log_timestamp=0)
+    return files
+
+
+@pytest.mark.parametrize("path", ["/data/bootstrap.checkpoint", FIRST_SNAPSHOT])
+def test_a_new_log_begins_with_all_records_of_the_format(path: str) -> None:
+    """Such as the ACLs and the users that a directory was formatted with. The log has them, as Kafka's has."""
     acl = AccessControlEntryRecord(bytes(range(16)), 2, "t", 3, "User:a", "*", 3, 3)
-    snapshots.write(
-        files,
-        "/data/bootstrap.checkpoint",
-        [(FeatureLevelRecord("metadata.version", 30), 0), (acl, 0)],
-        epoch=0,
-        timestamp=0,
-        last_contained_log_timestamp=0,
-    )
+    level = FeatureLevelRecord("metadata.version", 30)
+    files = formatted([level, acl], path)
     for _ in range(2):
-        assert list(store_on(files).image.acls.records()) == [acl]
+        store = store_on(files)
+        assert list(store.image.acls.records()) == [acl]
+        assert store.image.features == {"metadata.version": 30}
+    assert [record for record in log_of(files)[1] if record in (level, acl)] == [level, acl]
+    store_on(files).snapshot()
+    assert list(store_on(files).image.acls.records()) == [acl]
+
+
+def test_the_records_in_the_first_snapshot_win() -> None:
+    files = formatted([FeatureLevelRecord("metadata.version", 30)], "/data/bootstrap.checkpoint")
+    formatted([FeatureLevelRecord("metadata.version", 31)], FIRST_SNAPSHOT, files)
+    assert store_on(files).image.features == {"metadata.version": 31}
+
+
+def test_a_first_snapshot_that_cannot_be_read() -> None:
+    """The levels of a log that has not begun are nowhere else."""
+    files = formatted([FeatureLevelRecord("metadata.version", 30)], FIRST_SNAPSHOT)
+    files.open(FIRST_SNAPSHOT).truncate(100)
+    with pytest.raises(DecodeError, match=r"0000000000\.checkpoint: "):
+        store_on(files)
 
 
 def test_a_directory_with_unsupported_features_is_refused() -> None:
-    """A future level of a supported feature and of one that is only stored, and an unknown feature."""
-    for name, level, known in (
-        ("group.version", 2, 1),
-        ("streams.version", 2, 1),
-        ("unheard.of.version", 1, 0),
+    """A future level of a supported feature and of one that is only stored, an unknown feature, and one too old."""
+    lower, raised = "or lower the level with it", "kafka-features upgrade --feature metadata.version=30"
+    for name, level, known, advice in (
+        ("group.version", 2, "0 to 1", lower),
+        ("streams.version", 2, "0 to 1", lower),
+        ("unheard.of.version", 1, "0 to 0", lower),
+        ("metadata.version", 34, "30 to 33", "this level cannot be lowered; use that release"),
+        ("metadata.version", 29, "30 to 33", raised),
     ):
-        files = disk()
         levels = {METADATA_VERSION: 30, name: level}
-        records = [(FeatureLevelRecord(*row), 0) for row in levels.items()]
-        snapshots.write(
-            files,
-            "/data/bootstrap.checkpoint",
-            records,
-            epoch=0,
-            timestamp=0,
-            last_contained_log_timestamp=0,
-        )
-        text = rf"needs {name} at level {level}; supported are 0 to {known}"
-        with pytest.raises(KafkaError, match=text):
-            store_on(files)
+        records = [FeatureLevelRecord(*row) for row in levels.items()]
+        for path in ("/data/bootstrap.checkpoint", FIRST_SNAPSHOT):
+            with pytest.raises(KafkaError) as refused:
+                store_on(formatted(records, path))
+            text = f"needs {name} at level {level}; supported are {known}: "
+            assert text in str(refused.value)
+            assert advice in str(refused.value)
 
 
 def test_a_directory_of_kafka_is_used_unchanged() -> None:

@@ -21,6 +21,7 @@ READ, WRITE, ALL, IDEMPOTENT_WRITE = 3, 4, 2, 12
             "User:CN=a,O=b c IdempotentWrite cluster from 10.0.0.1",
             (4, "kafka-cluster", LITERAL, "User:CN=a,O=b c", "10.0.0.1", IDEMPOTENT_WRITE, ALLOW),
         ),
+        ("User:a Read group:g from 10.0.0.0/8", (3, "g", LITERAL, "User:a", "10.0.0.0/8", READ, ALLOW)),
         ("User:a WRITE transactional-id:t:1", (5, "t:1", LITERAL, "User:a", "*", WRITE, ALLOW)),
     ],
 )
@@ -37,6 +38,10 @@ def test_acls(text: str, expected: tuple[object, ...]) -> None:
         ("User:app Read table:t", "table:t is no resource; there are topic, group"),
         ("User:app Read topic", "topic is no resource"),
         ("User:app Read cluster:x", "cluster:x is no resource"),
+        (
+            "User:a Read group:g from 10.0.0.0/33",
+            r"Invalid CIDR notation '10.0.0.0/33': Value \[33\] not in range",
+        ),
     ],
 )
 def test_a_mistake_is_named(text: str, said: str) -> None:

@@ -75,7 +75,8 @@ def test_certificates() -> None:
 @pytest.mark.slow
 def test_acls() -> None:
     acls: list[oncelog.Acl | dict[str, object]] = [
-        oncelog.Acl("User:app", "Write", topic="mine-", prefixed=True),
+        oncelog.Acl("User:app", "Write", topic="mine-", prefixed=True, host="127.0.0.0/8"),
+        oncelog.Acl("User:app", "Write", topic="theirs", host="10.0.0.0/8"),
         {"principal": "User:app", "operation": "DESCRIBE", "topic": "theirs"},
     ]
     with oncelog.Broker(topics=["mine-1", "theirs"], users=USERS, acls=acls) as kafka:
@@ -101,6 +102,7 @@ def test_acls() -> None:
     [
         (lambda: oncelog.Acl("app", "Read", topic="t"), "expected a principal such as User:app"),
         (lambda: oncelog.Acl("User:app", "Reed", topic="t"), "unknown operation; there are ALL, READ"),
+        (lambda: oncelog.Acl("User:app", "Read", topic="t", host="x/8"), "Invalid CIDR notation 'x/8'"),
         (lambda: oncelog.Acl("User:app", "Read"), "expected one of topic, group"),
         (lambda: oncelog.Acl("User:app", "Read", topic="t", group="g"), "expected one of topic, group"),
         (

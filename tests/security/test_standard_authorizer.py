@@ -33,7 +33,21 @@ TOPIC, GROUP = 2, 3
 NAMES = ("a", "ab", "abc", "abcd", "b", "ba", "*", "*a", "!", "ä", "aä", "hardcode", "hard", "kafka-cluster")
 PRINCIPALS = ("User:alice", "User:bob", "User:*", "Group:alice", "User:a:b", "User:")
 ASKING = tuple(principal for principal in PRINCIPALS if principal != "User:*")  # with it Kafka's own fails
-HOSTS = ("*", "127.0.0.1", "10.0.0.9", "0:0:0:0:0:0:0:1")
+CLIENTS = ("127.0.0.1", "10.0.0.9", "10.1.0.9", "0:0:0:0:0:0:0:1", "2001:db8:0:0:0:0:0:9")
+NETWORKS = {
+    "10.0.0.0/8": ("10.0.0.9", "10.1.0.9"),
+    "10.0.7.7/16": ("10.0.0.9",),
+    "10.0.0.9/32": ("10.0.0.9",),
+    "0.0.0.0/0": ("127.0.0.1", "10.0.0.9", "10.1.0.9"),
+    "::/0": ("0:0:0:0:0:0:0:1", "2001:db8:0:0:0:0:0:9"),
+    "2001:db8::/32": ("2001:db8:0:0:0:0:0:9",),
+    "2001:DB8:0::ff/64": ("2001:db8:0:0:0:0:0:9",),
+    "2001:db8::1/128": (),
+    "10.0.0.0/33": (),  # no network: stored before these were checked
+    "x/8": (),
+}
+"""Hosts of ACLs, and the clients that they have."""
+HOSTS = ("*", *CLIENTS, *NETWORKS)
 OPERATIONS = tuple(range(ALL, TWO_PHASE_COMMIT + 1))
 ROUNDS, CHANGES, QUESTIONS = 150, 40, 60
 
@@ -71,7 +85,8 @@ class Restated:
             if acl.resource_type == resource[0] and self.applies(acl, resource[1])
         ]
         implied = {DESCRIBE: {READ, WRITE, DELETE, ALTER}, DESCRIBE_CONFIGS: {ALTER_CONFIGS}}
-        mine = [acl for acl in there if acl.principal in (principal, "User:*") and acl.host in (host, "*")]
+        hosts = ("*", host, *(network for network, clients in NETWORKS.items() if host in clients))
+        mine = [acl for acl in there if acl.principal in (principal, "User:*") and acl.host in hosts]
         if any(acl.permission_type == DENY and acl.operation in (ALL, operation) for acl in mine):
             return False
         enough = {ALL, operation} | implied.get(operation, set())
@@ -99,7 +114,7 @@ def scenario(seed: int) -> Iterator[Step]:
             there[number] = acl
             yield "add", (number, acl)
         for _ in range(QUESTIONS // 20):
-            principal, host = rng.choice(ASKING), rng.choice(HOSTS[1:])
+            principal, host = rng.choice(ASKING), rng.choice(CLIENTS)
             operation = rng.choice(OPERATIONS[1:])
             kind = rng.choice((TOPIC, GROUP, TRANSACTIONAL_ID_RESOURCE))
             yield "ask", (principal, host, operation, (kind, rng.choice((*NAMES, "", "zzz"))))

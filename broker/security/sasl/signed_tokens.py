@@ -133,13 +133,15 @@ class SignedTokens:
         return expires
 
     def _check_audience(self, audience: object) -> None:
-        """Raise TokenRefused for a token that is for others (jose4j: ``AudValidator``)."""
+        """Raise TokenRefused for a token that is for others (jose4j: ``AudValidator``). A broker that expects no
+        audience takes any (``BrokerJwtValidator``).
+        """
         expected = self._rules.audiences
-        if audience is None and not expected:
+        if not expected:
             return
         given = audience if isinstance(audience, list) else [audience]
         if not all(isinstance(one, str) for one in given) or set(expected).isdisjoint(given):
-            wanted = ", ".join(expected) or "none"
+            wanted = ", ".join(expected)
             raise TokenRefused(
                 f"the token is for another audience: aud is {shown(audience)}; expected {wanted} "
                 "(sasl.oauthbearer.expected.audience)"
