@@ -178,9 +178,9 @@ class ProxyDispatcher:
         """Forward the request, as far as the client may, and wait for the response. Only
         for `Interceptor.on_request`, and not for those of `Interception.install_own`.
         """
-        return await self.interception.or_refused(context, self.pass_on(context))
+        return await self.interception.or_refused(context, self.forward_through(context))
 
-    async def pass_on(self, context: RequestContext, after: Interceptor | None = None) -> Any:
+    async def forward_through(self, context: RequestContext, after: Interceptor | None = None) -> Any:
         """Show a request to the interceptors of `Interception.install_own`, or to those behind ``after``, and forward
         it. Returns the response, `NO_RESPONSE` if it gets none. Raises KafkaError, CloseConnection, ConnectionLost.
         """
@@ -224,9 +224,9 @@ class ProxyDispatcher:
                 body = out
             else:
                 body = bytes(head) + context.request.encode(context.api_version)
-        return self.sent_on(body)
+        return self.as_forwarded(body)
 
-    def sent_on(self, frame: Buffer, before: bytes = b"") -> bytes:
+    def as_forwarded(self, frame: Buffer, before: bytes = b"") -> bytes:
         """Return a request as it goes upstream, with its size; see `PassedProxies.added`. Raises DecodeError."""
         body = self.passed.added(frame, before)
         return b"".join((len(body).to_bytes(4, "big"), body))

@@ -59,7 +59,7 @@ class RequestHandler:
         if plan.reads_request:
             await self._handle_intercepted(await self._dispatcher.decode(connection, frame, plan), plan)
             return
-        data = memoryview(self._dispatcher.sent_on(frame))
+        data = memoryview(self._dispatcher.as_forwarded(frame))
         try:
             goes_upstream = await self._goes_upstream(data)
         except LoopError:
