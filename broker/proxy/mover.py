@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.net.connection import FAIR_BYTES
-from oncelog.broker.proxy.relay.relay import ADVANCING, FORWARD, LOST, WAIT
+from oncelog.broker.proxy.relay.relay import ADVANCING, LOST, WAIT
 from oncelog.broker.proxy.splicing import HEAD_READ_BYTES, SPLICE_BYTES_MIN, splice
 from oncelog.broker.requests.request import CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
@@ -178,9 +178,7 @@ class Mover:
         position = relay.advance(view)
         if position == count:
             sent = target.send(view)
-            if sent == count and (
-                relay.state is WAIT or (relay.state is FORWARD and relay.left < SPLICE_BYTES_MIN)
-            ):
+            if sent == count and relay.left < SPLICE_BYTES_MIN and relay.state in ADVANCING:
                 if connection.progress is not None:
                     connection.note_progress()
                 return True
