@@ -11,7 +11,6 @@ writes to the client.
 from __future__ import annotations
 
 import struct
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from oncelog.broker.net.peer import Peer
 from oncelog.broker.proxy.link import UpstreamLink
 from oncelog.broker.proxy.mover import Mover, owned
 from oncelog.broker.proxy.receivers import Awaited, Intercepted, OwnResponse
-from oncelog.broker.proxy.relay.in_flight import IN_FLIGHT_MAX
+from oncelog.broker.proxy.relay.in_flight import IN_FLIGHT_MAX, InFlightRequests
 from oncelog.broker.proxy.relay.relay import FULL, LOST
 from oncelog.broker.proxy.relay.requests import RequestRelay
 from oncelog.broker.proxy.request_handler import RequestHandler
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
     from oncelog.broker.net.server import BoundListener, Server
     from oncelog.broker.proxy.dispatcher import ProxyDispatcher
-    from oncelog.broker.proxy.relay.in_flight import InFlight
     from oncelog.broker.proxy.upstream_logins import Renewal
     from oncelog.broker.seams.pipes import Pipes
     from oncelog.broker.seams.reactor import Reactor
@@ -85,7 +83,7 @@ class ProxyConnection(Peer):
         super().__init__(server, transport, listener)
         self.node_id = listener.node_id
         """The upstream node whose port the client has connected to; None for any of them."""
-        self.in_flight: deque[InFlight] = deque()
+        self.in_flight = InFlightRequests()
         """The requests whose responses have not left, in their order."""
         self.passed = b""
         """The ids of the proxies that the client has passed, as its ApiVersions says."""

@@ -109,5 +109,8 @@ class FetchWalk:
         return max(self._uvarint() - 1, 0)
 
     def _uvarint(self) -> int:
-        value, self._position = uvarint(self._view, self._position)
+        try:
+            value, self._position = uvarint(self._view, self._position)
+        except DecodeError:
+            raise DecodeError("a number of a Fetch response is too long") from None
         return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, NamedTuple
 
 FORWARDED, ENDPOINTS, KEPT = range(3)
@@ -35,3 +36,7 @@ class InFlight(NamedTuple):
     to: object | None = None
     """Who gets the response; None if it is forwarded to the client unread. The proxy's own response if it responds
     itself."""
+
+
+InFlightRequests = deque[InFlight]
+"""Those of one client."""

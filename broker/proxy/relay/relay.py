@@ -29,10 +29,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Mapping
 
-    from oncelog.broker.proxy.relay.in_flight import InFlight
+    from oncelog.broker.proxy.relay.in_flight import InFlightRequests
 
 
 class State:
@@ -80,7 +79,7 @@ class Relay:
 
     __slots__ = ("_in_flight", "_moves", "_then", "left", "state")
 
-    def __init__(self, in_flight: deque[InFlight], moves: Mapping[State, frozenset[State]]) -> None:
+    def __init__(self, in_flight: InFlightRequests, moves: Mapping[State, frozenset[State]]) -> None:
         self.state = WAIT
         self.left = 0
         """Bytes to come of what is forwarded or rewritten."""

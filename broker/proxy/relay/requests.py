@@ -11,10 +11,9 @@ from oncelog.broker.proxy.relay.relay import FORWARD, FULL, KEEP, REQUEST_MOVES,
 from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable, Mapping
 
-    from oncelog.broker.proxy.relay.in_flight import RelayPlan
+    from oncelog.broker.proxy.relay.in_flight import InFlightRequests, RelayPlan
 
 SIZE_BYTES = 4
 
@@ -42,7 +41,7 @@ class RequestRelay(Relay):
 
     def __init__(
         self,
-        in_flight: deque[InFlight],
+        in_flight: InFlightRequests,
         client: Client,
         plans: Mapping[int, RelayPlan],
         plan: Callable[[int], RelayPlan],

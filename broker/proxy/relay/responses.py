@@ -22,9 +22,7 @@ from oncelog.broker.proxy.relay.relay import (
 from oncelog.wire.header import FETCH_KEY
 
 if TYPE_CHECKING:
-    from collections import deque
-
-    from oncelog.broker.proxy.relay.in_flight import InFlight
+    from oncelog.broker.proxy.relay.in_flight import InFlightRequests
 
 WHOLE_BYTES_MAX: Final = 64 * 1024
 """Bytes of a response with perhaps node endpoints that is waited for; a larger Fetch response is forwarded as it comes,
@@ -40,7 +38,7 @@ class ResponseRelay(Relay):
 
     __slots__ = ("_upstream", "_walk")
 
-    def __init__(self, in_flight: deque[InFlight], upstream: str) -> None:
+    def __init__(self, in_flight: InFlightRequests, upstream: str) -> None:
         super().__init__(in_flight, RESPONSE_MOVES)
         self._upstream = upstream
         self._walk: FetchWalk
