@@ -194,7 +194,7 @@ class ProxyConnection(Peer):
 
     def _settle(self, view: memoryview) -> Awaitable[memoryview]:
         """See `Mover`."""
-        return self._wait_with(view) if self._mover.relay.state is FULL else self._handle_kept(view)
+        return self._wait_with(view) if self._mover.relay.state is FULL else self._read_kept(view)
 
     async def _wait_with(self, view: memoryview) -> memoryview:
         """Wait until fewer requests are in flight; return a copy of ``view``."""
@@ -202,7 +202,7 @@ class ProxyConnection(Peer):
         await self.wait_room()
         return view
 
-    async def _handle_kept(self, view: memoryview) -> memoryview:
+    async def _read_kept(self, view: memoryview) -> memoryview:
         """Handle the request at the beginning of ``view``, after the rest of it has come; return a copy of what
         follows. Raises CloseConnection for a frame that is too large.
         """
@@ -216,26 +216,26 @@ class ProxyConnection(Peer):
                     raise CloseConnection(Reason("a frame of {} bytes; only a Produce may be so large", size))
                 await self._server.frame_budget.reserve(size)
                 reserved = size
-                await self._finish(frame, size)
-            await self._handle_authenticated(memoryview(frame))
+                await self._read_rest(frame, size)
+            await self._dispatch(memoryview(frame))
         finally:
             if reserved:
                 self._server.frame_budget.release(reserved)
         return view
 
-    async def _finish(self, frame: bytearray, size: int) -> None:
+    async def _read_rest(self, frame: bytearray, size: int) -> None:
         """Read the rest of a frame."""
         cut_short = "the peer closed in the middle of a frame"
         if self.must_log_in_since is None:
-            await self._mover.finish(frame, size, cut_short)
+            await self._mover.read_rest(frame, size, cut_short)
             return
         logins = self._server.logins
         try:
-            await self._mover.finish(frame, size, cut_short, partial(logins.hold, self.close))
+            await self._mover.read_rest(frame, size, cut_short, partial(logins.hold, self.close))
         finally:
             logins.release(self.close)
 
-    async def _handle_authenticated(self, frame: memoryview) -> None:
+    async def _dispatch(self, frame: memoryview) -> None:
         """Handle a frame, or let the log-in handle it."""
         authenticate = self.authentication_handler
         if authenticate is None:

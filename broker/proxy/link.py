@@ -109,7 +109,7 @@ class UpstreamLink:
         """See `Mover`."""
         state = self.mover.relay.state
         if state is KEEP:
-            return self._handle_kept(view)
+            return self._read_kept(view)
         return self._send_own(view) if state is OWN else self._rewrite(view)
 
     async def _send_own(self, view: memoryview) -> memoryview:
@@ -129,7 +129,7 @@ class UpstreamLink:
         rewrite_fields(fields, lambda node: self._dispatcher.advertised(node, listener))
         return view
 
-    async def _handle_kept(self, view: memoryview) -> memoryview:
+    async def _read_kept(self, view: memoryview) -> memoryview:
         """Handle the response at the beginning of ``view``, after the rest of it has come; return a copy of what
         follows.
         """
@@ -142,7 +142,7 @@ class UpstreamLink:
                 f"{READ_BYTES_MAX}"
             )
         payload, view = bytearray(view[4:stop]), owned(view[stop:])
-        await self.mover.finish(payload, size, f"upstream {upstream} closed in the middle of a response")
+        await self.mover.read_rest(payload, size, f"upstream {upstream} closed in the middle of a response")
         await self._respond(connection.in_flight.popleft(), payload)
         if connection.writer.out:
             await connection.writer.flush()

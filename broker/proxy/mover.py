@@ -209,7 +209,7 @@ class Mover:
         await self.target.wait_writable()
         self.blocked_since = None
 
-    async def finish(
+    async def read_rest(
         self, frame: bytearray, size: int, cut_short: str, on_growth: Callable[[int], None] | None = None
     ) -> None:
         """Read the rest of a frame of ``size`` bytes. ``on_growth`` is told of the bytes that are allocated. Raises

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
 
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.proxy.relay.responses import WHOLE_BYTES_MAX
+from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.framing import encode_frame, encode_request
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -96,6 +99,15 @@ class Sees(Interceptor):
     apis = frozenset({"Fetch"})
 
 
+class Answers(Interceptor):
+    """Answers ListGroups without upstream."""
+
+    apis = frozenset({"ListGroups"})
+
+    async def on_request(self, context: RequestContext) -> Any:
+        return ListGroupsResponse()
+
+
 def stops(frames: tuple[bytes, ...]) -> list[int]:
     return [sum(map(len, frames[:count])) for count in range(len(frames) + 1)]
 
@@ -169,6 +181,42 @@ async def test_a_node_that_ends_at_any_byte_has_sent_what_came_before(has_turns:
                 await trio.testing.wait_all_tasks_blocked()
                 assert proxy.connections == []
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("has_turns", [False, True])
+@pytest.mark.parametrize("who", ["the node has sent a part", "the client has read a part"])
+@simulated
+async def test_a_response_of_the_proxys_own_leaves_after_one_that_has_left_in_part(
+    who: str, has_turns: bool
+) -> None:
+    """No request is in flight then, and nothing else comes from upstream."""
+    rows = [PartitionData(0, records=bytes(5_000))]
+    response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=rows)])
+    data, own = encode_frame(b"\0\0\0\3\0", response.encode(12)), responses(ADDRESS)[2]
+    pipe_bytes, sent = (100_000, 2_500) if who == "the node has sent a part" else (1_000, len(data))
+    network = MemoryNetwork()
+    node, reactor = Node(network), MemoryReactor() if has_turns else None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.serve)
+        async with SimProxy(network.connect, [ADDRESS], pipe_bytes_max=pipe_bytes, reactor=reactor) as proxy:
+            proxy.proxy.dispatcher.interception.install(Answers())
+            client = proxy.connect(PORT + NODE_ID).transport
+            await send_all(client, FETCH)
+            await trio.testing.wait_all_tasks_blocked()
+            await send_all(node.transport, data[:sent])
+            await trio.testing.wait_all_tasks_blocked()
+            [connection] = proxy.connections
+            assert not connection.in_flight
+            await send_all(client, LIST_GROUPS)
+            await trio.testing.wait_all_tasks_blocked()
+            await send_all(node.transport, data[sent:])
+            received, buffer = bytearray(), memoryview(bytearray(100_000))
+            with trio.move_on_after(1):
+                while len(received) < len(data + own):
+                    await client.wait_readable()
+                    received += buffer[: client.receive_into(buffer)]
+            assert received == data + own
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("has_turns", [False, True])

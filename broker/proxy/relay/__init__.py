@@ -1,1 +1,1 @@
-"""The relay of a proxy: what happens to the bytes of a connection, without I/O, clock, Trio and await."""
+"""What happens to the bytes of a client's connection. Pure: no I/O, no clock, no Trio (an import contract)."""
