@@ -90,9 +90,9 @@ class ClientConnection:
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         security: ClientSecurity | None = None,
-        sent_on: Callable[[bytes], bytes] | None = None,
+        marked: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """``sent_on`` makes what is sent of each request's header and body, for who marks requests."""
+        """``marked`` makes what is sent of each request's header and body, for who marks requests."""
         self.versions: dict[int, tuple[int, int]] | None = None
         self._transport = transport
         self._security = security
@@ -101,7 +101,7 @@ class ClientConnection:
         self._renew_at: float | None = None
         """When the session is renewed, with the next request (real time, seconds); None: never."""
         self._client_id = client_id
-        self._sent_on = sent_on
+        self._marked = marked
         self._correlation_id = 0
         self._frames = FrameReader(response_bytes_max)
         self._in_flight: deque[InFlight[Any]] = deque()
@@ -286,8 +286,8 @@ class ClientConnection:
         self._check_open()
         following = next_correlation_id(self._correlation_id)
         frame = encode_request(request, version, following, self._client_id)
-        if self._sent_on is not None:
-            frame = self._sent_on(frame[4:])
+        if self._marked is not None:
+            frame = self._marked(frame[4:])
         self._correlation_id = following
         return frame
 

@@ -28,10 +28,10 @@ async def open_connection(
     *,
     timeout_s: float = CONNECT_TIMEOUT_S,
     security: ClientSecurity | None = None,
-    sent_on: Callable[[bytes], bytes] | None = None,
+    marked: Callable[[bytes], bytes] | None = None,
 ) -> ClientConnection:
     """Connect to a broker, shake hands (TLS), negotiate versions and log in (SASL). Returns the connection. For
-    ``sent_on`` see `ClientConnection`.
+    ``marked`` see `ClientConnection`.
 
     Raises KafkaError: NETWORK_EXCEPTION if connecting fails, REQUEST_TIMED_OUT after ``timeout_s``;
     AuthenticationError, with a message of one line.
@@ -44,7 +44,7 @@ async def open_connection(
             transport = await connect(host, port)
             if security is not None:
                 transport = await security.secured(transport, host)
-            connection = ClientConnection(transport, client_id, security=security, sent_on=sent_on)
+            connection = ClientConnection(transport, client_id, security=security, marked=marked)
             await connection.negotiate()
             if security is not None:
                 await connection.log_in()

@@ -53,7 +53,10 @@ def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable
     an id that upstream has not shown yet.
     """
     topics = UpstreamTopics(dispatcher.forward)
-    interceptors = (MutationQuotas(dispatcher.pass_on, topics, topic_name), FetchQuota(host.client_quotas))
+    interceptors = (
+        MutationQuotas(dispatcher.forward_through, topics, topic_name),
+        FetchQuota(host.client_quotas),
+    )
 
     def apply() -> None:
         quotas = host.quotas
@@ -70,7 +73,7 @@ def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable
         from oncelog.broker.proxy.authorizing import AuthorizingInterceptor
 
         dispatcher.interception.install_own(
-            AuthorizingInterceptor(host, dispatcher.pass_on, topics, topic_name)
+            AuthorizingInterceptor(host, dispatcher.forward_through, topics, topic_name)
         )
     apply()
 

@@ -1,5 +1,5 @@
 """The APIs as a proxy knows them. A `Plan` says whether it decodes, rewrites or refuses the requests and responses of
-one version of one API. All others pass as bytes.
+one version of one API. It forwards all others as bytes.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.proxy.relay.in_flight import ENDPOINTS, KEPT, RelayPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,50 +20,33 @@ DESCRIBE_CONFIGS_KEY: Final = 32
 DESCRIBE_QUORUM_KEY: Final = 55
 DESCRIBE_CLUSTER_KEY: Final = 60
 
-PASS, ENDPOINTS, READ = range(3)
-"""Kinds of responses: `PASS` as it is, `ENDPOINTS` may end with node endpoints, `READ` has to be decoded."""
-
 REWRITTEN: Final = frozenset(
     key for key, handler in HANDLERS.items() if handler.proxy_reads or handler.endpoints_min is not None
 )
 """Keys of the APIs whose responses a proxy changes."""
 
 
-class Plan:
+class Plan(RelayPlan):
     """The treatment of one API version. It changes in place when something is installed or removed."""
 
-    __slots__ = (
-        "api",
-        "is_flexible",
-        "is_refused",
-        "key",
-        "needs_look",
-        "reads_request",
-        "response",
-        "version",
-    )
+    __slots__ = ("api", "is_refused", "reads_request", "version")
 
     def __init__(self, key: int, version: int, api: Api | None) -> None:
-        self.key = key
+        super().__init__(key, is_flexible=api is not None and api.flexible[version])
         self.version = version
         self.api = api
         """None if it cannot be decoded: the API, or this version of it, is unknown here."""
-        self.response = PASS
-        """`PASS`, `ENDPOINTS` or `READ`."""
         self.reads_request = False
         """Whether the request is decoded and shown to interceptors, or answered here."""
         self.is_refused = False
         """Whether an interceptor or the proxy has to see its requests, and cannot decode them."""
-        self.needs_look = False
-        """Whether a request of it stops the passing of bytes: `RequestHandler` takes it."""
-        self.is_flexible = api is not None and api.flexible[version]
         if api is None:
             return
         handler = api.handler
-        if handler.endpoints_min is not None:
-            self.response = ENDPOINTS if version >= handler.endpoints_min else PASS
-        elif handler.proxy_reads:
-            self.response = READ
+        if handler.proxy_reads:
+            self.response = KEPT
+        elif handler.endpoints_min is not None and version >= handler.endpoints_min:
+            self.response = ENDPOINTS
 
 
 class KnownApi(NamedTuple):

@@ -1,5 +1,5 @@
 """`AuthorizingInterceptor`: enforces a proxy's own ACLs. It refuses denied rows, or the whole request where Kafka does,
-and passes the other rows on.
+and forwards the other rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ AUTO_CREATION_ASKED_MIN = 4
 
 
 class AuthorizingInterceptor(Interceptor):
-    """Asks the authorizer of ``services``. ``pass_on`` (`ProxyDispatcher.pass_on`) takes the allowed rows of a request,
+    """Asks the authorizer of ``services``. ``forward_through`` is the dispatcher's, for the allowed rows of a request,
     and ``topics`` asks upstream. ``topic_name`` gives the name for a topic id, None for an id that upstream has not
     shown yet.
     """
@@ -49,13 +49,13 @@ class AuthorizingInterceptor(Interceptor):
     def __init__(
         self,
         services: Host,
-        pass_on: Callable[[RequestContext, Interceptor], Awaitable[Any]],
+        forward_through: Callable[[RequestContext, Interceptor], Awaitable[Any]],
         topics: UpstreamTopics,
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
         self._services = services
         self._authorization = services.authorization
-        self._pass_on = pass_on
+        self._forward_through = forward_through
         self._topics = topics
         self._name_of = topic_name
 
@@ -96,7 +96,7 @@ class AuthorizingInterceptor(Interceptor):
                 try:
                     handled = await self._refuse(context, later)
                     if handled is None:
-                        handled = await self._pass_on(context, self)
+                        handled = await self._forward_through(context, self)
                         if handled is NO_RESPONSE:
                             handled = None
                 finally:

@@ -1,6 +1,6 @@
 """`ProxyDispatcher`: the path of a request that an interceptor or the proxy itself has to see.
 
-All others pass as bytes (`oncelog.broker.proxy.connection`). The path is the broker's (`Interception`), with the
+All others are forwarded as bytes (`oncelog.broker.proxy.relay`). The path is the broker's (`Interception`), with the
 upstream node in the handler's place: decode, interceptors, forward; decode the response, rewrite addresses,
 interceptors, encode.
 """
@@ -15,8 +15,9 @@ from oncelog.broker.dispatch.interception import Interception
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.logging.reasons import Reason
-from oncelog.broker.proxy.apis import READ, REWRITTEN, KnownApis, Plan
+from oncelog.broker.proxy.apis import REWRITTEN, KnownApis, Plan
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR, PassedProxies
+from oncelog.broker.proxy.relay.in_flight import KEPT
 from oncelog.broker.proxy.versions import passable, unsupported
 from oncelog.broker.requests.request import CloseConnection, LargeRequestContext, RequestContext
 from oncelog.broker.scheduling.slices import in_slices
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.proxy.addresses import Addresses
     from oncelog.broker.proxy.connection import ProxyConnection
-    from oncelog.broker.proxy.endpoints import Endpoint
+    from oncelog.broker.proxy.relay.endpoints import Endpoint
     from oncelog.broker.requests.authorization import Authorization
     from oncelog.wire.primitives import Buffer
 
@@ -116,7 +117,7 @@ class ProxyDispatcher:
             plan.is_refused = plan.key in REWRITTEN or any(not one.only_reads for one in wanting)
         if plan.key == SASL_HANDSHAKE_KEY and plan.version == 0 and self._refuses_bare_tokens:
             plan.is_refused = True
-        plan.needs_look = plan.reads_request or plan.is_refused or plan.key == API_VERSIONS_KEY
+        plan.keeps_requests = plan.reads_request or plan.is_refused or plan.key == API_VERSIONS_KEY
 
     def plan_of(self, context: RequestContext) -> Plan:
         """Return the plan of a request that was decoded."""
@@ -177,9 +178,9 @@ class ProxyDispatcher:
         """Forward the request, as far as the client may, and wait for the response. Only
         for `Interceptor.on_request`, and not for those of `Interception.install_own`.
         """
-        return await self.interception.or_refused(context, self.pass_on(context))
+        return await self.interception.or_refused(context, self.forward_through(context))
 
-    async def pass_on(self, context: RequestContext, after: Interceptor | None = None) -> Any:
+    async def forward_through(self, context: RequestContext, after: Interceptor | None = None) -> Any:
         """Show a request to the interceptors of `Interception.install_own`, or to those behind ``after``, and forward
         it. Returns the response, `NO_RESPONSE` if it gets none. Raises KafkaError, CloseConnection, ConnectionLost.
         """
@@ -223,9 +224,9 @@ class ProxyDispatcher:
                 body = out
             else:
                 body = bytes(head) + context.request.encode(context.api_version)
-        return self.sent_on(body)
+        return self.as_forwarded(body)
 
-    def sent_on(self, frame: Buffer, before: bytes = b"") -> bytes:
+    def as_forwarded(self, frame: Buffer, before: bytes = b"") -> bytes:
         """Return a request as it goes upstream, with its size; see `PassedProxies.added`. Raises DecodeError."""
         body = self.passed.added(frame, before)
         return b"".join((len(body).to_bytes(4, "big"), body))
@@ -295,7 +296,7 @@ class ProxyDispatcher:
             if (
                 payload is None
                 or plan is None
-                or plan.response == READ
+                or plan.response == KEPT
                 or self.interception.quotas is not None
                 or not all(one.only_reads for one in wanting)
             ):

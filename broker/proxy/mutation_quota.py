@@ -58,19 +58,19 @@ class _Counted(NamedTuple):
 
 
 class MutationQuotas(Interceptor):
-    """Installed while somebody has a quota. ``pass_on`` is `ProxyDispatcher.pass_on`, ``topic_name`` gives the name of
-    a topic's id.
+    """Installed while somebody has a quota. ``forward_through`` is the dispatcher's, ``topic_name`` gives the name of a
+    topic's id.
     """
 
     apis = frozenset(STRICT_VERSIONS)
 
     def __init__(
         self,
-        pass_on: Callable[[RequestContext, Interceptor], Awaitable[Any]],
+        forward_through: Callable[[RequestContext, Interceptor], Awaitable[Any]],
         topics: UpstreamTopics,
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
-        self._pass_on = pass_on
+        self._forward_through = forward_through
         self._topics = topics
         self._topic_name = topic_name
         self._open: dict[RequestContext, _Counted] = {}
@@ -158,7 +158,7 @@ class MutationQuotas(Interceptor):
         if not refusal.leaves_nothing:
             context.request = refusal.remaining()
             try:
-                handled = await self._pass_on(context, self)
+                handled = await self._forward_through(context, self)
             finally:
                 context.request = request
         response = refusal.response(handled)

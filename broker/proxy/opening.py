@@ -115,9 +115,9 @@ class UpstreamOpener:
             if client is None
             else self._logins.of(client.principal)
         )
-        sent_on = partial(self._dispatcher.sent_on, before=b"" if client is None else client.passed)
+        marked = partial(self._dispatcher.as_forwarded, before=b"" if client is None else client.passed)
         if security is not None and security.mechanism is not None:
-            connection = await open_connection(self._reach, host, port, security=security, sent_on=sent_on)
+            connection = await open_connection(self._reach, host, port, security=security, marked=marked)
             if client is not None and connection.renewal_s is not None:
                 version = connection.version_for(SaslAuthenticateRequest)
                 client.renewal = Renewal(security, connection.renewal_s, version)
@@ -127,7 +127,7 @@ class UpstreamOpener:
             transport = await security.secured(transport, host)
         if carries_ids:
             return transport
-        connection = ClientConnection(transport, sent_on=sent_on)
+        connection = ClientConnection(transport, marked=marked)
         try:
             self._dispatcher.versions = await connection.negotiate()
         except BaseException:

@@ -155,7 +155,7 @@ class Proxy:
     async def _look_at(self, host: str, port: int) -> None:
         with real_time.move_on_after(CONNECT_TIMEOUT_S):
             transport = await self._opener.open(None, host, port, carries_ids=True)
-            connection = ClientConnection(transport, sent_on=self.dispatcher.sent_on)
+            connection = ClientConnection(transport, marked=self.dispatcher.as_forwarded)
             try:
                 self.dispatcher.versions = await self._negotiated(connection, address_text(host, port))
                 try:
@@ -238,8 +238,8 @@ def open_proxy(
     ``bind_node`` the listener of a node that has appeared. ``first_node_ports`` are the first of their ports, by
     listener. ``data_dir`` keeps users, ACLs and so on of the proxy's own, in ``files``; without it they are in memory.
     ``users`` may log in here, ``acls`` are in force; ``logins`` has the users of the upstream connections. Large frames
-    go through ``pipes``, if there are any, else through memory. What only passes does so in turns of ``reactor``, if
-    there is one, else in tasks. ``on_loaded`` is called before the proxy listens: it may install something in the
+    go through ``pipes``, if there are any, else through memory. What is only forwarded is so in turns of ``reactor``,
+    if there is one, else in tasks. ``on_loaded`` is called before the proxy listens: it may install something in the
     dispatcher.
 
     Raises DataDirectoryError for a data directory that cannot be used, for example because another process uses it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.broker.proxy.acks import acks_of
+from oncelog.broker.proxy.relay.acks import acks_of
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.produce import ProduceRequest
 

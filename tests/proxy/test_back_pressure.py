@@ -10,7 +10,7 @@ import trio.testing
 
 from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.proxy.connection import OWED_MAX
+from oncelog.broker.proxy.relay.in_flight import IN_FLIGHT_MAX
 from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.framing import encode_frame, encode_request
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -115,27 +115,27 @@ async def test_a_node_that_does_not_read_stops_its_client() -> None:
 
 
 @simulated
-async def test_a_client_is_owed_a_bounded_number_of_responses() -> None:
+async def test_a_client_has_a_bounded_number_of_requests_in_flight() -> None:
     network = MemoryNetwork()
     node = SilentNode(network)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(node.accept)
         async with SimProxy(network.connect, [("kafka", 1000)]) as proxy:
             client = proxy.connect(PORT + 1)
-            for number in range(OWED_MAX + 500):
+            for number in range(IN_FLIGHT_MAX + 500):
                 await client.send_bytes(encode_request(ListGroupsRequest(), 3, number))
             await settle()
             [connection] = proxy.connections
-            assert len(connection.owed) == OWED_MAX
+            assert len(connection.in_flight) == IN_FLIGHT_MAX
             upstream = node.transports[1]
             body = ListGroupsResponse().encode(3)
-            for number in range(OWED_MAX + 500):
+            for number in range(IN_FLIGHT_MAX + 500):
                 upstream.send(encode_frame(number.to_bytes(4, "big"), b"\0", body))
                 if number % 100 == 0:
                     await settle()
-            for number in range(OWED_MAX + 500):
+            for number in range(IN_FLIGHT_MAX + 500):
                 assert int.from_bytes((await client.receive_frame())[:4], "big") == number
-            assert not connection.owed
+            assert not connection.in_flight
         nursery.cancel_scope.cancel()
 
 

@@ -8,8 +8,8 @@ import random
 import pytest
 import trio
 
-from oncelog.broker.proxy.endpoints import Endpoint, find_endpoints, has_endpoints, rewrite_fields
-from oncelog.broker.proxy.fetch_walk import FetchWalk
+from oncelog.broker.proxy.relay.endpoints import Endpoint, find_endpoints, has_endpoints, rewrite_fields
+from oncelog.broker.proxy.relay.fetch_walk import FetchWalk
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.messages.fetch import (
     AbortedTransaction,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.proxy.fetch_walk import FetchWalk
+from oncelog.broker.proxy.relay.fetch_walk import FetchWalk
 from oncelog.wire.compiler import put_uvarint
 from oncelog.wire.errors import DecodeError
 

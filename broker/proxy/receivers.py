@@ -1,4 +1,4 @@
-"""The entries of `ProxyConnection.owed`: one for each response that has not left yet, in the order of the requests."""
+"""Who gets a response that is not forwarded as bytes (`InFlight.to`)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 if TYPE_CHECKING:
-    from oncelog.broker.proxy.apis import Plan
     from oncelog.broker.requests.request import RequestContext
 
 
-class Shown:
-    """The response is shown to interceptors before it leaves."""
+class Intercepted(NamedTuple):
+    """Interceptors see the response before it leaves."""
 
-    __slots__ = ("began", "context")
-
-    def __init__(self, context: RequestContext, began: float) -> None:
-        self.context = context
-        self.began = began
-        """When the request was forwarded (real time, seconds)."""
+    context: RequestContext
+    began: float
+    """When the request was forwarded (real time, seconds)."""
 
 
 class Awaited:
@@ -50,17 +46,9 @@ class Awaited:
         return self._response
 
 
-class Made(NamedTuple):
-    """A response that the proxy made: bytes, or a response to a request that interceptors see."""
+class OwnResponse(NamedTuple):
+    """The proxy's own response: bytes, or a response to a request that interceptors see."""
 
     data: bytes
     context: RequestContext | None = None
     response: Any = None
-
-
-class Owed(NamedTuple):
-    """One entry. ``plan`` is None if no response comes from upstream; ``to`` is None if the response passes unread."""
-
-    correlation_id: int
-    plan: Plan | None
-    to: Shown | Awaited | Made | None = None

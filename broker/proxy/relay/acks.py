@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import struct
 
+from oncelog.wire.compiler import uvarint
+from oncelog.wire.errors import DecodeError
+
 HEAD_BYTES = 12
 """Bytes of a request's size, API key, version and correlation id."""
 
@@ -12,7 +15,7 @@ _int16_at = struct.Struct(">h").unpack_from
 
 def acks_of(view: memoryview, position: int, is_flexible: bool) -> int | None:
     """Return the acks of a Produce (version 3 and up) whose frame begins at ``position``; None if they are beyond the
-    end of ``view``.
+    end of ``view``, or cannot be read.
 
     They follow the header and the transactional id.
     """
@@ -26,32 +29,16 @@ def acks_of(view: memoryview, position: int, is_flexible: bool) -> int | None:
             at = _after_tags(view, at)
         else:
             at += 1
-        length, at = _uvarint(view, at)
+        length, at = uvarint(view, at)
         return int(_int16_at(view, at + max(length - 1, 0))[0])
-    except (IndexError, struct.error):
+    except (IndexError, struct.error, DecodeError):
         return None
 
 
-def _uvarint(view: memoryview, at: int) -> tuple[int, int]:
-    value = view[at]
-    if value < 0x80:
-        return value, at + 1
-    value &= 0x7F
-    for shift in (7, 14, 21, 28):
-        at += 1
-        byte = view[at]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-    return value, at + 1
-
-
 def _after_tags(view: memoryview, at: int) -> int:
-    count, at = _uvarint(view, at)
+    count, at = uvarint(view, at)
     for _ in range(count):
-        _, at = _uvarint(view, at)
-        size, at = _uvarint(view, at)
+        _, at = uvarint(view, at)
+        size, at = uvarint(view, at)
         at += size
-        if at >= len(view):
-            raise IndexError
     return at

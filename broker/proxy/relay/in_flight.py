@@ -1,0 +1,42 @@
+"""In-flight requests: those whose response has not left, in the order of the requests."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+FORWARDED, ENDPOINTS, KEPT = range(3)
+"""What a relay does with responses: `FORWARDED` as they are, `ENDPOINTS` so unless they end with node endpoints, `KEPT`
+for the handler."""
+IN_FLIGHT_MAX: Final = 1024
+"""In-flight requests of a client, beyond which no more of its requests are read."""
+
+
+class RelayPlan:
+    """What a relay does with the requests and responses of one version of one API."""
+
+    __slots__ = ("is_flexible", "keeps_requests", "key", "response")
+
+    def __init__(self, key: int, *, is_flexible: bool) -> None:
+        self.key = key
+        self.is_flexible = is_flexible
+        """Whether the version has compact fields and tagged fields."""
+        self.keeps_requests = False
+        """Whether its requests are for the handler."""
+        self.response = FORWARDED
+        """`FORWARDED`, `ENDPOINTS` or `KEPT`."""
+
+
+class InFlight(NamedTuple):
+    """One request."""
+
+    correlation_id: int
+    plan: RelayPlan | None
+    """None if the proxy responds itself."""
+    to: object | None = None
+    """Who gets the response; None if it is forwarded to the client unread. The proxy's own response if it responds
+    itself."""
+
+
+InFlightRequests = deque[InFlight]
+"""Those of one client."""

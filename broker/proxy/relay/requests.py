@@ -1,0 +1,97 @@
+"""`RequestRelay`: the direction from the client to upstream."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.broker.proxy.relay.acks import HEAD_BYTES, acks_of
+from oncelog.broker.proxy.relay.in_flight import IN_FLIGHT_MAX, InFlight
+from oncelog.broker.proxy.relay.relay import FORWARD, FULL, KEEP, REQUEST_MOVES, WAIT, Relay
+from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from oncelog.broker.proxy.relay.in_flight import InFlightRequests, RelayPlan
+
+SIZE_BYTES = 4
+
+_head_at = struct.Struct(">iii").unpack_from
+
+
+class Client(Protocol):
+    """What of a client's log-in concerns its requests."""
+
+    @property
+    def authentication_handler(self) -> object | None:
+        """Takes requests in place of the handler."""
+
+    @property
+    def lets_pass(self) -> Callable[[int], bool] | None:
+        """Whether it would let a request with this API key pass; None: it takes all."""
+
+
+class RequestRelay(Relay):
+    """``plans`` are those of the API versions that were seen, by the first four bytes of a request header, and ``plan``
+    makes another one. A frame of more than ``frame_bytes_max`` bytes is for the handler, who refuses it.
+    """
+
+    __slots__ = ("_client", "_frame_bytes_max", "_plan", "_plans")
+
+    def __init__(
+        self,
+        in_flight: InFlightRequests,
+        client: Client,
+        plans: Mapping[int, RelayPlan],
+        plan: Callable[[int], RelayPlan],
+        frame_bytes_max: int,
+    ) -> None:
+        super().__init__(in_flight, REQUEST_MOVES)
+        self._client = client
+        self._plans = plans
+        self._plan = plan
+        self._frame_bytes_max = frame_bytes_max
+
+    def advance(self, view: memoryview) -> int:
+        """See `Relay.advance`. Each request that is forwarded is in flight from then on, if it gets a response."""
+        end = len(view)
+        position = 0
+        if self.state is not WAIT:
+            position = self.moved(end)
+            if self.state is not WAIT:
+                return position
+        client = self._client
+        lets_pass = client.lets_pass
+        if client.authentication_handler is not None and lets_pass is None:
+            if end - position >= SIZE_BYTES:
+                self._move(KEEP)
+            return position
+        in_flight, plans = self._in_flight, self._plans
+        while end - position >= HEAD_BYTES:
+            size, key_and_version, correlation_id = _head_at(view, position)
+            if not REQUEST_PREFIX_SIZE <= size <= self._frame_bytes_max:
+                self._move(KEEP)
+                break
+            plan = plans.get(key_and_version) or self._plan(key_and_version)
+            if plan.keeps_requests or (lets_pass is not None and not lets_pass(plan.key)):
+                self._move(KEEP)
+                break
+            if len(in_flight) >= IN_FLIGHT_MAX:
+                self._move(FULL)
+                break
+            stop = position + 4 + size
+            if plan.key == PRODUCE_KEY:
+                acks = acks_of(view, position, plan.is_flexible)
+                if acks is None and stop > end:
+                    break  # they are still to come
+                if acks != 0:
+                    in_flight.append(InFlight(correlation_id, plan))
+            else:
+                in_flight.append(InFlight(correlation_id, plan))
+            if stop > end:
+                self.left = stop - end
+                self._move(FORWARD)
+                return end
+            position = stop
+        return position
