@@ -1,4 +1,4 @@
-"""The child process of a `ProcessHost`: it carries one broker, and performs what its parent asks for."""
+"""The child process of a `ProcessCarrier`: it carries one broker, and performs what its parent asks for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.errors import BrokerFailedError
-from oncelog.broker.embedded.thread_host import ThreadHost
+from oncelog.broker.embedded.thread_carrier import ThreadCarrier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ def main(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as parent:
         requests, answers = parent.makefile("rb"), parent.makefile("wb")
         lock = threading.Lock()
-        host = ThreadHost(pickle.load(requests))
+        carrier = ThreadCarrier(pickle.load(requests))
         cancels: dict[int, Callable[[], None]] = {}
 
         def answer(number: int, outcome: Outcome[Any]) -> None:
@@ -50,11 +50,11 @@ def main(descriptor: int) -> None:
                     cancel()
                 continue
             cancels[number] = lambda: None
-            cancel = host.submit(operation, arguments, partial(answer, number))
+            cancel = carrier.submit(operation, arguments, partial(answer, number))
             with lock:
                 if number in cancels:
                     cancels[number] = cancel
-        host.close()
+        carrier.close()
 
 
 def _message(number: int, outcome: Outcome[Any]) -> bytes:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.acl_options import Acl
     from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.embedded.carrier import Calls
     from oncelog.broker.embedded.certificates import BrokerCertificate
-    from oncelog.broker.embedded.host import Calls
 
 
 class AsyncProxy(AsyncFacade):
@@ -104,6 +104,6 @@ class AsyncProxy(AsyncFacade):
         return cls("127.0.0.1:1")._share(other)
 
     def _new_calls(self) -> Calls:
-        from oncelog.broker.embedded.host import Calls, new_host
+        from oncelog.broker.embedded.carrier import Calls, new_carrier
 
-        return Calls(new_host(self._proxy_options, process=self._in_process))
+        return Calls(new_carrier(self._proxy_options, process=self._in_process))

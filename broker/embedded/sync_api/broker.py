@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from oncelog.broker.control.acl_options import Acl
+    from oncelog.broker.embedded.carrier import Calls
     from oncelog.broker.embedded.certificates import BrokerCertificate
-    from oncelog.broker.embedded.host import Calls
 
 
 class Broker(Facade, ClientMetrics):
@@ -103,9 +103,9 @@ class Broker(Facade, ClientMetrics):
         return cls()._share(other)
 
     def _new_calls(self) -> Calls:
-        from oncelog.broker.embedded.host import Calls, new_host
+        from oncelog.broker.embedded.carrier import Calls, new_carrier
 
-        return Calls(new_host(self._options, process=self._in_process))
+        return Calls(new_carrier(self._options, process=self._in_process))
 
 
 def _source(snapshot: str | os.PathLike[str] | bytes | None) -> str | bytes | None:

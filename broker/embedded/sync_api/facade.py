@@ -33,8 +33,8 @@ if TYPE_CHECKING:
         Record,
         RecordGiven,
     )
+    from oncelog.broker.embedded.carrier import Calls
     from oncelog.broker.embedded.certificates import Certificates
-    from oncelog.broker.embedded.host import Calls
     from oncelog.broker.embedded.tokens import TokenIssuer
 
 
