@@ -12,41 +12,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from oncelog.broker.client.cluster_client import ClusterClient
-from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.control import operations
 from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.errors import UnsupportedError
-from oncelog.broker.control.journal import Journal
-from oncelog.broker.control.log_lines import LogLines
+from oncelog.broker.control.instruments import Extras, Instruments
 from oncelog.broker.control.runs import Runs
 from oncelog.broker.faults.fault_rules import FaultRules
 from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget
 from oncelog.broker.faults.seen_sessions import SeenSessions
 from oncelog.broker.faults.words import RuleError
-from oncelog.broker.filters.loading import install_filters
-from oncelog.broker.log.data_directory import DataDirectoryError
-from oncelog.broker.logging.logs import LogOutput, get_logger, logging_to
-from oncelog.broker.net.listen import ListenError
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.proxy.serve import node_binder, open_proxy_on_sockets
-from oncelog.broker.proxy.upstream import UpstreamError
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.transport import PortReservation, connect
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from oncelog.broker.control.journal import Observer
-    from oncelog.broker.dispatch.policies import Interceptor, RequestPath
-    from oncelog.broker.faults.rule import Rule
+    from oncelog.broker.dispatch.policies import RequestPath
     from oncelog.broker.host.host import Host
-    from oncelog.broker.logging.logs import Sink
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.proxy.proxy import Proxy
     from oncelog.broker.proxy.settings import ProxySettings
     from oncelog.broker.proxy.upstream import Upstream
-    from oncelog.broker.seams.clock import Clock
 
 CLIENT_ID = "oncelog-proxy"
 """The client id of the proxy's own requests."""
@@ -99,11 +89,7 @@ class _Served(NamedTuple):
 
 
 class ControlledProxy:
-    """A proxy with ``settings``. It opens nothing before `start`. `run` must run meanwhile.
-
-    ``log_output``, ``rules``, ``observer``, ``filters``: as those of a `ControlledBroker`. ``acls`` are the proxy's
-    own.
-    """
+    """A proxy with ``settings``. It opens nothing before `start`. `run` must run meanwhile."""
 
     def __init__(
         self,
@@ -111,18 +97,16 @@ class ControlledProxy:
         *,
         seed: int,
         requests_kept: int,
-        host_name: str = "localhost",
-        log_output: Callable[[Sink, Clock], LogOutput] = LogOutput,
-        rules: Sequence[Rule] = (),
-        observer: Observer | None = None,
-        filters: Sequence[Interceptor] = (),
+        host_name: str,
+        extras: Extras,
     ) -> None:
         self.settings = settings
         self.seed = seed
         self.random = random.Random(seed)
-        self.journal = Journal(requests_kept)
+        self._instruments = Instruments(requests_kept, extras)
+        self.journal = self._instruments.journal
         """The requests of clients in all its runs."""
-        self.lines = LogLines()
+        self.lines = self._instruments.lines
         """The log lines of all its runs."""
         self.turns = trio.Lock()
         """Held while an operation starts or stops the proxy: several may come at the same time."""
@@ -130,17 +114,13 @@ class ControlledProxy:
         self.faults = FaultRules(random.Random(seed), RuleTarget(REFUSED_BY_PROXY, names))
         """The rules for what goes wrong between clients and the cluster."""
         self.clock = SystemClock()
-        self._log_output = log_output
-        self._observer = observer
-        self._filters = filters
-        cannot_start = (ConfigError, DataDirectoryError, ListenError, UpstreamError)
-        self.runs: Runs[_Served] = Runs("proxy", host_name, cannot_start, self._on_end)
+        self.runs: Runs[_Served] = Runs("proxy", host_name, self._on_end)
         self._node_ports: dict[tuple[str, int], PortReservation] = {}
         """By the listener's name and the node's id: what clients were told stays so after a restart."""
         self._sessions = SeenSessions()
         self._watches_sessions = False
-        self._rules = tuple(rules)
-        for rule in rules:
+        self._rules = extras.rules
+        for rule in self._rules:
             self.faults.add(rule)
         self.faults.on_change.append(self._watch_sessions)
 
@@ -215,7 +195,7 @@ class ControlledProxy:
     def _open(self) -> Iterator[_Served]:
         settings = self.settings
         with (
-            logging_to(self._log_output(self.lines, self.clock)),
+            self._instruments.logging(self.clock),
             self.runs.ports.listen(settings.config, settings.listeners) as listeners,
             ClusterClient(
                 settings.upstream, connect, client_id=CLIENT_ID, security=settings.logins.own
@@ -250,10 +230,7 @@ class ControlledProxy:
 
     def _prepare(self, proxy: Proxy) -> None:
         """Called before the proxy listens."""
-        self.journal.attach(proxy)
-        if self._observer is not None:
-            self._observer.attach(proxy)
-        install_filters(self._filters, proxy)
+        self._instruments.attach(proxy)
         self.faults.attach(Target(proxy.dispatcher, proxy.known_topics, self._sessions))
 
     def _watch_sessions(self, target: Target, rules: FaultRules) -> None:
@@ -283,5 +260,5 @@ class ControlledProxy:
             try:
                 self.faults.check_topics(rule)
             except RuleError as error:
-                with logging_to(self._log_output(self.lines, self.clock)):
+                with self._instruments.logging(self.clock):
                     log.warning("a rule matches nothing yet", rule=rule.text, reason=str(error))

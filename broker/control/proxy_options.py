@@ -79,13 +79,14 @@ class ProxyOptions:
     def controlled(self) -> Controlled:
         """Return a proxy with these options."""
         from oncelog.broker.control.controlled_proxy import ControlledProxy
+        from oncelog.broker.control.instruments import Extras
 
         return ControlledProxy(
             self.settings(),
             seed=self.own.seed,
             requests_kept=self.own.requests_kept,
             host_name=self.own.host_name,
-            filters=self.filters,
+            extras=Extras(filters=self.filters),
         )
 
 

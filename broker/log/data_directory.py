@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.config.definitions import StartError
 from oncelog.broker.seams.scratch import SCRATCH_MARK
 from oncelog.wire.schema import uuid_from_text, uuid_to_text
 
@@ -44,7 +45,7 @@ _RESERVED_IDS = 100
 """Kafka reserves the directory ids below this number (``DirectoryId``: UNASSIGNED, LOST, …)."""
 
 
-class DataDirectoryError(Exception):
+class DataDirectoryError(StartError):
     """The data directory cannot be used; the message, which names it, is for the user."""
 
     @classmethod
