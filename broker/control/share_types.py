@@ -156,23 +156,6 @@ def share_group_info(
     )
 
 
-def share_group_matches(
-    found: ShareGroupInfo,
-    *,
-    state: str | None = None,
-    members: int | None = None,
-    acquired: int | None = None,
-    lag: int | None = None,
-) -> bool:
-    """Whether a share group has that state, that number of members and of acquired records, and at most that lag."""
-    return (
-        (state is None or found.state == state)
-        and (members is None or len(found.members) == members)
-        and (acquired is None or found.acquired == acquired)
-        and (lag is None or (found.total_lag is not None and found.total_lag <= lag))
-    )
-
-
 def no_committed_offsets(group_id: str) -> str:
     """Return why offsets cannot be committed for a share group."""
     return (

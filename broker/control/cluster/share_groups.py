@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import CoordinatorOf
-from oncelog.broker.control.cluster.groups import asked, listed_groups
-from oncelog.broker.control.cluster.topics import RETRY
+from oncelog.broker.control.cluster.groups import listed_groups
+from oncelog.broker.control.cluster.topics import RETRY, asked
 from oncelog.broker.control.conversions import check, config_change
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError
 from oncelog.broker.control.names import not_found
@@ -15,8 +15,8 @@ from oncelog.broker.control.share_types import (
     ShareGroupInfo,
     SharePartitionInfo,
     share_group_info,
-    share_group_matches,
 )
+from oncelog.broker.control.wanted import wanted_share_group
 from oncelog.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -70,14 +70,21 @@ async def wait_for_share_group(
     lag: int | None = None,
     timeout: float = 10,
 ) -> ShareGroupInfo:
-    """Ask until the group is so; return it. Raises WaitTimeoutError, UnsupportedError for ``acquired``."""
+    """Ask until the group is so; return it. Raises WaitTimeoutError, InvalidArgumentError, UnsupportedError for
+    ``acquired``.
+    """
     if acquired is not None:
         raise UnsupportedError("a Kafka cluster does not tell which records of a share group are acquired")
 
     return await asked(
         lambda: share_group(client, group_id=group_id),
-        lambda found: share_group_matches(found, state=state, members=members, lag=lag),
-        f"share group {group_id}",
+        wanted_share_group(
+            group_id,
+            lambda found: f"it is {found.state} with {len(found.members)} members; lag {found.total_lag}",
+            state=state,
+            members=members,
+            lag=lag,
+        ),
         timeout,
     )
 
