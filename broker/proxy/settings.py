@@ -43,13 +43,14 @@ _OTHER_SEPARATORS = re.compile(r"[;|/\s]+")
 
 class ProxySettings(NamedTuple):
     """``first_node_ports``: listener -> the port of the first upstream node; the next nodes have the next ports. A
-    listener without an entry takes free ports.
+    listener without an entry takes free ports; without any, they are the ports after each listener's. ``upstream``:
+    addresses of some of the cluster's nodes.
     """
 
     config: BrokerConfig
     listeners: list[ListenerConfig]
     upstream: list[tuple[str, int]]
-    first_node_ports: dict[str, int]
+    first_node_ports: Mapping[str, int] | None
     users: Users
     """The users that may log in at the proxy."""
     logins: UpstreamLogins

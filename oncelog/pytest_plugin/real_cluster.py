@@ -90,7 +90,7 @@ class Cluster(_ClusterAccess, Broker):
         if through_proxy:
             proxy = Proxy(bootstrap_servers, upstream_config=values, **of_the_proxy)
             carrier = ProxiedClusterCarrier(
-                cluster, new_carrier(proxy._proxy_options, process=proxy._in_process)
+                cluster, new_carrier(proxy._controlled, process=proxy._in_process)
             )
         self._calls = Calls(carrier)
         self.command_config = {} if through_proxy else values
@@ -106,12 +106,6 @@ class Cluster(_ClusterAccess, Broker):
 
 class AsyncCluster(_ClusterAccess, AsyncBroker):
     """The same cluster for asynchronous tests."""
-
-    @classmethod
-    def _sharing(cls, other: Any) -> Any:
-        shared = super()._sharing(other)
-        shared.command_config = other.command_config
-        return shared
 
     async def _call(self, operation: str, **arguments: Any) -> Any:
         try:
