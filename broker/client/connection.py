@@ -92,7 +92,7 @@ class ClientConnection:
         security: ClientSecurity | None = None,
         sent_on: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """``sent_on`` makes what is sent of each request's header and body, for who marks requests."""
+        """``sent_on`` makes the bytes to send of each request, whose header it may mark."""
         self.versions: dict[int, tuple[int, int]] | None = None
         self._transport = transport
         self._security = security
@@ -226,7 +226,7 @@ class ClientConnection:
         return response
 
     def detach(self) -> Transport:
-        """Give the transport away, to somebody who goes on after the log-in; this connection is of no use any more.
+        """Give the transport to a caller that goes on after the log-in. This connection is of no further use.
 
         Nothing may be in flight.
         """

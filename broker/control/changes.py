@@ -1,4 +1,4 @@
-"""`Changes`: wakes those who wait for something in a broker to become true, so that nobody polls."""
+"""`Changes`: wakes all waits for a state of a broker, so that none polls."""
 
 from __future__ import annotations
 

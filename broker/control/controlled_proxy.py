@@ -1,6 +1,6 @@
 """`ControlledProxy`: a proxy that a test starts, stops and kills. It lives in one Trio loop.
 
-A `Proxy` is one run. What outlives it is here: its addresses, and what stands between clients and the cluster.
+A `Proxy` is one run. Its addresses, and the journal, filters and rules before the cluster, outlive it here.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Target(NamedTuple):
     known_topics: Upstream
     fetch_sessions: SeenSessions
     share_sessions: None = None
-    """What share sessions remember is not known here."""
+    """A proxy does not know the partitions of share sessions."""
 
 
 class _Served(NamedTuple):

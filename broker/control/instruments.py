@@ -1,4 +1,4 @@
-"""`Instruments`: what watches a broker or a proxy under control, run after run; `Extras`: what a command line adds."""
+"""`Instruments`: journal, observer and filters of a broker or a proxy under control; `Extras`: those of a user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Extras:
-    """What a broker or a proxy under control has from its start on."""
+    """The rules, observer, filters and log output that a user gives for all runs."""
 
     log_output: Callable[[Sink, Clock], LogOutput] = LogOutput
     """Makes the output of each run's log lines, which writes them to the given sink, too."""

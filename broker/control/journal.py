@@ -2,7 +2,7 @@
 
 It is the outermost interceptor: it sees a request as the client sent it, and a response as it left. It keeps the bytes
 of a request, which the dispatcher copied for it, and decodes them when somebody reads the request. Log-ins, which no
-interceptor sees, come by `Services.login_observers`. It hides secrets.
+interceptor sees, come by `Host.login_observers`. It hides secrets.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Journaled(Protocol):
 
 
 class Observer(Protocol):
-    """What watches requests and log-ins, as the journal does."""
+    """Watches requests and log-ins, as the journal does."""
 
     def attach(self, source: Journaled) -> None:
         """Watch the requests to ``source``, whose dispatcher is there."""
@@ -143,9 +143,9 @@ class Journal(Interceptor):
         """The requests that are not done."""
         self._source: Journaled | None = None
         self._names: dict[Uuid, str] = {}
-        """The names of topics that do not exist any more, or existed when the last node ended."""
+        """The names of topics that were deleted, or existed when the last node ended."""
         self.changes = Changes()
-        """Noted when a request (but for `TOLD_BY_LOGS`) comes and when it is done, when topics change, when a node is
+        """Noted when a request (except `TOLD_BY_LOGS`) comes and when it is done, when topics change, when a node is
         loaded or ends, and after each operation."""
         self.failed_logins: deque[FailedLogin] = deque(maxlen=kept)
         """The latest peers that were turned away, the newest last."""
@@ -377,7 +377,7 @@ class Journal(Interceptor):
 
 
 class RequestListener:
-    """An observer of each request that is done."""
+    """Observes each request once it is done."""
 
     def on_entry(self, entry: Entry) -> None:
         """``entry`` is done. Must not raise."""

@@ -40,7 +40,7 @@ class RecordsInFlight(Shown):
     """Included."""
     state: DeliveryStateName
     """``available``: to be delivered again; ``acquired``: a member has them; ``acknowledged``: accepted; ``archived``:
-    rejected, or delivered as often as allowed, or not in the log any more."""
+    rejected, or delivered as often as allowed, or no longer in the log."""
     delivery_count: int
     """How often they were delivered."""
     member_id: str | None = None

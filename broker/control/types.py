@@ -54,7 +54,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClockInfo:
-    """What time it is in a broker."""
+    """The time in a broker."""
 
     now_ms: int
     """In milliseconds since 1970-01-01 UTC."""

@@ -1,4 +1,4 @@
-"""`Wanted`: what a wait waits for, whether a broker tells of changes or a cluster is asked again and again."""
+"""`Wanted`: the state that a wait ends with, of a broker, which tells of changes, or a cluster, which is polled."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Wanted(Generic[T]):
     """A state of something, such as a group."""
 
     failed: str
-    """What a wait that ends without it says: ``group g has not got 2 members``."""
+    """The error of a wait that ends without it: ``group g has not got 2 members``."""
     matches: Callable[[T], bool]
     describe: Callable[[T], str]
-    """Says what there is instead."""
+    """Describes another state, for that error."""
 
 
 def wanted_group(
@@ -102,7 +102,7 @@ def wanted_share_group(
 
 
 def _texts(states: tuple[str, ...], *, state: str | None, **numbers: Any) -> str:
-    """Return what is wanted of a group, as a text. Raises InvalidArgumentError, also if that is nothing."""
+    """Return the wanted state of a group as a text. Raises InvalidArgumentError, also if nothing is wanted."""
     texts = [] if state is None else [f"state {check_word('state', state, states)}"]
     for name, value in numbers.items():
         if value is None:

@@ -1,4 +1,4 @@
-"""Whether the APIs that a rule is for can be filtered and treated as it says."""
+"""Checks that the filters and the action of a rule are possible for its APIs."""
 
 from __future__ import annotations
 

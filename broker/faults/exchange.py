@@ -82,7 +82,7 @@ class Exchange:
         return [active for active in self._due if active.rule.action in actions and not active.is_removed]
 
     async def _before(self, active: ActiveRule) -> None:
-        """Do what comes before the request is handled."""
+        """Perform the actions that come before the handler."""
         rule = active.rule
         match rule.action:
             case "delay_ms":
@@ -184,7 +184,7 @@ class Exchange:
 
 
 def release_files(response: Any) -> None:
-    """Let the files of a response go, which is not sent."""
+    """Release the files of a response that is not sent."""
     for file_range in file_ranges(response):
         file_range.release()
 

@@ -25,10 +25,10 @@ CRC_AT = 17
 
 
 class RememberedFetches(Protocol):
-    """What fetch sessions remember: `FetchSessions`, and `SeenSessions` of a proxy."""
+    """The memory of fetch sessions: `FetchSessions`, and `SeenSessions` of a proxy."""
 
     def items_of(self, session_id: int) -> Iterable[FetchItem]:
-        """Return what a session remembers. Raises KafkaError for a session that the client has to begin anew."""
+        """Return the partitions of a session. Raises KafkaError for a session that the client must begin anew."""
 
 
 def add_session(
@@ -59,7 +59,7 @@ def add_session(
 
 
 class RememberedShareFetches(Protocol):
-    """What share sessions remember: `ShareSessions`."""
+    """The memory of share sessions: `ShareSessions`."""
 
     def partitions_of(self, key: tuple[str, str]) -> Iterable[tuple[Uuid, int]]:
         """Return what the session of a group's member remembers: topic ids and partitions."""
@@ -92,7 +92,7 @@ def add_share_session(
 
 
 def records_of(row: Any) -> bytes:
-    """Return the records of a row, which it holds in memory from then on."""
+    """Read the records of a row into memory, and return them."""
     records = row.records
     if isinstance(records, FileRange):
         try:

@@ -32,7 +32,7 @@ class SeenSessions(Interceptor):
         self._sessions: dict[int, dict[FetchKey, FetchItem]] = {}
 
     def items_of(self, session_id: int) -> list[FetchItem]:
-        """Return what a session remembers. Raises KafkaError (FETCH_SESSION_ID_NOT_FOUND) for an unknown one."""
+        """Return the partitions of a session. Raises KafkaError (FETCH_SESSION_ID_NOT_FOUND) for an unknown one."""
         items = self._sessions.get(session_id)
         if items is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session_id} is not known")
@@ -43,7 +43,7 @@ class SeenSessions(Interceptor):
         self._sessions.clear()
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        """Do to the session what the broker did. It is the request's own: the broker has accepted its epoch."""
+        """Change the request's session as the broker did, which has accepted its epoch."""
         request = context.request
         if response.error_code or request is None:
             return response

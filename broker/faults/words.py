@@ -47,7 +47,7 @@ class Word(NamedTuple):
     schema: Schema
     text: str
     filters: tuple[str, ...] | None = None
-    """Of an action that is for no API in particular: the filters that it can have. None: the rule says ``on``."""
+    """The filters of an action that is not about an API; None for an action that is."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -216,7 +216,7 @@ async def wait_for_group(
     isolation: IsolationLevel = "read_uncommitted",
     timeout: float = 10,
 ) -> GroupInfo:
-    """Ask until the group is so; return it. Raises WaitTimeoutError, InvalidArgumentError."""
+    """Ask for the group until it is in the wanted state; return it. Raises WaitTimeoutError, InvalidArgumentError."""
     return await asked(
         lambda: group(client, group_id=group_id, isolation=isolation),
         wanted_group(group_id, state=state, members=members, lag=lag, committed=committed),

@@ -70,8 +70,8 @@ async def wait_for_share_group(
     lag: int | None = None,
     timeout: float = 10,
 ) -> ShareGroupInfo:
-    """Ask until the group is so; return it. Raises WaitTimeoutError, InvalidArgumentError, UnsupportedError for
-    ``acquired``.
+    """Ask for the group until it is in the wanted state; return it. Raises WaitTimeoutError,
+    InvalidArgumentError, UnsupportedError for ``acquired``.
     """
     if acquired is not None:
         raise UnsupportedError("a Kafka cluster does not tell which records of a share group are acquired")

@@ -166,7 +166,7 @@ async def _wait_led(client: ClusterClient, topic: str, partitions: int) -> None:
 
 
 async def delete_topics(client: ClusterClient, *, names: Sequence[str]) -> None:
-    """Delete topics, those that exist, and wait until the cluster does not know them any more."""
+    """Delete those of the topics that exist, and wait until the cluster has forgotten them."""
     request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=TIMEOUT_MS)
     await client.call(request, Controller(), version=DELETE_TOPICS_VERSION)
     with real_time.move_on_after(RETRY.timeout_s):
@@ -224,7 +224,7 @@ async def records(
 async def _read(
     client: ClusterClient, topic: str, partition: int, start: int, end: int, isolation: int
 ) -> list[Record]:
-    """Return what a consumer sees from ``start`` to before ``end``. Source: ``CompletedFetch`` of Kafka's consumer."""
+    """Return the records that a consumer reads in [start, end). Source: ``CompletedFetch`` of Kafka's consumer."""
     found: list[Record] = []
     position = start
     while position < end:
@@ -286,7 +286,7 @@ async def wait_for_records(
 
 
 async def asked(ask: Callable[[], Awaitable[T]], wanted: Wanted[T], timeout: float) -> T:
-    """Ask until the answer is what is ``wanted``; return it. Raises WaitTimeoutError, InvalidArgumentError."""
+    """Ask until the answer is the ``wanted`` state; return it. Raises WaitTimeoutError, InvalidArgumentError."""
     deadline = real_time.monotonic() + check_timeout(timeout)
     while True:
         try:

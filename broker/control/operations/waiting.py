@@ -35,7 +35,7 @@ async def wait_until_wanted(
     logs: Callable[[Node], list[PartitionLog]],
     timeout: float,
 ) -> T:
-    """Wait until ``look`` returns what is ``wanted``; return it. It need not exist yet. ``logs``: those whose changes
+    """Wait until ``look`` returns the ``wanted`` state; return it. It need not exist yet. ``logs``: those whose changes
     count. Raises WaitTimeoutError: what there is instead, and the requests since the wait began; InvalidArgumentError
     for the time-out.
     """
