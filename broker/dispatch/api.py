@@ -60,23 +60,6 @@ class Api:
     ``is_handled``.
     """
 
-    __slots__ = (
-        "authorize",
-        "decoders",
-        "documentation",
-        "encoders",
-        "flexible",
-        "handle",
-        "handler",
-        "has_throttle_time",
-        "kafka_name",
-        "max_version",
-        "min_version",
-        "request",
-        "response",
-        "response_head",
-    )
-
     def __init__(self, handler: Handler, *, is_handled: bool = True) -> None:
         from oncelog.broker.handlers.rights import check_of
 
