@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from oncelog.broker.dispatch.policies import RequestPath
-    from oncelog.broker.host.host import Host
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.proxy.proxy import Proxy
     from oncelog.broker.proxy.settings import ProxySettings
@@ -71,23 +70,6 @@ class Target(NamedTuple):
     """A proxy does not know the partitions of share sessions."""
 
 
-class _Served(NamedTuple):
-    """One run of a proxy."""
-
-    proxy: Proxy
-    client: ClusterClient
-    """For requests of the proxy's own."""
-
-    @property
-    def host(self) -> Host:
-        """See `Served`."""
-        return self.proxy.host
-
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """See `Served`."""
-        await self.proxy.run(task_status)
-
-
 class ControlledProxy:
     """A proxy with ``settings``. It opens nothing before `start`. `run` must run meanwhile."""
 
@@ -114,7 +96,9 @@ class ControlledProxy:
         self.faults = FaultRules(random.Random(seed), RuleTarget(REFUSED_BY_PROXY, names))
         """The rules for what goes wrong between clients and the cluster."""
         self.clock = SystemClock()
-        self.runs: Runs[_Served] = Runs("proxy", host_name, self._on_end)
+        self.runs: Runs[Proxy] = Runs("proxy", host_name, self._on_end)
+        self._client: ClusterClient
+        """Of the latest run."""
         self._node_ports: dict[tuple[str, int], PortReservation] = {}
         """By the listener's name and the node's id: what clients were told stays so after a restart."""
         self._sessions = SeenSessions()
@@ -140,7 +124,7 @@ class ControlledProxy:
             if operation in SHARED:
                 return await operations.operation(operation)(self, **arguments)
             if operation in OF_CLUSTER:
-                return await OF_CLUSTER[operation](self.runs.current.client, **arguments)
+                return await OF_CLUSTER[operation](self.client, **arguments)
         finally:
             self.journal.changes.note()
         if operation not in operations.MODULES:
@@ -157,12 +141,18 @@ class ControlledProxy:
     @property
     def proxy(self) -> Proxy:
         """The proxy that serves. Raises as `call`."""
-        return self.runs.current.proxy
+        return self.runs.current
+
+    @property
+    def client(self) -> ClusterClient:
+        """The client for its own requests to the cluster. Raises as `call`."""
+        _serving = self.runs.current  # or it raises
+        return self._client
 
     @property
     def cluster_id(self) -> str:
         """The id of the cluster behind it; empty before the first response that has it."""
-        return self.runs.latest_for("knows no cluster").proxy.upstream.cluster_id or ""
+        return self.runs.latest_for("knows no cluster").upstream.cluster_id or ""
 
     @property
     def node_id(self) -> int:
@@ -174,7 +164,7 @@ class ControlledProxy:
         if not self.is_running:
             return False
         try:
-            self.proxy.upstream.learn_metadata(await self.runs.current.client.refresh_metadata())
+            self.proxy.upstream.learn_metadata(await self.client.refresh_metadata())
         except (KafkaError, CloseConnection):
             return False
         return True
@@ -192,14 +182,14 @@ class ControlledProxy:
         await self._check_rules()
 
     @contextmanager
-    def _open(self) -> Iterator[_Served]:
+    def _open(self) -> Iterator[Proxy]:
         settings = self.settings
         with (
             self._instruments.logging(self.clock),
             self.runs.ports.listen(settings.config, settings.listeners) as listeners,
             ClusterClient(
                 settings.upstream, connect, client_id=CLIENT_ID, security=settings.logins.own
-            ) as client,
+            ) as self._client,
             open_proxy_on_sockets(
                 settings,
                 listeners,
@@ -209,7 +199,7 @@ class ControlledProxy:
                 on_loaded=self._prepare,
             ) as proxy,
         ):
-            yield _Served(proxy, client)
+            yield proxy
 
     async def stop(self) -> None:
         """Stop it; connections are closed. Nothing happens if it does not run."""

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from oncelog.broker.control.journal import Journaled, Observer
+    from oncelog.broker.control.journal import Observer
     from oncelog.broker.dispatch.policies import Interceptor
     from oncelog.broker.faults.rule import Rule
+    from oncelog.broker.host.served import Served
     from oncelog.broker.logging.logs import Sink
     from oncelog.broker.seams.clock import Clock
 
@@ -47,7 +48,7 @@ class Instruments:
         """Return a context in which log lines are kept."""
         return logging_to(self._extras.log_output(self.lines, clock))
 
-    def attach(self, source: Journaled) -> None:
+    def attach(self, source: Served) -> None:
         """Install the journal, the observer and the filters, in this order, before anything else is installed."""
         self.journal.attach(source)
         if self._extras.observer is not None:

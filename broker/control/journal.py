@@ -22,11 +22,11 @@ from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY, read_re
 from oncelog.wire.schema import deep_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from oncelog.broker.control.request_types import FailedLogin, Outcome, Request
-    from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics, RequestPath
-    from oncelog.broker.host.host import Host
+    from oncelog.broker.dispatch.policies import KnownTopic
+    from oncelog.broker.host.served import Served
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message, Uuid
@@ -99,29 +99,10 @@ class Entry:
         return self.api.request.decode(self.frame, self.version, header.header_size)
 
 
-class Journaled(Protocol):
-    """The source of the requests that a journal keeps: a `Node` or a proxy."""
-
-    @property
-    def dispatcher(self) -> RequestPath:
-        """Where the journal is installed."""
-
-    @property
-    def known_topics(self) -> KnownTopics:
-        """The topics that there are."""
-
-    @property
-    def host(self) -> Host:
-        """Its clock and log-ins."""
-
-    def watch_metadata(self, on_change: Callable[[KnownTopic | None], None]) -> None:
-        """Call ``on_change`` with each change of the metadata: with a topic that was deleted, otherwise with None."""
-
-
 class Observer(Protocol):
     """Watches requests and log-ins, as the journal does."""
 
-    def attach(self, source: Journaled) -> None:
+    def attach(self, source: Served) -> None:
         """Watch the requests to ``source``, whose dispatcher is there."""
 
 
@@ -141,7 +122,7 @@ class Journal(Interceptor):
         self._login_apis: dict[int, Api] = {}
         self._open: dict[RequestContext, Entry] = {}
         """The requests that are not done."""
-        self._source: Journaled | None = None
+        self._source: Served | None = None
         self._names: dict[Uuid, str] = {}
         """The names of topics that were deleted, or existed when the last node ended."""
         self.changes = Changes()
@@ -154,7 +135,7 @@ class Journal(Interceptor):
 
     # -- the node behind it
 
-    def attach(self, source: Journaled) -> None:
+    def attach(self, source: Served) -> None:
         """Journal the requests to ``source``, whose dispatcher is there. Call it before anything else is installed."""
         self._source = source
         source.watch_metadata(self._on_metadata)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import trio
 
@@ -16,21 +16,11 @@ from oncelog.broker.seams.mortal_files import without_deaths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.host.host import Host
+    from oncelog.broker.host.served import Served
     from oncelog.broker.net.server import BoundListener
 
 
-class Served(Protocol):
-    """A node, or a proxy."""
-
-    @property
-    def host(self) -> Host: ...
-
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Serve until cancelled."""
-
-
-ServedT = TypeVar("ServedT", bound=Served)
+ServedT = TypeVar("ServedT", bound="Served")
 
 
 class Run(NamedTuple, Generic[ServedT]):
