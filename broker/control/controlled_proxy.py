@@ -6,8 +6,9 @@ A `Proxy` is one run. Its addresses, and the journal, filters and rules before t
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
@@ -17,25 +18,21 @@ from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.instruments import Extras, Instruments
 from oncelog.broker.control.runs import Runs
+from oncelog.broker.dispatch.policies import RequestPath
 from oncelog.broker.faults.fault_rules import FaultRules
 from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget
 from oncelog.broker.faults.seen_sessions import SeenSessions
 from oncelog.broker.faults.words import RuleError
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.net.server import BoundListener
+from oncelog.broker.proxy.proxy import Proxy
 from oncelog.broker.proxy.serve import node_binder, open_proxy_on_sockets
+from oncelog.broker.proxy.settings import ProxySettings
+from oncelog.broker.proxy.upstream import Upstream
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.transport import PortReservation, connect
 from oncelog.wire.errors import KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from oncelog.broker.dispatch.policies import RequestPath
-    from oncelog.broker.net.server import BoundListener
-    from oncelog.broker.proxy.proxy import Proxy
-    from oncelog.broker.proxy.settings import ProxySettings
-    from oncelog.broker.proxy.upstream import Upstream
 
 CLIENT_ID = "oncelog-proxy"
 """The client id of the proxy's own requests."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.types import Assignment, Offsets, Shown
-
-if TYPE_CHECKING:
-    from oncelog.wire.messages.share_group_describe import DescribedGroup
+from oncelog.wire.messages.share_group_describe import DescribedGroup
 
 DeliveryStateName: TypeAlias = Literal["available", "acquired", "acknowledged", "archiving", "archived"]
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.names import check_word
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.control.share_types import ShareGroupInfo
-    from oncelog.broker.control.types import GroupInfo, Offsets, TransactionInfo
+from oncelog.broker.control.share_types import ShareGroupInfo
+from oncelog.broker.control.types import GroupInfo, Offsets, TransactionInfo
 
 GROUP_STATES = (
     "Empty",

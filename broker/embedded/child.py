@@ -7,16 +7,14 @@ import signal
 import socket
 import threading
 import traceback
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from outcome import Outcome
 
 from oncelog.broker.control.errors import BrokerFailedError
 from oncelog.broker.embedded.thread_carrier import ThreadCarrier
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from outcome import Outcome
 
 
 def main(descriptor: int) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from oncelog.broker.control.options import BrokerOptions, checked_options
 from oncelog.broker.embedded.certificates import BrokerCertificate, Certificates
 from oncelog.broker.embedded.tokens import TokenIssuer
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class OwnOptions(NamedTuple):

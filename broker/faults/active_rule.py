@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import trio
 
-from oncelog.broker.faults.rule import ROW_FILTERS
+from oncelog.broker.faults.rule import ROW_FILTERS, Rule
 from oncelog.broker.faults.state import RuleState, rule_name
 from oncelog.broker.logging.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from oncelog.broker.faults.rule import Rule
-    from oncelog.broker.refusal.rows import Located, Row
-
+from oncelog.broker.refusal.rows import Located, Row
 
 VALUES_SEEN_MAX = 10
 """How many values of each filter are told, of requests that did not pass it."""

@@ -8,31 +8,30 @@ their addition.
 
 from __future__ import annotations
 
+import random
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 import trio
 
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.policies import Interceptor, KnownTopics, RequestPath
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.exchange import Exchange, is_without_response
-from oncelog.broker.faults.fetched import add_session, add_share_session
-from oncelog.broker.faults.rule import ANY_TARGET, ONLY_FOR, check_possible, parse_rule
+from oncelog.broker.faults.fetched import (
+    RememberedFetches,
+    RememberedShareFetches,
+    add_session,
+    add_share_session,
+)
+from oncelog.broker.faults.rule import ANY_TARGET, ONLY_FOR, Rule, RuleTarget, check_possible, parse_rule
+from oncelog.broker.faults.state import RuleState
 from oncelog.broker.faults.words import RuleError, suggestion
 from oncelog.broker.handlers.table import PARTITION, TOPIC, api_name
 from oncelog.broker.refusal.rows import Located, Row, locate
+from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.seams.clock import real_time
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterable, Mapping
-
-    from oncelog.broker.dispatch.policies import KnownTopics, RequestPath
-    from oncelog.broker.faults.fetched import RememberedFetches, RememberedShareFetches
-    from oncelog.broker.faults.rule import Rule, RuleTarget
-    from oncelog.broker.faults.state import RuleState
-    from oncelog.broker.requests.request import RequestContext
-    from oncelog.wire.schema import Uuid
+from oncelog.wire.schema import Uuid
 
 MAKES_TOPICS = frozenset(("create_topics", "metadata", "describe_topic_partitions", "delete_topics"))
 """APIs whose requests often name a topic that does not exist."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
-from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchItem
 from oncelog.broker.handlers.table import PARTITION, TOPIC
 from oncelog.broker.log.results import FileRange
 from oncelog.broker.refusal.rows import Located, Row
@@ -12,13 +13,7 @@ from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD
 from oncelog.wire.messages.fetch import FetchTopic
 from oncelog.wire.messages.share_fetch import FetchPartition as ShareFetchPartition
 from oncelog.wire.messages.share_fetch import FetchTopic as ShareFetchTopic
-from oncelog.wire.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from oncelog.broker.fetch.sessions import FetchItem
-    from oncelog.wire.schema import Uuid
+from oncelog.wire.schema import ZERO_UUID, Uuid
 
 CRC_AT = 17
 """Position of the CRC in a batch."""

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from oncelog.broker.faults.rule import ANY_TARGET, check_possible, parse_rule
+from oncelog.broker.faults.rule import ANY_TARGET, Rule, RuleTarget, check_possible, parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.faults.rule import Rule, RuleTarget
 
 RULES = "rules"
 FILE_WORDS = (RULES, "$schema")

@@ -8,17 +8,14 @@ files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE, event_of
 from oncelog.broker.faults.words import WORDS, RuleError, suggestion
 from oncelog.broker.handlers.table import BY_NAME
 from oncelog.broker.refusal.rows import FACTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 class Rule(NamedTuple):

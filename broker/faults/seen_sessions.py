@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchItem
+from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchItem, FetchKey
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.schema import ZERO_UUID, deep_copy
-
-if TYPE_CHECKING:
-    from oncelog.broker.fetch.sessions import FetchKey
-    from oncelog.broker.requests.request import RequestContext
 
 SESSIONS_MAX = 1_000
 """How many sessions are remembered, as ``max.incremental.fetch.session.cache.slots`` has it by default. The oldest is

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE
 from oncelog.broker.handlers.table import api_names
 from oncelog.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 CLOSE, HANG = "close", "hang"
 EVERY_API = "*"

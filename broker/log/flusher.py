@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING
 
 import trio
 
+from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.scheduling.background_work import BackgroundWork
+from oncelog.broker.seams.clock import Clock
+from oncelog.broker.seams.files import FileSystem
 from oncelog.wire.errors import KafkaError
-
-if TYPE_CHECKING:
-    from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.scheduling.background_work import BackgroundWork
-    from oncelog.broker.seams.clock import Clock
-    from oncelog.broker.seams.files import FileSystem
 
 FLUSH_BYTES = 512 << 20
 """Unflushed bytes of one partition at which the background flushes it."""

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import trio
 
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.seams.files import without_extra_slashes
+from oncelog.broker.seams.files import Buffer, File, without_extra_slashes
 from oncelog.broker.seams.memory_disk import Directory, Inode, NameChange
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.seams.files import Buffer, File
 
 T = TypeVar("T")
 

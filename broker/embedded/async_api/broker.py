@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
+from oncelog.broker.control.acl_options import Acl
 from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX
 from oncelog.broker.embedded.async_api.client_metrics import AsyncClientMetrics
 from oncelog.broker.embedded.async_api.facade import AsyncFacade
+from oncelog.broker.embedded.certificates import BrokerCertificate
 from oncelog.broker.embedded.own_options import OwnOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from oncelog.broker.control.acl_options import Acl
-    from oncelog.broker.embedded.certificates import BrokerCertificate
 
 
 class AsyncBroker(AsyncFacade, AsyncClientMetrics):

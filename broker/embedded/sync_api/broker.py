@@ -4,18 +4,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
+from oncelog.broker.control.acl_options import Acl
 from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX
 from oncelog.broker.embedded.sync_api.client_metrics import ClientMetrics
 from oncelog.broker.embedded.sync_api.facade import Facade
+from oncelog.broker.embedded.certificates import BrokerCertificate
 from oncelog.broker.embedded.own_options import OwnOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from oncelog.broker.control.acl_options import Acl
-    from oncelog.broker.embedded.certificates import BrokerCertificate
 
 
 class Broker(Facade, ClientMetrics):

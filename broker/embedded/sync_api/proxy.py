@@ -4,19 +4,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from oncelog.broker.control.acl_options import Acl
 from oncelog.broker.control.options import REQUESTS_KEPT
 from oncelog.broker.control.proxy_options import checked_proxy_options
+from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.embedded.sync_api.facade import Facade
+from oncelog.broker.embedded.certificates import BrokerCertificate
 from oncelog.broker.embedded.own_options import OwnOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from oncelog.broker.control.acl_options import Acl
-    from oncelog.broker.dispatch.policies import Interceptor
-    from oncelog.broker.embedded.certificates import BrokerCertificate
 
 
 class Proxy(Facade):
