@@ -40,25 +40,6 @@ class BatchBuilder:
     ``codec`` and ``level`` are those of wire.compression.
     """
 
-    __slots__ = (
-        "_base_timestamp",
-        "_last_offset",
-        "_max_timestamp",
-        "_payload",
-        "base_offset",
-        "base_sequence",
-        "codec",
-        "control",
-        "delete_horizon_ms",
-        "leader_epoch",
-        "level",
-        "log_append_time",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-        "transactional",
-    )
-
     def __init__(
         self,
         *,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -22,15 +21,13 @@ from oncelog.broker.client.routes import (
     Retry,
     Route,
 )
+from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import Connect
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from oncelog.wire.schema import Request, ResponseT_co
-
-if TYPE_CHECKING:
-    from oncelog.broker.client.security.client_security import ClientSecurity
 
 ANY = AnyBroker()
 ONE_KEY_MAX = 3

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import ssl
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Callable
+from typing import Any, Generic
 
 import trio
 
 from oncelog import __version__
 from oncelog.broker.client.errors import AuthenticationError, to_error_code
-from oncelog.broker.client.security.login import HANDSHAKE_VERSION
+from oncelog.broker.client.security.client_security import ClientSecurity
+from oncelog.broker.client.security.login import HANDSHAKE_VERSION, LoginRequest
 from oncelog.broker.client.security.tls import tls_failure
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK, Transport
@@ -25,12 +27,6 @@ from oncelog.wire.header import read_response_header
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from oncelog.wire.schema import Message, Request, ResponseT_co
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.client.security.client_security import ClientSecurity
-    from oncelog.broker.client.security.login import LoginRequest
 
 SOFTWARE_NAME = "oncelog"
 """The software name that ApiVersions sends, beside this package's version (KIP-511)."""
@@ -92,7 +88,7 @@ class ClientConnection:
         security: ClientSecurity | None = None,
         marked: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """``marked`` makes what is sent of each request's header and body, for who marks requests."""
+        """``marked`` makes the bytes to send of each request, whose header it may mark."""
         self.versions: dict[int, tuple[int, int]] | None = None
         self._transport = transport
         self._security = security
@@ -226,7 +222,7 @@ class ClientConnection:
         return response
 
     def detach(self) -> Transport:
-        """Give the transport away, to somebody who goes on after the log-in; this connection is of no use any more.
+        """Give the transport to a caller that goes on after the log-in. This connection is of no further use.
 
         Nothing may be in flight.
         """

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from oncelog.broker.client.connection import SOFTWARE_NAME, ClientConnection
+from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.transport import Connect
 from oncelog.wire.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.client.security.client_security import ClientSecurity
-    from oncelog.broker.seams.transport import Connect
 
 CONNECT_TIMEOUT_S = 10.0
 """Kafka's ``socket.connection.setup.timeout.ms``. Here it limits connecting and the first ApiVersions together."""

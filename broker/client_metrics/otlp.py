@@ -7,12 +7,10 @@ Source: ``opentelemetry/proto/metrics/v1/metrics.proto``.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
 
 from oncelog.wire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types of Protocol Buffers."""

@@ -16,22 +16,22 @@ from oncelog.broker.config.options import (
     LOG_FORMATS,
     LOG_LEVELS,
     PROXY_COMMAND,
+    Given,
     UsageError,
-    choose,
     help_text,
     parse_arguments,
-    variable_of,
 )
 from oncelog.broker.logging.logs import LogOutput, get_logger, logging_to
 from oncelog.broker.seams import garbage
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     import trio
 
+    from oncelog.broker.command.control_settings import ControlSettings
     from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.listeners import ListenerConfig
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node.node import Node
     from oncelog.broker.proxy.proxy import Proxy
@@ -77,23 +77,21 @@ def _run_command(arguments: list[str] | None, system: str) -> int:
         return _print_error(
             "there is no oncelog for this operating system; on Windows, run it in WSL", EXIT_FAILED
         )
-    return _serve(options, os.environ)
+    return _serve(Given(options, os.environ))
 
 
-def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+def _serve(given: Given) -> int:
     from oncelog.broker.command.command_config import acls_of, configuration, host_name, users_of
-    from oncelog.broker.command.control_settings import control_settings
     from oncelog.broker.config.definitions import ConfigError
 
-    parent = environment.get("TMPDIR") or "/tmp"
+    parent = given.environment.get("TMPDIR") or "/tmp"
     scratch = os.path.join(parent, f"oncelog-{os.urandom(8).hex()}")
     try:
-        output = _log_output(options, environment)
+        output = _log_output(given)
         with logging_to(output):
-            users, acls = users_of(options, environment), acls_of(options, environment)
-            config, listeners = configuration(options, environment, scratch, users, acls)
-        _find_filters(options, environment)
-        settings = control_settings(options, environment, config, _read_or_refuse)
+            users, acls = users_of(given), acls_of(given)
+            config, listeners = configuration(given.options, given.environment, scratch, users, acls)
+        settings = _control_settings(given, config, listeners)
     except (ConfigError, UsageError) as error:
         return _print_error(error, EXIT_USAGE)
     with logging_to(output):
@@ -104,7 +102,6 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             return _run_in(scratch, parent, config, serving)
         from oncelog.broker.command.controlled_serve import serve_controlled
 
-        seed = int.from_bytes(os.urandom(4), "big")
         serving = partial(
             serve_controlled,
             config,
@@ -112,7 +109,7 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             _on_ready,
             output,
             host_name=host_name(),
-            seed=seed,
+            seed=_seed(),
             on_crash=_kill_this_process,
             write_trace=_trace_output().write,
             users=users,
@@ -121,10 +118,22 @@ def _serve(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         return _run_in(scratch, parent, config, serving)
 
 
-def _find_filters(options: argparse.Namespace, environment: Mapping[str, str]) -> None:
-    """Let filters be imported from where the command is given, as with ``python -m``."""
-    if options.filter or variable_of("filter") in environment:
+def _control_settings(
+    given: Given,
+    config: BrokerConfig,
+    listeners: Iterable[ListenerConfig],
+    refused: Callable[[], Mapping[str, str]] = dict,
+) -> ControlSettings | None:
+    """See `control_settings`."""
+    from oncelog.broker.command.control_settings import control_settings
+
+    if given.texts("filter")[0]:  # filters are imported from where the command is given, as with `python -m`
         sys.path.insert(0, os.getcwd())
+    return control_settings(given, config, [row.bind.listener for row in listeners], _read_or_refuse, refused)
+
+
+def _seed() -> int:
+    return int.from_bytes(os.urandom(4), "big")
 
 
 def _trace_output() -> TraceOutput:
@@ -143,7 +152,6 @@ def _proxy_options() -> list[str]:
 def _proxy(words: list[str], environment: Mapping[str, str]) -> int:
     """Run ``oncelog proxy`` and return its exit code."""
     from oncelog.broker.command.command_config import host_name
-    from oncelog.broker.command.control_settings import proxy_control_settings
     from oncelog.broker.config.definitions import ConfigError
     from oncelog.broker.proxy.options import parse_proxy_arguments, proxy_help_text
     from oncelog.broker.proxy.settings import proxy_settings
@@ -153,15 +161,13 @@ def _proxy(words: list[str], environment: Mapping[str, str]) -> int:
         if options.help:
             print(proxy_help_text(), end="")
             return EXIT_STOPPED
-        output = _log_output(options, environment)
+        given = Given(options, environment)
+        output = _log_output(given)
         with logging_to(output):
             settings, warnings = proxy_settings(options, environment, host_name)
             for warning in warnings:
                 get_logger(__name__).warning(warning)
-        _find_filters(options, environment)
-        control = proxy_control_settings(
-            options, environment, [row.bind.listener for row in settings.listeners], _read_or_refuse
-        )
+        control = _control_settings(given, settings.config, settings.listeners, _refused_by_proxy)
     except (ConfigError, UsageError) as error:
         return _print_error(error, EXIT_USAGE)
     with logging_to(output):
@@ -178,10 +184,16 @@ def _proxy(words: list[str], environment: Mapping[str, str]) -> int:
             _on_proxy_ready,
             output,
             host_name=host_name(),
-            seed=int.from_bytes(os.urandom(4), "big"),
+            seed=_seed(),
             write_trace=_trace_output().write,
         )
         return run(serving)
+
+
+def _refused_by_proxy() -> Mapping[str, str]:
+    from oncelog.broker.faults.rule import REFUSED_BY_PROXY
+
+    return REFUSED_BY_PROXY
 
 
 def _on_proxy_ready(
@@ -237,11 +249,6 @@ def run(serving: Callable[[], Awaitable[None]]) -> int:
     """Serve until a signal, and return the exit code."""
     import trio
 
-    from oncelog.broker.config.definitions import ConfigError
-    from oncelog.broker.control.errors import OncelogError
-    from oncelog.broker.log.data_directory import DataDirectoryError
-    from oncelog.broker.net.listen import ListenError
-    from oncelog.broker.proxy.upstream import UpstreamError
     from oncelog.broker.seams.error_groups import only_error
     from oncelog.broker.seams.os_files import raise_open_files_limit
 
@@ -250,16 +257,25 @@ def run(serving: Callable[[], Awaitable[None]]) -> int:
     try:
         trio.run(serve_until_signal, serving)
     except BaseExceptionGroup as group:
-        error = only_error(group)
         if group.subgroup(KeyboardInterrupt):  # a second Ctrl-C, in a task
             raise KeyboardInterrupt from None
-        # A controlled broker that cannot start says why by BrokerFailedError.
-        if isinstance(error, ConfigError) or isinstance(getattr(error, "__cause__", None), ConfigError):
-            return _print_error(error, EXIT_USAGE)
-        if isinstance(error, DataDirectoryError | ListenError | OncelogError | UpstreamError):
-            return _print_error(error, EXIT_FAILED)
-        raise
+        error = only_error(group)
+        exit_code = _exit_code(error)
+        if exit_code is None:
+            raise
+        return _print_error(error, exit_code)
     return EXIT_STOPPED
+
+
+def _exit_code(error: BaseException) -> int | None:
+    """Return the exit code for an error that is the user's, None for any other."""
+    from oncelog.broker.config.definitions import ConfigError, StartError
+    from oncelog.broker.control.errors import OncelogError
+
+    # A controlled broker that cannot start says why by BrokerFailedError.
+    if isinstance(error, ConfigError) or isinstance(error.__cause__, ConfigError):
+        return EXIT_USAGE
+    return EXIT_FAILED if isinstance(error, StartError | OncelogError) else None
 
 
 async def serve_until_signal(serving: Callable[[], Awaitable[None]]) -> None:
@@ -342,16 +358,12 @@ def _print_error(error: object, exit_code: int) -> int:
     return exit_code
 
 
-def _log_output(options: argparse.Namespace, environment: Mapping[str, str]) -> LogOutput:
+def _log_output(given: Given) -> LogOutput:
     from oncelog.broker.seams.clock import SystemClock
     from oncelog.broker.seams.stderr import StderrSink
 
-    def chosen(option: str, allowed: tuple[str, ...]) -> str | None:
-        variable = environment.get(variable_of(option))
-        return choose(option, getattr(options, option), variable, allowed)
-
-    style = chosen("log_format", LOG_FORMATS) or "human"
-    level = chosen("log_level", LOG_LEVELS) or "info"
+    style = given.choice("log_format", LOG_FORMATS) or "human"
+    level = given.choice("log_level", LOG_LEVELS) or "info"
     return LogOutput(StderrSink(), SystemClock(), style=style, level=level)
 
 

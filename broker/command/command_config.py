@@ -6,12 +6,13 @@ import os
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.options import (
+    BOOLEANS,
     DEFAULT_PORT,
     VARIABLE_PREFIX,
+    Given,
     UsageError,
     closest,
     flag_of,
-    lines_of,
     listener_text,
     suggestion,
     variable_of,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from oncelog.broker.config.sources import Setting
     from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.security.sasl.users import Users
-
-BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 # Attributes of the argparse.Namespace that are no options, or that no environment variable sets.
 WITHOUT_VARIABLE = {"help", "settings", "version", "words"}
@@ -106,7 +105,7 @@ def configuration(
         if acls:
             from oncelog.broker.security.acl_text import acl_warnings, check_acls
 
-            origin = lines_of(options, environment, "acl")[1]
+            origin = Given(options, environment).texts("acl")[1]
             check_acls(origin, config)
             warnings += acl_warnings(acls, listeners, origin)
     except ConfigError as error:
@@ -122,16 +121,16 @@ def configuration(
     return config, listeners
 
 
-def users_of(options: argparse.Namespace, environment: Mapping[str, str]) -> Users:
+def users_of(given: Given) -> Users:
     """Return the users of ``--user``, else of its variable. Raises ConfigError."""
     from oncelog.broker.security.user_options import parse_users
 
-    return parse_users(*lines_of(options, environment, "user"))
+    return parse_users(*given.texts("user"))
 
 
-def acls_of(options: argparse.Namespace, environment: Mapping[str, str]) -> list[AclBinding]:
+def acls_of(given: Given) -> list[AclBinding]:
     """Return the ACLs of ``--acl``, else of its variable. Raises ConfigError."""
-    texts, origin = lines_of(options, environment, "acl")
+    texts, origin = given.texts("acl")
     if not texts:
         return []
     from oncelog.broker.security.acl_text import parse_acls

@@ -1,33 +1,35 @@
-"""`control_settings`: what the command line, and the environment, ask for beside a broker."""
+"""`control_settings`: what the command line, and the environment, ask for beside a broker or a proxy."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from oncelog.broker.command.interceptor_settings import InterceptorSettings, interceptor_settings
-from oncelog.broker.config.listeners import listener_names
-from oncelog.broker.config.options import UsageError, checked_token, control_address, origin_of, variable_of
+from oncelog.broker.config.options import UsageError, checked_token, closest, control_address, flag_of
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Mapping, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.options import Given
+    from oncelog.broker.control.instruments import Extras
+    from oncelog.broker.dispatch.policies import Interceptor
     from oncelog.broker.faults.rule import Rule
+    from oncelog.broker.logging.logs import LogOutput
+    from oncelog.broker.trace.trace import Selection
 
 CONTROL_TOKEN = "ONCELOG_CONTROL_TOKEN"
 CONTROL_PACKAGES = ("hypercorn", "starlette")
 PATH_SEPARATOR = ":"
 """Between several files in a variable."""
+WILDCARDS = "*?["
 ORIGINS_OF_MEMORY = ("--memory", "ONCELOG_MEMORY")
 
 
 @dataclass(frozen=True)
 class ControlSettings:
-    """What is asked for beside a broker."""
+    """What is asked for beside a broker or a proxy."""
 
     address: tuple[str, int] | None = None
     """The address at which the control API listens; None without one."""
@@ -40,7 +42,25 @@ class ControlSettings:
     """How many bytes it may unpack to, if that is said."""
     version: str | None = None
     """The release of Kafka that the broker is like."""
-    interceptors: InterceptorSettings = field(default_factory=InterceptorSettings)
+    filters: tuple[Interceptor, ...] = ()
+    """Between clients and the broker, or the cluster behind the proxy; the one nearest to the clients first."""
+    traced: Selection | None = None
+    """Which requests are told of; None for no trace."""
+    with_records: bool = False
+    """Whether the trace shows keys and values."""
+
+    def extras(self, output: LogOutput, write_trace: Callable[[str], None], place: str) -> Extras:
+        """Return the rules, the filters and the trace for a broker or a proxy. Its log lines go to ``output``, too.
+        ``write_trace`` gets the lines of the trace; ``place``: see `Trace`.
+        """
+        from oncelog.broker.control.instruments import Extras
+
+        trace = None
+        if self.traced is not None:
+            from oncelog.broker.trace.trace import Trace
+
+            trace = Trace(write_trace, self.traced, with_records=self.with_records, place=place)
+        return Extras(output.also_to, self.rules, trace, self.filters)
 
 
 def is_in_memory(config: BrokerConfig) -> bool:
@@ -49,63 +69,34 @@ def is_in_memory(config: BrokerConfig) -> bool:
 
 
 def control_settings(
-    options: argparse.Namespace,
-    environment: Mapping[str, str],
+    given: Given,
     config: BrokerConfig,
-    read: Callable[[str, str], str],
-) -> ControlSettings | None:
-    """Return what is asked for, None if nothing is. ``read`` returns the text of a file, whose kind it is told.
-
-    Raises UsageError.
-    """
-
-    def chosen(option: str) -> tuple[str | None, str]:
-        given = getattr(options, option)
-        return given or environment.get(variable_of(option)), origin_of(option, given)
-
-    settings = ControlSettings(
-        *_control(chosen, environment, read),
-        in_memory=is_in_memory(config),
-        rules=_rules(options, environment, read, listener_names(config)),
-        from_snapshot=chosen("from_snapshot")[0],
-        snapshot_bytes_max=_snapshot_bytes_max(chosen),
-        version=_version(*chosen("as_version")),
-        interceptors=interceptor_settings(options, environment),
-    )
-    return settings if settings != ControlSettings() else None
-
-
-def proxy_control_settings(
-    options: argparse.Namespace,
-    environment: Mapping[str, str],
     listeners: Sequence[str],
     read: Callable[[str, str], str],
+    refused: Callable[[], Mapping[str, str]] = dict,
 ) -> ControlSettings | None:
-    """As `control_settings`, for a proxy with listeners of these names. Raises UsageError, also for rules that a proxy
-    cannot keep.
+    """Return what is asked for, None if nothing is. ``listeners`` are their names; ``read`` returns the text of a file,
+    whose kind it is told; ``refused`` gives the actions that rules may not have, see `RuleTarget`. Raises UsageError.
     """
-    from oncelog.broker.faults.rule import REFUSED_BY_PROXY
-
-    def chosen(option: str) -> tuple[str | None, str]:
-        given = getattr(options, option)
-        return given or environment.get(variable_of(option)), origin_of(option, given)
-
+    with_records = given.is_true("trace_records")
     settings = ControlSettings(
-        *_control(chosen, environment, read),
-        rules=_rules(options, environment, read, listeners, REFUSED_BY_PROXY),
-        interceptors=interceptor_settings(options, environment),
+        *_control(given, read),
+        in_memory=is_in_memory(config),
+        rules=_rules(given, read, listeners, refused),
+        from_snapshot=given.text("from_snapshot")[0] or None,
+        snapshot_bytes_max=_snapshot_bytes_max(given),
+        version=_version(*given.text("as_version")),
+        filters=_filters(given.texts("filter")[0]),
+        traced=_traced(given, with_records=with_records),
+        with_records=with_records,
     )
     return settings if settings != ControlSettings() else None
 
 
-def _control(
-    chosen: Callable[[str], tuple[str | None, str]],
-    environment: Mapping[str, str],
-    read: Callable[[str, str], str],
-) -> tuple[tuple[str, int] | None, str | None]:
+def _control(given: Given, read: Callable[[str, str], str]) -> tuple[tuple[str, int] | None, str | None]:
     """Return the control API's address and token. Raises UsageError."""
-    text, origin = chosen("control")
-    path, token_origin = chosen("control_token_file")
+    text, origin = given.text("control")
+    path, token_origin = given.text("control_token_file")
     if not text:
         if path:
             raise UsageError(f"{token_origin} needs --control")
@@ -113,7 +104,7 @@ def _control(
     missing = [name for name in CONTROL_PACKAGES if find_spec(name) is None]
     if missing:
         raise UsageError(f"{origin} needs {' and '.join(missing)}: pip install 'oncelog[control]'")
-    token = environment.get(CONTROL_TOKEN)
+    token = given.environment.get(CONTROL_TOKEN)
     if path:
         token = checked_token(read(path, "the token"), f"{token_origin}={path}")
     elif token is not None:
@@ -122,21 +113,19 @@ def _control(
 
 
 def _rules(
-    options: argparse.Namespace,
-    environment: Mapping[str, str],
+    given: Given,
     read: Callable[[str, str], str],
     listeners: Sequence[str],
-    refused: Mapping[str, str] = MappingProxyType({}),
+    refused: Callable[[], Mapping[str, str]],
 ) -> tuple[Rule, ...]:
     """Return the rules in the files of ``--faults``, for a `RuleTarget`. Raises UsageError."""
-    in_variable = environment.get(variable_of("faults"), "")
-    paths = options.faults or [path for path in in_variable.split(PATH_SEPARATOR) if path]
+    paths, _ = given.texts("faults", PATH_SEPARATOR)
     if not paths:
         return ()
     from oncelog.broker.faults.files import RuleFileError, load_rules
     from oncelog.broker.faults.rule import RuleTarget
 
-    target = RuleTarget(refused, listeners)
+    target = RuleTarget(refused(), listeners)
     found: list[Rule] = []
     for path in paths:
         try:
@@ -146,19 +135,19 @@ def _rules(
     return tuple(found)
 
 
-def _snapshot_bytes_max(chosen: Callable[[str], tuple[str | None, str]]) -> int | None:
+def _snapshot_bytes_max(given: Given) -> int | None:
     """Return the number of ``--snapshot-bytes-max``, None without it. Raises UsageError."""
-    text, origin = chosen("snapshot_bytes_max")
+    text, origin = given.text("snapshot_bytes_max")
     if not text:
         return None
     if not text.isascii() or not text.isdecimal() or not int(text):
         raise UsageError(f"{origin}={text}: expected a number of bytes, such as 1073741824")
-    if not chosen("from_snapshot")[0]:
+    if not given.text("from_snapshot")[0]:
         raise UsageError(f"{origin} needs --from-snapshot")
     return int(text)
 
 
-def _version(text: str | None, origin: str) -> str | None:
+def _version(text: str, origin: str) -> str | None:
     """Return the release of Kafka of ``--as-version``. Raises UsageError."""
     if not text:
         return None
@@ -169,3 +158,39 @@ def _version(text: str | None, origin: str) -> str | None:
     except ValueError as error:
         raise UsageError(f"{origin}: {error}") from None
     return text
+
+
+def _traced(given: Given, *, with_records: bool) -> Selection | None:
+    """Return the requests of ``--trace`` and its other options, None without them. Raises UsageError."""
+    clients, apis, topics, groups = (
+        tuple(given.texts(option)[0])
+        for option in ("trace_client", "trace_api", "trace_topic", "trace_group")
+    )
+    if not (given.is_true("trace") or with_records or clients or apis or topics or groups):
+        return None
+    from oncelog.broker.trace.trace import Selection
+
+    for api in apis:
+        _check_api(api, given.texts("trace_api")[1])
+    return Selection(clients, apis, topics, groups)
+
+
+def _check_api(api: str, origin: str) -> None:
+    from oncelog.broker.handlers.table import api_names
+
+    if api in api_names() or any(mark in api for mark in WILDCARDS):
+        return
+    meant = closest(api, list(api_names()))
+    hint = f"did you mean {meant}?" if meant else "expected Kafka's name of an API, such as Produce"
+    raise UsageError(f"{origin}={api}: {hint}")
+
+
+def _filters(texts: list[str]) -> tuple[Interceptor, ...]:
+    if not texts:
+        return ()
+    from oncelog.broker.filters.loading import FilterError, load_filter
+
+    try:
+        return tuple(load_filter(text) for text in texts)
+    except FilterError as error:
+        raise UsageError(f"{flag_of('filter')}: {error}") from None

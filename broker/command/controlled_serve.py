@@ -70,13 +70,7 @@ async def serve_controlled(
         users=users,
         acls=tuple(acls),
     )
-    broker = ControlledBroker(
-        options,
-        output.also_to,
-        settings.rules,
-        observer=settings.interceptors.trace(write_trace, "handler"),
-        filters=settings.interceptors.filters,
-    )
+    broker = ControlledBroker(options, settings.extras(output, write_trace, "handler"))
     if settings.address is None:
         broker.on_crash = on_crash
     await _carry(broker, settings, lambda address: on_ready(broker.node, broker.runs.listeners, address))
@@ -104,10 +98,7 @@ async def serve_controlled_proxy(
         seed=seed,
         requests_kept=0 if control.address is None else REQUESTS_KEPT,
         host_name=host_name,
-        log_output=output.also_to,
-        rules=control.rules,
-        observer=control.interceptors.trace(write_trace, "upstream"),
-        filters=control.interceptors.filters,
+        extras=control.extras(output, write_trace, "upstream"),
     )
     await _carry(proxy, control, lambda address: on_ready(proxy.proxy, proxy.runs.listeners, address))
 

@@ -18,7 +18,13 @@ T = TypeVar("T")
 Value = bool | int | float | str | tuple[str, ...] | None
 
 
-class ConfigError(Exception):
+class StartError(Exception):
+    """Why a broker or a proxy cannot start: a setting, an address, a data directory or a cluster that cannot be used.
+    The message is for the user, and names it.
+    """
+
+
+class ConfigError(StartError):
     """The configuration is invalid. Each of ``problems`` is one line with the key, the value and the reason, in Kafka's
     words."""
 

@@ -21,6 +21,7 @@ LOCAL_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 DEFAULT_CONTROL_PORT = 9093
 PORT_MAX = 65535
+BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 SYNONYMOUS_OPTIONS = {
     "--address": "--listen",
@@ -322,34 +323,48 @@ def closest(word: str, known: Sequence[str]) -> str | None:
     return next(iter(get_close_matches(word, known, 1, 0.7)), None)
 
 
-def choose(option: str, given: str | None, variable: str | None, allowed: Sequence[str]) -> str | None:
-    """Return an option's value in lower case, from the command line, else from its variable, or None if neither is set.
+class Given:
+    """What a command line says of each option, else its environment variable; nothing of an option that the command
+    does not have.
+    """
 
-    Raises UsageError if it is not among ``allowed``."""
-    text = given or variable
-    if not text:
-        return None
-    if text.lower() not in allowed:
-        raise UsageError(
-            f"{origin_of(option, given)}={text}: expected {', '.join(allowed[:-1])} or {allowed[-1]}"
-        )
-    return text.lower()
+    def __init__(self, options: argparse.Namespace, environment: Mapping[str, str]) -> None:
+        self.options = options
+        self.environment = environment
 
+    def _variable(self, option: str) -> str:
+        return self.environment.get(variable_of(option), "") if hasattr(self.options, option) else ""
 
-def lines_of(
-    options: argparse.Namespace, environment: Mapping[str, str], option: str
-) -> tuple[list[str], str]:
-    """Return the texts of an option that may be repeated, else those in its variable, one a line, and their origin."""
-    given: list[str] = getattr(options, option) or []
-    if given:
-        return given, flag_of(option)
-    variable = variable_of(option)
-    return [line for line in environment.get(variable, "").splitlines() if line.strip()], variable
+    def text(self, option: str) -> tuple[str, str]:
+        """Return the value, empty without one, and its origin for messages: the flag, or the variable."""
+        given = getattr(self.options, option, None)
+        return (given, flag_of(option)) if given else (self._variable(option), variable_of(option))
 
+    def texts(self, option: str, separator: str = "\n") -> tuple[list[str], str]:
+        """Return the values of an option that may be repeated, and their origin. In the variable, a ``separator``
+        stands between them.
+        """
+        given: list[str] | None = getattr(self.options, option, None)
+        if given:
+            return given, flag_of(option)
+        texts = self._variable(option).split(separator)
+        return [text for text in texts if text.strip()], variable_of(option)
 
-def origin_of(option: str, given: object) -> str:
-    """Return the origin of an option's value for messages: its flag if that is ``given``, else its variable."""
-    return flag_of(option) if given else variable_of(option)
+    def is_true(self, option: str) -> bool:
+        """Return whether an option without a value is set. Raises UsageError for a variable that says neither."""
+        if getattr(self.options, option, None):
+            return True
+        text = self._variable(option).lower()
+        if text not in ("", *BOOLEANS):
+            raise UsageError(f"{variable_of(option)}={text}: expected true or false")
+        return BOOLEANS.get(text, False)
+
+    def choice(self, option: str, allowed: Sequence[str]) -> str | None:
+        """Return a value in lower case, None without one. Raises UsageError if it is not among ``allowed``."""
+        text, origin = self.text(option)
+        if text and text.lower() not in allowed:
+            raise UsageError(f"{origin}={text}: expected {', '.join(allowed[:-1])} or {allowed[-1]}")
+        return text.lower() or None
 
 
 def listener_text(option: str, text: str, origin: str, protocol: str = "PLAINTEXT") -> str:

@@ -1,19 +1,16 @@
-"""`Changes`: wakes those who wait for something in a broker to become true, so that nobody polls."""
+"""`Changes`: wakes all waits for a state of a broker, so that none polls."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import trio
 
 from oncelog.broker.control.errors import InvalidArgumentError, WaitTimeoutError
+from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.seams.clock import real_time
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from oncelog.broker.log.partition_log import PartitionLog
 
 TIMEOUT_MAX_S = 24 * 3600.0
 

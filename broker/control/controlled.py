@@ -61,8 +61,8 @@ class Controlled(Protocol):
         """End it as SIGKILL does."""
 
 
-class HostOptions(Protocol):
-    """Options of a broker or a proxy, which a `Host` can make from them."""
+class ControlledOptions(Protocol):
+    """Options of a broker or a proxy, which a `Carrier` can make from them."""
 
     def controlled(self) -> Controlled:
         """Return it, not started."""

@@ -21,66 +21,44 @@ from oncelog.broker.control.errors import (
     SnapshotError,
     UnsupportedError,
 )
-from oncelog.broker.control.journal import Journal
-from oncelog.broker.control.log_lines import LogLines
+from oncelog.broker.control.instruments import NO_EXTRAS, Extras, Instruments
 from oncelog.broker.control.new_topics import create_topics
 from oncelog.broker.control.operations import call_operation
 from oncelog.broker.control.runs import Runs
 from oncelog.broker.emulation.release import OURS, emulated
-from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError
-from oncelog.broker.logging.logs import LogOutput, get_logger, logging_to
-from oncelog.broker.net.listen import ListenError
+from oncelog.broker.log.data_directory import META_PROPERTIES
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.node.node import open_node
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.mortal_files import without_deaths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
-    from oncelog.broker.control.journal import Observer
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.snapshots import Snapshot
-    from oncelog.broker.dispatch.policies import Interceptor
     from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.faults.crash_points import CrashPoints
     from oncelog.broker.faults.fault_rules import FaultRules
-    from oncelog.broker.faults.rule import Rule
-    from oncelog.broker.logging.logs import Sink
     from oncelog.broker.node.node import Node
-    from oncelog.broker.seams.clock import Clock
 
 log = get_logger(__name__)
 
 
 class ControlledBroker:
-    """A broker with ``options``. It opens nothing before `start`. `run` must run meanwhile.
+    """A broker with ``options``. It opens nothing before `start`. `run` must run meanwhile."""
 
-    ``log_output`` makes the output of each node's log lines. It must write them to the given sink, too. ``rules`` are
-    there from the start, and after each reset. ``observer`` and ``filters`` are installed in each node, behind the
-    journal and before the rules.
-    """
-
-    def __init__(
-        self,
-        options: BrokerOptions,
-        log_output: Callable[[Sink, Clock], LogOutput] = LogOutput,
-        rules: Sequence[Rule] = (),
-        *,
-        observer: Observer | None = None,
-        filters: Sequence[Interceptor] = (),
-    ) -> None:
+    def __init__(self, options: BrokerOptions, extras: Extras = NO_EXTRAS) -> None:
         self.options = options
-        self._log_output = log_output
-        self._rules = rules
-        self._observer = observer
-        self._filters = filters
+        self._rules = extras.rules
         self.config = options.broker_config()
         self.release = OURS if options.version is None else emulated(options.version)
         self.seed = options.seed
         self.random = random.Random(self.seed)
-        self.lines = LogLines()
+        self._instruments = Instruments(options.requests_kept, extras)
+        self.lines = self._instruments.lines
         """The log lines of all its nodes."""
-        self.journal = Journal(options.requests_kept)
+        self.journal = self._instruments.journal
         """The requests of clients to all its nodes since the last reset."""
         self.clock = MovableClock()
         self.moving_time = trio.Lock()
@@ -88,9 +66,7 @@ class ControlledBroker:
         self.turns = trio.Lock()
         """Held while an operation starts, stops or resets the broker: several may come at the same time."""
         self.files = new_disk(self.options, self.config, self.clock)
-        self.runs: Runs[Node] = Runs(
-            "broker", options.host_name, (ConfigError, DataDirectoryError, ListenError), self._on_end
-        )
+        self.runs: Runs[Node] = Runs("broker", options.host_name, self._on_end)
         self._producer_ids_from = 0
         """Producer ids below this one were given out before a reset."""
         self._faults: FaultRules | None = None
@@ -217,7 +193,7 @@ class ControlledBroker:
     def _open(self) -> Iterator[Node]:
         """Open a node on the disk as it is."""
         with (
-            logging_to(self._log_output(self.lines, self.clock)),
+            self._instruments.logging(self.clock),
             self.runs.ports.listen(self.config) as listeners,
             open_node(
                 self.config,
@@ -298,7 +274,7 @@ class ControlledBroker:
 
         snapshot = await snapshots.read(source, self.options.snapshot_bytes_max)
         if snapshot.left_out:
-            with logging_to(self._log_output(self.lines, self.clock)):
+            with self._instruments.logging(self.clock):
                 log.warning(
                     "keys in the snapshot's configuration that a broker has of its own have no effect",
                     keys=", ".join(snapshot.left_out),
@@ -329,13 +305,7 @@ class ControlledBroker:
 
     def _prepare(self, node: Node) -> None:
         """Called before the node listens."""
-        self.journal.attach(node)
-        if self._observer is not None:
-            self._observer.attach(node)
-        if self._filters:
-            from oncelog.broker.filters.loading import install_filters
-
-            install_filters(self._filters, node)
+        self._instruments.attach(node)
         node.metadata.skip_producer_ids(self._producer_ids_from)
         topics = self.options.topics.items()
         missing = {name: topic for name, topic in topics if name not in node.metadata.image.topics}

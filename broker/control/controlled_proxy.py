@@ -1,52 +1,38 @@
 """`ControlledProxy`: a proxy that a test starts, stops and kills. It lives in one Trio loop.
 
-A `Proxy` is one run. What outlives it is here: its addresses, and what stands between clients and the cluster.
+A `Proxy` is one run. Its addresses, and the journal, filters and rules before the cluster, outlive it here.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
 from oncelog.broker.client.cluster_client import ClusterClient
-from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.control import operations
 from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.errors import UnsupportedError
-from oncelog.broker.control.journal import Journal
-from oncelog.broker.control.log_lines import LogLines
+from oncelog.broker.control.instruments import Extras, Instruments
 from oncelog.broker.control.runs import Runs
+from oncelog.broker.dispatch.policies import RequestPath
 from oncelog.broker.faults.fault_rules import FaultRules
 from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget
 from oncelog.broker.faults.seen_sessions import SeenSessions
 from oncelog.broker.faults.words import RuleError
-from oncelog.broker.filters.loading import install_filters
-from oncelog.broker.log.data_directory import DataDirectoryError
-from oncelog.broker.logging.logs import LogOutput, get_logger, logging_to
-from oncelog.broker.net.listen import ListenError
+from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.net.server import BoundListener
+from oncelog.broker.proxy.proxy import Proxy
 from oncelog.broker.proxy.serve import node_binder, open_proxy_on_sockets
-from oncelog.broker.proxy.upstream import UpstreamError
+from oncelog.broker.proxy.settings import ProxySettings
+from oncelog.broker.proxy.upstream import Upstream
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.transport import PortReservation, connect
 from oncelog.wire.errors import KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from oncelog.broker.control.journal import Observer
-    from oncelog.broker.dispatch.policies import Interceptor, RequestPath
-    from oncelog.broker.faults.rule import Rule
-    from oncelog.broker.host.host import Host
-    from oncelog.broker.logging.logs import Sink
-    from oncelog.broker.net.server import BoundListener
-    from oncelog.broker.proxy.proxy import Proxy
-    from oncelog.broker.proxy.settings import ProxySettings
-    from oncelog.broker.proxy.upstream import Upstream
-    from oncelog.broker.seams.clock import Clock
 
 CLIENT_ID = "oncelog-proxy"
 """The client id of the proxy's own requests."""
@@ -78,32 +64,11 @@ class Target(NamedTuple):
     known_topics: Upstream
     fetch_sessions: SeenSessions
     share_sessions: None = None
-    """What share sessions remember is not known here."""
-
-
-class _Served(NamedTuple):
-    """One run of a proxy."""
-
-    proxy: Proxy
-    client: ClusterClient
-    """For requests of the proxy's own."""
-
-    @property
-    def host(self) -> Host:
-        """See `Served`."""
-        return self.proxy.host
-
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """See `Served`."""
-        await self.proxy.run(task_status)
+    """A proxy does not know the partitions of share sessions."""
 
 
 class ControlledProxy:
-    """A proxy with ``settings``. It opens nothing before `start`. `run` must run meanwhile.
-
-    ``log_output``, ``rules``, ``observer``, ``filters``: as those of a `ControlledBroker`. ``acls`` are the proxy's
-    own.
-    """
+    """A proxy with ``settings``. It opens nothing before `start`. `run` must run meanwhile."""
 
     def __init__(
         self,
@@ -111,18 +76,16 @@ class ControlledProxy:
         *,
         seed: int,
         requests_kept: int,
-        host_name: str = "localhost",
-        log_output: Callable[[Sink, Clock], LogOutput] = LogOutput,
-        rules: Sequence[Rule] = (),
-        observer: Observer | None = None,
-        filters: Sequence[Interceptor] = (),
+        host_name: str,
+        extras: Extras,
     ) -> None:
         self.settings = settings
         self.seed = seed
         self.random = random.Random(seed)
-        self.journal = Journal(requests_kept)
+        self._instruments = Instruments(requests_kept, extras)
+        self.journal = self._instruments.journal
         """The requests of clients in all its runs."""
-        self.lines = LogLines()
+        self.lines = self._instruments.lines
         """The log lines of all its runs."""
         self.turns = trio.Lock()
         """Held while an operation starts or stops the proxy: several may come at the same time."""
@@ -130,17 +93,15 @@ class ControlledProxy:
         self.faults = FaultRules(random.Random(seed), RuleTarget(REFUSED_BY_PROXY, names))
         """The rules for what goes wrong between clients and the cluster."""
         self.clock = SystemClock()
-        self._log_output = log_output
-        self._observer = observer
-        self._filters = filters
-        cannot_start = (ConfigError, DataDirectoryError, ListenError, UpstreamError)
-        self.runs: Runs[_Served] = Runs("proxy", host_name, cannot_start, self._on_end)
+        self.runs: Runs[Proxy] = Runs("proxy", host_name, self._on_end)
+        self._client: ClusterClient
+        """Of the latest run."""
         self._node_ports: dict[tuple[str, int], PortReservation] = {}
         """By the listener's name and the node's id: what clients were told stays so after a restart."""
         self._sessions = SeenSessions()
         self._watches_sessions = False
-        self._rules = tuple(rules)
-        for rule in rules:
+        self._rules = extras.rules
+        for rule in self._rules:
             self.faults.add(rule)
         self.faults.on_change.append(self._watch_sessions)
 
@@ -160,7 +121,7 @@ class ControlledProxy:
             if operation in SHARED:
                 return await operations.operation(operation)(self, **arguments)
             if operation in OF_CLUSTER:
-                return await OF_CLUSTER[operation](self.runs.current.client, **arguments)
+                return await OF_CLUSTER[operation](self.client, **arguments)
         finally:
             self.journal.changes.note()
         if operation not in operations.MODULES:
@@ -177,12 +138,18 @@ class ControlledProxy:
     @property
     def proxy(self) -> Proxy:
         """The proxy that serves. Raises as `call`."""
-        return self.runs.current.proxy
+        return self.runs.current
+
+    @property
+    def client(self) -> ClusterClient:
+        """The client for its own requests to the cluster. Raises as `call`."""
+        _serving = self.runs.current  # or it raises
+        return self._client
 
     @property
     def cluster_id(self) -> str:
         """The id of the cluster behind it; empty before the first response that has it."""
-        return self.runs.latest_for("knows no cluster").proxy.upstream.cluster_id or ""
+        return self.runs.latest_for("knows no cluster").upstream.cluster_id or ""
 
     @property
     def node_id(self) -> int:
@@ -194,7 +161,7 @@ class ControlledProxy:
         if not self.is_running:
             return False
         try:
-            self.proxy.upstream.learn_metadata(await self.runs.current.client.refresh_metadata())
+            self.proxy.upstream.learn_metadata(await self.client.refresh_metadata())
         except (KafkaError, CloseConnection):
             return False
         return True
@@ -212,14 +179,14 @@ class ControlledProxy:
         await self._check_rules()
 
     @contextmanager
-    def _open(self) -> Iterator[_Served]:
+    def _open(self) -> Iterator[Proxy]:
         settings = self.settings
         with (
-            logging_to(self._log_output(self.lines, self.clock)),
+            self._instruments.logging(self.clock),
             self.runs.ports.listen(settings.config, settings.listeners) as listeners,
             ClusterClient(
                 settings.upstream, connect, client_id=CLIENT_ID, security=settings.logins.own
-            ) as client,
+            ) as self._client,
             open_proxy_on_sockets(
                 settings,
                 listeners,
@@ -229,7 +196,7 @@ class ControlledProxy:
                 on_loaded=self._prepare,
             ) as proxy,
         ):
-            yield _Served(proxy, client)
+            yield proxy
 
     async def stop(self) -> None:
         """Stop it; connections are closed. Nothing happens if it does not run."""
@@ -250,10 +217,7 @@ class ControlledProxy:
 
     def _prepare(self, proxy: Proxy) -> None:
         """Called before the proxy listens."""
-        self.journal.attach(proxy)
-        if self._observer is not None:
-            self._observer.attach(proxy)
-        install_filters(self._filters, proxy)
+        self._instruments.attach(proxy)
         self.faults.attach(Target(proxy.dispatcher, proxy.known_topics, self._sessions))
 
     def _watch_sessions(self, target: Target, rules: FaultRules) -> None:
@@ -283,5 +247,5 @@ class ControlledProxy:
             try:
                 self.faults.check_topics(rule)
             except RuleError as error:
-                with logging_to(self._log_output(self.lines, self.clock)):
+                with self._instruments.logging(self.clock):
                     log.warning("a rule matches nothing yet", rule=rule.text, reason=str(error))

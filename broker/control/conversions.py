@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from oncelog.broker.client.errors import to_error_code
+from oncelog.broker.control.new_records import NewRecord
 from oncelog.broker.control.options import config_texts
 from oncelog.broker.control.types import Assignment, Member, Offsets, Record, TransactionInfo
 from oncelog.wire.errors import DecodeError, KafkaError
+from oncelog.wire.messages.consumer_group_describe import Assignment as DescribedAssignment
+from oncelog.wire.messages.consumer_group_describe import Member as DescribedMember
+from oncelog.wire.messages.describe_transactions import TransactionState
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -18,16 +22,8 @@ from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from oncelog.wire.messages.produce import PartitionProduceResponse
 from oncelog.wire.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from oncelog.broker.control.new_records import NewRecord
-    from oncelog.wire.messages.consumer_group_describe import Assignment as DescribedAssignment
-    from oncelog.wire.messages.consumer_group_describe import Member as DescribedMember
-    from oncelog.wire.messages.describe_transactions import TransactionState
-    from oncelog.wire.messages.produce import PartitionProduceResponse
 
 SET = 0
 """Kafka: ``AlterConfigOp.OpType.SET``."""

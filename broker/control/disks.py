@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.control.options import BrokerOptions
+from oncelog.broker.seams.clock import Clock
+from oncelog.broker.seams.files import FileSystem
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.broker.seams.mortal_files import MortalFileSystem
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.control.options import BrokerOptions
-    from oncelog.broker.seams.clock import Clock
-    from oncelog.broker.seams.files import FileSystem
 
 
 def new_disk(options: BrokerOptions, config: BrokerConfig, clock: Clock) -> MortalFileSystem:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from oncelog.broker.control.types import Occurrence
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TEXTS = {
     "member dropped": "member {member} of group {group}: {reason}",

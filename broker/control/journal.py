@@ -2,7 +2,7 @@
 
 It is the outermost interceptor: it sees a request as the client sent it, and a response as it left. It keeps the bytes
 of a request, which the dispatcher copied for it, and decodes them when somebody reads the request. Log-ins, which no
-interceptor sees, come by `Services.login_observers`. It hides secrets.
+interceptor sees, come by `Host.login_observers`. It hides secrets.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY, read_re
 from oncelog.wire.schema import deep_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from oncelog.broker.control.request_types import FailedLogin, Outcome, Request
-    from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics, RequestPath
-    from oncelog.broker.host.host import Host
+    from oncelog.broker.dispatch.policies import KnownTopic
+    from oncelog.broker.host.served import Served
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message, Uuid
@@ -99,29 +99,10 @@ class Entry:
         return self.api.request.decode(self.frame, self.version, header.header_size)
 
 
-class Journaled(Protocol):
-    """The source of the requests that a journal keeps: a `Node` or a proxy."""
-
-    @property
-    def dispatcher(self) -> RequestPath:
-        """Where the journal is installed."""
-
-    @property
-    def known_topics(self) -> KnownTopics:
-        """The topics that there are."""
-
-    @property
-    def host(self) -> Host:
-        """Its clock and log-ins."""
-
-    def watch_metadata(self, on_change: Callable[[KnownTopic | None], None]) -> None:
-        """Call ``on_change`` with each change of the metadata: with a topic that was deleted, otherwise with None."""
-
-
 class Observer(Protocol):
-    """What watches requests and log-ins, as the journal does."""
+    """Watches requests and log-ins, as the journal does."""
 
-    def attach(self, source: Journaled) -> None:
+    def attach(self, source: Served) -> None:
         """Watch the requests to ``source``, whose dispatcher is there."""
 
 
@@ -141,11 +122,11 @@ class Journal(Interceptor):
         self._login_apis: dict[int, Api] = {}
         self._open: dict[RequestContext, Entry] = {}
         """The requests that are not done."""
-        self._source: Journaled | None = None
+        self._source: Served | None = None
         self._names: dict[Uuid, str] = {}
-        """The names of topics that do not exist any more, or existed when the last node ended."""
+        """The names of topics that were deleted, or existed when the last node ended."""
         self.changes = Changes()
-        """Noted when a request (but for `TOLD_BY_LOGS`) comes and when it is done, when topics change, when a node is
+        """Noted when a request (except `TOLD_BY_LOGS`) comes and when it is done, when topics change, when a node is
         loaded or ends, and after each operation."""
         self.failed_logins: deque[FailedLogin] = deque(maxlen=kept)
         """The latest peers that were turned away, the newest last."""
@@ -154,7 +135,7 @@ class Journal(Interceptor):
 
     # -- the node behind it
 
-    def attach(self, source: Journaled) -> None:
+    def attach(self, source: Served) -> None:
         """Journal the requests to ``source``, whose dispatcher is there. Call it before anything else is installed."""
         self._source = source
         source.watch_metadata(self._on_metadata)
@@ -377,7 +358,7 @@ class Journal(Interceptor):
 
 
 class RequestListener:
-    """An observer of each request that is done."""
+    """Observes each request once it is done."""
 
     def on_entry(self, entry: Entry) -> None:
         """``entry`` is done. Must not raise."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from oncelog.broker.config.listeners import resolve_listeners
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listeners import ListenerConfig, resolve_listeners
 from oncelog.broker.host.host import open_listeners
 from oncelog.broker.net.listen import ListenError
+from oncelog.broker.net.server import BoundListener
 from oncelog.broker.seams.transport import PortReservation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.config.listeners import ListenerConfig
-    from oncelog.broker.net.server import BoundListener
 
 
 class KeptPorts:

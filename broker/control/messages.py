@@ -4,17 +4,13 @@ no secrets.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oncelog.broker.config.definitions import is_secret
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.schema import ZERO_UUID, Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.wire.schema import Uuid
+from oncelog.wire.schema import ZERO_UUID, Struct, Uuid
 
 TOPIC_NAMES = ("name", "topic", "topic_name")
 """The names of the field for a topic's name, beside ``topic_id``."""

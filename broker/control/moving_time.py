@@ -71,7 +71,7 @@ class TimeMove:
     async def advance(self, seconds: float, *, keep_members: bool, timeout_s: float) -> None:
         """Move time ahead by ``seconds``, and return when all that comes due is done.
 
-        Time stands still meanwhile but for the jumps. Raises WaitTimeoutError after ``timeout_s`` seconds of real time;
+        Meanwhile time moves only by the jumps. Raises WaitTimeoutError after ``timeout_s`` seconds of real time;
         time has then been moved as far as the error says. Raises what ``check`` raises.
         """
         clock = self._clock

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 NAMES_SHOWN = 10
 """How many existing names an error lists."""

@@ -8,14 +8,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.names import no_partition
-from oncelog.broker.control.types import UNIX_EPOCH, Record
-
-if TYPE_CHECKING:
-    from oncelog.broker.control.types import Headers
+from oncelog.broker.control.types import UNIX_EPOCH, Headers, Record
 
 FIELDS = ("value", "key", "headers", "timestamp", "partition")
 TIMESTAMP_MAX = 2**63 - 1

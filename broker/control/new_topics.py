@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.names import meant
+from oncelog.broker.control.options import TopicOptions
 from oncelog.broker.metadata.topics import create
+from oncelog.broker.node.node import Node
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.steps import finish
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from oncelog.broker.control.options import TopicOptions
-    from oncelog.broker.node.node import Node
 
 
 def create_topics(node: Node, topics: Mapping[str, TopicOptions], *, validate_only: bool = False) -> None:

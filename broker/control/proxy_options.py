@@ -11,7 +11,7 @@ from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.config.options import UsageError
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.control.options import BrokerOptions, checked_options, config_texts
+from oncelog.broker.control.options import BrokerOptions, config_texts
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.filters.loading import FilterError, checked_filter, is_filter, load_filter
 from oncelog.broker.proxy.settings import (
@@ -24,7 +24,6 @@ from oncelog.broker.proxy.upstream_logins import UpstreamLogins, checked_upstrea
 from oncelog.broker.proxy.used_keys import has_own_access, without_effect
 
 if TYPE_CHECKING:
-    from oncelog.broker.control.acl_options import Acl
     from oncelog.broker.control.controlled import Controlled
 
 
@@ -79,49 +78,31 @@ class ProxyOptions:
     def controlled(self) -> Controlled:
         """Return a proxy with these options."""
         from oncelog.broker.control.controlled_proxy import ControlledProxy
+        from oncelog.broker.control.instruments import Extras
 
         return ControlledProxy(
             self.settings(),
             seed=self.own.seed,
             requests_kept=self.own.requests_kept,
             host_name=self.own.host_name,
-            filters=self.filters,
+            extras=Extras(filters=self.filters),
         )
 
 
 def checked_proxy_options(
     upstream: str | Iterable[str],
+    own: BrokerOptions,
     *,
     upstream_config: Mapping[str, object] | str | None,
     upstream_users: Mapping[str, Mapping[str, str]] | str | None,
     pass_logins: bool,
     filters: Iterable[Interceptor | str],
-    config: Mapping[str, object] | None,
-    data_dir: str | None,
-    port: int,
-    seed: int,
-    requests_kept: int,
-    users: Mapping[str, str] | None,
-    acls: Iterable[Acl | Mapping[str, object]] | None,
-    tls: Mapping[str, str] | None,
-    oauth: Mapping[str, str] | None,
 ) -> ProxyOptions:
     """Return the options. ``upstream_config`` and ``upstream_users`` may be paths of files. Raises InvalidArgumentError
     for the first one that makes no sense.
     """
-    own = checked_options(
-        config=config,
-        data_dir=data_dir,
-        port=port,
-        seed=seed,
-        requests_kept=requests_kept,
-        users=users,
-        acls=acls,
-        tls=tls,
-        oauth=oauth,
-        has_data=False,
-    )
-    for given, name in ((users, "users="), (oauth, "oauth=")):
+    has_tokens = any(key.startswith("sasl.oauthbearer.") for key in own.implied)
+    for given, name in ((own.users, "users="), (has_tokens, "oauth=")):
         if pass_logins and given:
             raise InvalidArgumentError(
                 f"{name} and pass_logins= exclude each other: log-ins are the cluster's"

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.names import check_word, no_partition, not_found
 from oncelog.broker.control.types import IsolationLevel, Record, TimestampType
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.metadata.image import Topic
+from oncelog.broker.node.node import Node
 from oncelog.broker.scheduling.slices import Slices
-from oncelog.wire.batch import HEADER_SIZE, NO_SEQUENCE, SEQUENCE_MAX, read_header
+from oncelog.wire.batch import HEADER_SIZE, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader, read_header
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import iterate_records
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.node.node import Node
-    from oncelog.wire.batch import BatchHeader
-    from oncelog.wire.schema import Buffer, Uuid
+from oncelog.wire.schema import Buffer, Uuid
 
 READ_BYTES: Final = 1024 * 1024
 """How much of a log is in memory at a time while it is read; one batch may be larger."""

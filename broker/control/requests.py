@@ -94,7 +94,7 @@ def checked_filter(
 
 
 async def find_requests(journal: Journal, wanted: RequestFilter, limit: int | None = None) -> list[Request]:
-    """Return the requests that pass the filter, the newest last; with ``limit``, only the newest so many."""
+    """Return the requests that pass the filter, the newest last; with ``limit``, at most that many."""
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise InvalidArgumentError(f"limit={limit!r}: expected a number of requests, or None for all")
     found: list[Request] = []
@@ -114,7 +114,7 @@ async def wait_for_request(
 ) -> Request:
     """Wait until ``times`` requests that pass the filter are done; return the last of them.
 
-    Those that were done before count, too, but for those up to number ``after``. Raises WaitTimeoutError after
+    Earlier ones count, too, except those up to number ``after``. Raises WaitTimeoutError after
     ``timeout`` seconds of real time, InvalidArgumentError.
     """
     check_timeout(timeout)

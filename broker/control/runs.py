@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import trio
 
+from oncelog.broker.config.definitions import StartError
 from oncelog.broker.control.errors import BrokerFailedError, NotRunningError
 from oncelog.broker.control.kept_ports import KeptPorts
 from oncelog.broker.seams.address import address_text
@@ -15,21 +16,11 @@ from oncelog.broker.seams.mortal_files import without_deaths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.host.host import Host
+    from oncelog.broker.host.served import Served
     from oncelog.broker.net.server import BoundListener
 
 
-class Served(Protocol):
-    """A node, or a proxy."""
-
-    @property
-    def host(self) -> Host: ...
-
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Serve until cancelled."""
-
-
-ServedT = TypeVar("ServedT", bound=Served)
+ServedT = TypeVar("ServedT", bound="Served")
 
 
 class Run(NamedTuple, Generic[ServedT]):
@@ -41,24 +32,17 @@ class Run(NamedTuple, Generic[ServedT]):
 
 
 class Runs(Generic[ServedT]):
-    """``what`` it is: a broker, or a proxy; ``host_name``: see `KeptPorts`. An error of the types ``cannot_start`` is a
-    user's. ``on_end`` is called at the end of each run.
+    """``what`` it is: a broker, or a proxy; ``host_name``: see `KeptPorts`. ``on_end`` is called at the end of each
+    run.
     """
 
-    def __init__(
-        self,
-        what: str,
-        host_name: str,
-        cannot_start: tuple[type[Exception], ...],
-        on_end: Callable[[], None],
-    ) -> None:
+    def __init__(self, what: str, host_name: str, on_end: Callable[[], None]) -> None:
         self.ports = KeptPorts(host_name)
         self.latest: Run[ServedT] | None = None
         """The latest run that has started."""
         self.failure: BaseException | None = None
         """Why the latest run ended, if nobody asked it to."""
         self._what = what
-        self._cannot_start = cannot_start
         self._on_end = on_end
         self._has_failed = trio.Event()
         self._nursery: trio.Nursery
@@ -121,7 +105,7 @@ class Runs(Generic[ServedT]):
         self.failure = None
         try:
             self.latest = await self._nursery.start(self._run, opened)
-        except self._cannot_start as error:
+        except StartError as error:
             raise BrokerFailedError(str(error)) from error
 
     async def end(self) -> None:

@@ -44,7 +44,7 @@ class RecordsInFlight(Shown):
     """Included."""
     state: DeliveryStateName
     """``available``: to be delivered again; ``acquired``: a member has them; ``acknowledged``: accepted; ``archived``:
-    rejected, or delivered as often as allowed, or not in the log any more; ``archiving``: to be archived when the
+    rejected, or delivered as often as allowed, or no longer in the log; ``archiving``: to be archived when the
     dead-letter queue has them."""
     delivery_count: int
     """How often they were delivered."""
@@ -229,23 +229,6 @@ def share_group_info(
             for row in described.members
         ),
         partitions=partitions,
-    )
-
-
-def share_group_matches(
-    found: ShareGroupInfo,
-    *,
-    state: str | None = None,
-    members: int | None = None,
-    acquired: int | None = None,
-    lag: int | None = None,
-) -> bool:
-    """Whether a share group has that state, that number of members and of acquired records, and at most that lag."""
-    return (
-        (state is None or found.state == state)
-        and (members is None or len(found.members) == members)
-        and (acquired is None or found.acquired == acquired)
-        and (lag is None or (found.total_lag is not None and found.total_lag <= lag))
     )
 
 

@@ -9,23 +9,18 @@ sizes, unless they are compressed.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 from oncelog.broker.log.data_directory import partition_of
 from oncelog.broker.log.file_names import LOG_SUFFIX
-from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, read_header
+from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
 from oncelog.wire.compression import NONE, compress
 from oncelog.wire.crc import crc32c
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import records_of, scan
+from oncelog.wire.schema import Message
 from oncelog.wire.stored import groups, transactions
 from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_value
 from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-
-if TYPE_CHECKING:
-    from oncelog.wire.batch import BatchHeader
-    from oncelog.wire.schema import Message
-
 
 POSITIONS = (".index", ".timeindex")
 """Files that say at which position of a log an offset is; derived from the log."""

@@ -54,7 +54,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClockInfo:
-    """What time it is in a broker."""
+    """The time in a broker."""
 
     now_ms: int
     """In milliseconds since 1970-01-01 UTC."""
@@ -249,27 +249,6 @@ class GroupInfo(Shown):
         if not self.lag:
             return None
         return sum(count for partitions in self.lag.values() for count in partitions.values())
-
-
-def group_matches(
-    found: GroupInfo,
-    *,
-    state: str | None = None,
-    members: int | None = None,
-    lag: int | None = None,
-    committed: Offsets | None = None,
-) -> bool:
-    """Whether a group has that state, that number of members, at most that lag and at least those committed offsets."""
-    return (
-        (state is None or found.state == state)
-        and (members is None or len(found.members) == members)
-        and (lag is None or (found.total_lag is not None and found.total_lag <= lag))
-        and all(
-            found.committed.get(topic, {}).get(partition, -1) >= offset
-            for topic, offsets in (committed or {}).items()
-            for partition, offset in offsets.items()
-        )
-    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

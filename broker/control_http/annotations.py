@@ -16,15 +16,13 @@ import re
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import Any, Literal, Union
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control_http.docstrings import attribute_docstrings
 from oncelog.broker.control_http.hints import type_hints
+from oncelog.wire.primitives import Buffer
 from oncelog.wire.schema import Field, Struct, uuid_to_text
-
-if TYPE_CHECKING:
-    from oncelog.wire.primitives import Buffer
 
 MISFIT = object()
 _LISTS: frozenset[object] = frozenset({list, Sequence, Iterable, Collection, set, frozenset})

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import NamedTuple
 
 
 class Description(NamedTuple):

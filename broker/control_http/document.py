@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.broker.control_http.annotations import schema
 from oncelog.broker.control_http.calls import signature
 from oncelog.broker.control_http.docstrings import description
-from oncelog.broker.control_http.routes import ROUTES
-
-if TYPE_CHECKING:
-    from oncelog.broker.control_http.routes import Route
+from oncelog.broker.control_http.routes import ROUTES, Route
 
 HEAD = """\
 # Routes of the control API

@@ -8,12 +8,10 @@ import importlib
 import inspect
 import sys
 import typing
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 
 def type_hints(owner: Any) -> dict[str, Any]:

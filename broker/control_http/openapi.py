@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from oncelog.broker.control_http.annotations import schema, to_json
-from oncelog.broker.control_http.calls import signature
+from oncelog.broker.control_http.calls import Parameter, signature
 from oncelog.broker.control_http.docstrings import description
 from oncelog.broker.control_http.failures import STATUS_OF_ERROR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from oncelog.broker.control_http.calls import Parameter
-    from oncelog.broker.control_http.routes import Route
+from oncelog.broker.control_http.routes import Route
 
 ERROR_SCHEMA = {
     "type": "object",

@@ -7,15 +7,13 @@ others are query parameters of a GET, and fields of a POST's, PUT's or DELETE's 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.broker.control.operations import operation
 from oncelog.broker.control_http import own_arguments
 from oncelog.broker.faults.schema import rule_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from oncelog.broker.credentials.stores import StoreError, load_key_store, load_trust_store
 from oncelog.broker.credentials.tls_options import set_versions, trust
 from oncelog.broker.seams.tls import load_certificate, new_client_context
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 ENDPOINT_KEY = "ssl.endpoint.identification.algorithm"
 

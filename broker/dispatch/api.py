@@ -6,6 +6,8 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.logging.reasons import Reason
@@ -16,8 +18,6 @@ from oncelog.wire.header import has_tagged_response_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import trio
 
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.handlers.table import Handle, Handler
@@ -43,27 +43,22 @@ _HEAD = struct.Struct(">ii")
 _TAGGED_HEAD = struct.Struct(">iix")
 
 
+class LargeResponses:
+    """The limits of responses that are encoded in steps, and their turns."""
+
+    def __init__(
+        self, bytes_max: int = RESPONSE_BYTES_MAX, whole_bytes_max: int = WHOLE_RESPONSE_BYTES_MAX
+    ) -> None:
+        self.bytes_max = bytes_max
+        self.whole_bytes_max = whole_bytes_max
+        self.turns = trio.Semaphore(LARGE_RESPONSES_AT_ONCE)
+        """Taken while a large response is encoded."""
+
+
 class Api:
     """An API whose modules are loaded; its codecs are compiled at their first use. In a proxy it has no handler: not
     ``is_handled``.
     """
-
-    __slots__ = (
-        "authorize",
-        "decoders",
-        "documentation",
-        "encoders",
-        "flexible",
-        "handle",
-        "handler",
-        "has_throttle_time",
-        "kafka_name",
-        "max_version",
-        "min_version",
-        "request",
-        "response",
-        "response_head",
-    )
 
     def __init__(self, handler: Handler, *, is_handled: bool = True) -> None:
         from oncelog.broker.handlers.rights import check_of
@@ -145,13 +140,13 @@ class Api:
         correlation_id: int,
         response: Message,
         writer: ResponseWriter,
-        turns: trio.Semaphore,
+        limits: LargeResponses,
     ) -> int:
         """As `encode_response`, while other tasks run; they must not use the ``writer``. A large response takes one of
-        the ``turns`` until it is encoded. One of more than `WHOLE_RESPONSE_BYTES_MAX` is sent as the client reads it.
-        Returns its size, with the size field.
+        the turns until it is encoded. One of more than ``whole_bytes_max`` is sent as the client reads it. Returns its
+        size, with the size field.
 
-        Raises CloseConnection if it is longer than `RESPONSE_BYTES_MAX`, and as `ResponseWriter.flush`.
+        Raises CloseConnection if it is longer than ``bytes_max``, and as `ResponseWriter.flush`.
         """
         out: bytearray = writer.out
         ranges: list[Any] = writer.ranges
@@ -167,21 +162,19 @@ class Api:
             for _ in encode(response, out, ranges):
                 size = len(out) - start
                 if size > LARGE_RESPONSE_BYTES and not is_large:
-                    await turns.acquire()
+                    await limits.turns.acquire()
                     is_large = True
-                if counted or (size > WHOLE_RESPONSE_BYTES_MAX and not self.handler.has_records):
+                if counted or (size > limits.whole_bytes_max and not self.handler.has_records):
                     counted += size
                     del out[start:]
-                if max(counted, size) > RESPONSE_BYTES_MAX:
+                if max(counted, size) > limits.bytes_max:
                     del out[start:]
-                    raise CloseConnection(
-                        f"{self.handler.name} asks for more than {RESPONSE_BYTES_MAX} bytes"
-                    )
+                    raise CloseConnection(f"{self.handler.name} asks for more than {limits.bytes_max} bytes")
                 if slices.is_over():
                     await slices.pause()
         finally:
             if is_large:
-                turns.release()
+                limits.turns.release()
         size = counted + len(out) - start
         if not counted:
             size += sum([int(file_range.size) for _, file_range in ranges[ranges_before:]])

@@ -2,9 +2,9 @@
 
 A producer most often sends one batch to one partition at a time, and from one request to the next nothing changes but
 the correlation id and the batch: client id, acks, time-out, topic and partition stay, byte for byte. So does the
-response but for three offsets. The bytes before the records are called the prefix of a request. Prefixes are remembered
-for all connections of a principal together (with an authorizer, for those from one host); the batch of a request with a
-known prefix goes to the log at once. Special cases (a partition that does not exist or is not yet part of the
+response, except for three offsets. The bytes before the records are a request's prefix. Prefixes are remembered for all
+connections of a principal together (with an authorizer, for those from one host); the batch of a request with a known
+prefix goes to the log at once. Special cases (a partition that does not exist or is not yet part of the
 transaction, a response that waits for the disk) are left to ``oncelog.broker.handlers.produce``.
 """
 

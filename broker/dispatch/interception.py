@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from oncelog.broker.dispatch.api import LARGE_RESPONSES_AT_ONCE
+from oncelog.broker.dispatch.api import LargeResponses
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.requests.request import (
     NO_RESPONSE,
@@ -66,8 +66,7 @@ class Interception:
         """
         self.large_requests = trio.Semaphore(LARGE_REQUESTS_AT_ONCE)
         """Taken while a request with very many elements is decoded and handled: its objects take much memory."""
-        self._large_responses = trio.Semaphore(LARGE_RESPONSES_AT_ONCE)
-        """Taken while a large response is encoded."""
+        self.large_responses = LargeResponses()
         self._lines = lines
         self._note_bug = note_bug
         self._on_installed = on_installed
@@ -168,7 +167,7 @@ class Interception:
         self, api: Api, version: int, correlation_id: int, response: Message, writer: ResponseWriter
     ) -> int:
         """See `Api.encode_in_steps`."""
-        return await api.encode_in_steps(version, correlation_id, response, writer, self._large_responses)
+        return await api.encode_in_steps(version, correlation_id, response, writer, self.large_responses)
 
     def done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
         """Tell the interceptors that the request is done (`Interceptor.on_done`)."""

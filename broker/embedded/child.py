@@ -1,4 +1,4 @@
-"""The child process of a `ProcessHost`: it carries one broker, and performs what its parent asks for."""
+"""The child process of a `ProcessCarrier`: it carries one broker, and performs what its parent asks for."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import signal
 import socket
 import threading
 import traceback
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from outcome import Outcome
 
 from oncelog.broker.control.errors import BrokerFailedError
-from oncelog.broker.embedded.thread_host import ThreadHost
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from outcome import Outcome
+from oncelog.broker.embedded.thread_carrier import ThreadCarrier
 
 
 def main(descriptor: int) -> None:
@@ -26,7 +24,7 @@ def main(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as parent:
         requests, answers = parent.makefile("rb"), parent.makefile("wb")
         lock = threading.Lock()
-        host = ThreadHost(pickle.load(requests))
+        carrier = ThreadCarrier(pickle.load(requests))
         cancels: dict[int, Callable[[], None]] = {}
 
         def answer(number: int, outcome: Outcome[Any]) -> None:
@@ -50,11 +48,11 @@ def main(descriptor: int) -> None:
                     cancel()
                 continue
             cancels[number] = lambda: None
-            cancel = host.submit(operation, arguments, partial(answer, number))
+            cancel = carrier.submit(operation, arguments, partial(answer, number))
             with lock:
                 if number in cancels:
                     cancels[number] = cancel
-        host.close()
+        carrier.close()
 
 
 def _message(number: int, outcome: Outcome[Any]) -> bytes:

@@ -6,16 +6,13 @@ import json
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError
+from oncelog.broker.control.options import BrokerOptions
 from oncelog.broker.credentials.jaas import OAUTHBEARER
 from oncelog.broker.security.sasl.oauthbearer import SIGNED
 from oncelog.broker.security.settings import ListenerSettings
-
-if TYPE_CHECKING:
-    from oncelog.broker.control.options import BrokerOptions
 
 AUDIENCE = "oncelog"
 ISSUER = "https://issuer.oncelog.example"

@@ -1,22 +1,17 @@
-"""A rule that is in force: how often it matched and fired, and what waits for it."""
+"""`ActiveRule`: a rule in force, with its counts, and the requests that wait for its release."""
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import trio
 
-from oncelog.broker.faults.rule import ROW_FILTERS
+from oncelog.broker.faults.rule import ROW_FILTERS, Rule
 from oncelog.broker.faults.state import RuleState, rule_name
 from oncelog.broker.logging.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from oncelog.broker.faults.rule import Rule
-    from oncelog.broker.refusal.rows import Located, Row
-
+from oncelog.broker.refusal.rows import Located, Row
 
 VALUES_SEEN_MAX = 10
 """How many values of each filter are told, of requests that did not pass it."""
@@ -35,7 +30,7 @@ class ActiveRule:
         self.seed = seed
         self.matched = self.fired = self.held = 0
         self.is_removed = False
-        """Whether it was taken out: it does nothing more, not even to a request that it has counted."""
+        """Whether it was removed: from then on it does nothing, not even to a request that it has counted."""
         self.notes: dict[str, None] = {}
         self._came = 0
         self._seen: dict[str, dict[str | int, None]] = {}
@@ -64,11 +59,11 @@ class ActiveRule:
         )
 
     def lets_pass(self, facts: Mapping[str, Any]) -> bool:
-        """Whether every filter of the rule that ``facts`` can answer says yes."""
+        """Return whether all filters of the rule accept ``facts``; a filter for a fact that is missing does."""
         return all(facts[name] in values for name, values in self.rule.filters.items() if name in facts)
 
     def matches(self, row: Row) -> bool:
-        """Whether a row is one of those that the rule's filters name. A row that stands for all there are is."""
+        """Return whether the rule's filters name a row. They do if the row stands for all."""
         for name in ROW_FILTERS:
             values = self.rule.filters.get(name)
             if values is not None and not (row.facts[name] in values if name in row.facts else row.is_all):
@@ -76,7 +71,7 @@ class ActiveRule:
         return True
 
     def finds(self, located: Located) -> bool:
-        """Whether a request has a row that the rule's filters name."""
+        """Return whether the rule's filters name a row of a request."""
         return any(map(self.matches, located.whole.leaves()))
 
     def depth_in(self, located: Located) -> int:
@@ -86,7 +81,7 @@ class ActiveRule:
         )
 
     def see(self, facts: Mapping[str, Any], located: Located | None = None) -> None:
-        """Take note of something that the rule is for, unless its filters let pass what came before."""
+        """Note a request of the rule's APIs for `RuleState`, as long as none has passed its filters."""
         if self.matched:
             return
         self._came += 1
@@ -115,14 +110,14 @@ class ActiveRule:
         return True
 
     def fire(self) -> None:
-        """Take note that the rule did what it says."""
+        """Note that the rule acted."""
         self.fired += 1
         if self.fired <= TIMES_LOGGED or self.fired % TIMES_PER_LINE == 0:
             log.info("a rule fired", rule=self.rule.text, id=self.id, times=self.fired)
         self._changed()
 
     def note(self, text: str) -> None:
-        """Keep a remark that may tell a user why the rule did not fire."""
+        """Keep a remark about why the rule did not fire."""
         self.notes[text] = None
 
     async def hold(self) -> None:
@@ -136,10 +131,10 @@ class ActiveRule:
             self._changed()
 
     def pauses(self, client_id: str) -> bool:
-        """Of a rule that pauses clients: whether this is one of them, and was not released."""
+        """Return whether the rule pauses this client, and was not released."""
         return client_id in self.rule.filters["client_id"] and not self._released.is_set()
 
     def release(self) -> None:
-        """Let go what waits; from now on the rule lets everything pass."""
+        """Release the requests that wait. From now on the rule lets all requests pass."""
         self._released.set()
         self._changed()

@@ -1,19 +1,15 @@
-"""Whether the APIs that a rule is for can be filtered and treated as it says."""
+"""Checks that the filters and the action of a rule are possible for its APIs."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from oncelog.broker.faults.rule import ONLY_FOR
+from oncelog.broker.faults.rule import ONLY_FOR, Rule
 from oncelog.broker.faults.words import RuleError
-from oncelog.broker.handlers.table import HANDLERS, api_name
+from oncelog.broker.handlers.table import HANDLERS, Handler, api_name
 from oncelog.broker.refusal.error_response import error_fields_of
 from oncelog.broker.refusal.rows import FACTS, depths_of
-
-if TYPE_CHECKING:
-    from oncelog.broker.faults.rule import Rule
-    from oncelog.broker.handlers.table import Handler
 
 _HANDLERS = {handler.name: handler for handler in HANDLERS.values()}
 

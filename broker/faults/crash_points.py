@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from oncelog.wire.batch import BatchHeader
 
 CRASH_AT = "crash_at"
-"""The action of the rules that are meant here."""
+"""The action of rules for crash points."""
 
 _EVENT_OF_STATE = {
     TransactionState.ONGOING: "partitions",
@@ -65,7 +65,7 @@ class CrashPoints(Interceptor):
         self._watches_responses = False
 
     def update(self, node: Node) -> None:
-        """Watch what the rules are about in ``node``, and no more: call it with each change of them."""
+        """Watch those events in ``node`` that rules name. Called with each change of the rules."""
         if node is not self._node:
             self._node, self._watches_responses = node, False
         events = {event_of(active.rule.value) for active in self._rules.of(CRASH_AT)}
@@ -81,11 +81,11 @@ class CrashPoints(Interceptor):
     # -- writes: see `WriteWatcher`
 
     def before_write(self, path: str, data: Buffer) -> None:
-        """Die where a rule says so for this write; it is not done then."""
+        """Die, if a rule says so, in place of this write."""
         self._meet(BEFORE, path, data)
 
     def after_write(self, path: str, data: Buffer) -> None:
-        """Die where a rule says so for this write, which is done."""
+        """Die, if a rule says so, after this write."""
         self._meet(AFTER, path, data)
 
     def _meet(self, when: str, path: str, data: Buffer) -> None:
@@ -98,7 +98,7 @@ class CrashPoints(Interceptor):
             self._crash(rule)
 
     def _events(self, path: str, data: Buffer) -> Iterator[Event]:
-        """Yield what a write to a file means."""
+        """Yield the events of a write to a file."""
         directory, _, name = path.rpartition("/")
         partition = partition_of(directory.rpartition("/")[2])
         if partition is None or not name.endswith(LOG_SUFFIX) or partition[0] == CLUSTER_METADATA_TOPIC:
@@ -120,7 +120,7 @@ class CrashPoints(Interceptor):
             yield "append", facts
 
     def _share_states(self, data: Buffer, header: BatchHeader) -> Iterator[Event]:
-        """Yield what the records of a batch of ``__share_group_state`` mean."""
+        """Yield the events of a batch of ``__share_group_state``."""
         assert self._node is not None
         topics = self._node.metadata.image.topics_by_id
         for record in iterate_records(data, header):
@@ -141,7 +141,7 @@ class CrashPoints(Interceptor):
     # -- responses: see `Interceptor`
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        """Die where a rule says so before this response."""
+        """Die, if a rule says so, in place of this response."""
         rule = self._rules.due_for(CRASH_AT, f"{BEFORE} {RESPONSE}", context)
         if rule is not None:
             self._crash(rule)
@@ -149,7 +149,7 @@ class CrashPoints(Interceptor):
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
-        """Send the response, and die where a rule says so after it."""
+        """Send the response; die after it if a rule says so."""
         if response is None:
             return
         rule = self._rules.due_for(CRASH_AT, f"{AFTER} {RESPONSE}", context)
@@ -159,7 +159,7 @@ class CrashPoints(Interceptor):
 
 
 def _moves(data: Buffer, header: BatchHeader) -> Iterator[Event]:
-    """Yield what the records of a batch of ``__transaction_state`` mean."""
+    """Yield the events of a batch of ``__transaction_state``."""
     for record in iterate_records(data, header):
         if record.key is not None and record.value is not None:
             key = decode_key(record.key, transactions.KEY_TYPES)

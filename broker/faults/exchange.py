@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from oncelog.broker.dispatch.policies import RequestPath
+from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.fetched import damage_crc, records_of, truncate
 from oncelog.broker.faults.rule import RECORD_ACTIONS
 from oncelog.broker.faults.words import CLOSE
 from oncelog.broker.fetch.fetch import file_ranges
 from oncelog.broker.handlers.table import GROUP, PARTITION, TOPIC, api_name
 from oncelog.broker.refusal.row_refusal import Refusal, copy_of
-from oncelog.broker.refusal.rows import Row
-from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection
+from oncelog.broker.refusal.rows import Located, Row
+from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection, RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.dispatch.policies import RequestPath
-    from oncelog.broker.faults.active_rule import ActiveRule
-    from oncelog.broker.refusal.rows import Located
-    from oncelog.broker.requests.request import RequestContext
-    from oncelog.wire.schema import Uuid
+from oncelog.wire.schema import Uuid
 
 
 class Exchange:
@@ -82,7 +77,7 @@ class Exchange:
         return [active for active in self._due if active.rule.action in actions and not active.is_removed]
 
     async def _before(self, active: ActiveRule) -> None:
-        """Do what comes before the request is handled."""
+        """Perform the actions that come before the handler."""
         rule = active.rule
         match rule.action:
             case "delay_ms":
@@ -184,7 +179,7 @@ class Exchange:
 
 
 def release_files(response: Any) -> None:
-    """Let the files of a response go, which is not sent."""
+    """Release the files of a response that is not sent."""
     for file_range in file_ranges(response):
         file_range.release()
 

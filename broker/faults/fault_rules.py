@@ -8,31 +8,30 @@ their addition.
 
 from __future__ import annotations
 
+import random
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 import trio
 
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.policies import Interceptor, KnownTopics, RequestPath
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.exchange import Exchange, is_without_response
-from oncelog.broker.faults.fetched import add_session, add_share_session
-from oncelog.broker.faults.rule import ANY_TARGET, ONLY_FOR, check_possible, parse_rule
+from oncelog.broker.faults.fetched import (
+    RememberedFetches,
+    RememberedShareFetches,
+    add_session,
+    add_share_session,
+)
+from oncelog.broker.faults.rule import ANY_TARGET, ONLY_FOR, Rule, RuleTarget, check_possible, parse_rule
+from oncelog.broker.faults.state import RuleState
 from oncelog.broker.faults.words import RuleError, suggestion
 from oncelog.broker.handlers.table import PARTITION, TOPIC, api_name
 from oncelog.broker.refusal.rows import Located, Row, locate
+from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.seams.clock import real_time
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterable, Mapping
-
-    from oncelog.broker.dispatch.policies import KnownTopics, RequestPath
-    from oncelog.broker.faults.fetched import RememberedFetches, RememberedShareFetches
-    from oncelog.broker.faults.rule import Rule, RuleTarget
-    from oncelog.broker.faults.state import RuleState
-    from oncelog.broker.requests.request import RequestContext
-    from oncelog.wire.schema import Uuid
+from oncelog.wire.schema import Uuid
 
 MAKES_TOPICS = frozenset(("create_topics", "metadata", "describe_topic_partitions", "delete_topics"))
 """APIs whose requests often name a topic that does not exist."""
@@ -47,15 +46,15 @@ class RuleTimeoutError(Exception):
 
 
 class UnknownRuleError(Exception):
-    """There is no rule with this id (any more)."""
+    """There is no rule with this id, or it was removed."""
 
 
 class Target(Protocol):
-    """What rules are in force in: a `Node`, or a proxy."""
+    """A `Node` or a proxy in which rules are in force."""
 
     @property
     def dispatcher(self) -> RequestPath:
-        """Where they are installed."""
+        """The dispatcher in which rules are installed."""
 
     @property
     def known_topics(self) -> KnownTopics:
@@ -63,11 +62,11 @@ class Target(Protocol):
 
     @property
     def fetch_sessions(self) -> RememberedFetches:
-        """What Fetches do not repeat."""
+        """The partitions of fetch sessions."""
 
     @property
     def share_sessions(self) -> RememberedShareFetches | None:
-        """What ShareFetches do not repeat; None where that is not known."""
+        """The partitions of share sessions; None if they are not known."""
 
 
 class FaultRules(Interceptor):
@@ -83,7 +82,7 @@ class FaultRules(Interceptor):
         self._is_installed = False
         self._changed = trio.Event()
         self.on_change: list[Callable[[Any, FaultRules], None]] = []
-        """Called when rules come or go while a target is attached, and with each target that is."""
+        """Called after each change of the rules while a target is attached, and when one is attached."""
 
     # -- what is behind it
 
@@ -99,7 +98,7 @@ class FaultRules(Interceptor):
         self._is_installed = False
 
     def _install(self) -> None:
-        """Stand in the target's way as far as the rules need it, and no further."""
+        """Install in the target exactly what the rules need."""
         if self._target is None:
             return
         dispatcher = self._target.dispatcher
@@ -163,20 +162,20 @@ class FaultRules(Interceptor):
 
     @property
     def removed(self) -> list[RuleState]:
-        """What was seen of rules that were removed before they had fired, the latest `RULES_MAX`."""
+        """The states of rules that were removed before they fired; of the latest `RULES_MAX`."""
         return list(self._removed)
 
     @property
     def states(self) -> list[RuleState]:
-        """What became of each rule, in the order of their addition."""
+        """The states of all rules, in the order of their addition."""
         return [active.state for active in self._rules]
 
     def release(self, rule_id: int) -> None:
-        """Let the requests go that the rule holds, and hold no more. Raises UnknownRuleError."""
+        """Release the requests that the rule holds; it holds no others. Raises UnknownRuleError."""
         self._active(rule_id).release()
 
     def remove(self, rule_id: int) -> None:
-        """Take a rule out; what it holds is released. Raises UnknownRuleError."""
+        """Remove a rule, and release the requests that it holds. Raises UnknownRuleError."""
         active = self._active(rule_id)
         self._rules.remove(active)
         if not active.fired:
@@ -186,7 +185,7 @@ class FaultRules(Interceptor):
         self._install()
 
     def clear(self) -> None:
-        """Take all rules out, as `remove`."""
+        """Remove all rules."""
         for active in list(self._rules):
             self.remove(active.id)
 
@@ -219,7 +218,7 @@ class FaultRules(Interceptor):
         return [active for active in self._rules if active.rule.action == action]
 
     def pauses(self, client_id: str) -> bool:
-        """Whether a rule holds every request of this client id, as if the client had stopped."""
+        """Return whether a rule holds all requests of this client id, as if the client had stopped."""
         return any(active.pauses(client_id) for active in self.of("pause"))
 
     def due(self, action: str, value: Any, facts: Mapping[str, Any]) -> ActiveRule | None:
@@ -251,7 +250,7 @@ class FaultRules(Interceptor):
         return None
 
     async def on_request(self, context: RequestContext) -> Any:
-        """Do what the rules say. Returns None where the handler goes on as usual, else the response."""
+        """Apply the rules. Returns None if the handler goes on as usual, else the response."""
         located = self._locate(context)
         header = _header(context)
         due = []
@@ -292,12 +291,12 @@ class FaultRules(Interceptor):
         return topic.name if topic is not None else None
 
     def _accepts(self, listener: str) -> bool:
-        """Whether a new connection may come in by this listener."""
+        """Return whether this listener accepts new connections."""
         return self.due("refuse_connections", True, {"listener": listener}) is None
 
 
 def asks_for_topics(rule: Rule) -> bool:
-    """Whether the topics that the rule names have to exist."""
+    """Return whether the topics that the rule names must exist."""
     if rule.data.get("topic_exists") is False or TOPIC not in rule.filters:
         return False
     return rule.apis is None or bool(rule.apis - MAKES_TOPICS)

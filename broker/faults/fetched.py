@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
-from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchItem
 from oncelog.broker.handlers.table import PARTITION, TOPIC
 from oncelog.broker.log.results import FileRange
 from oncelog.broker.refusal.rows import Located, Row
@@ -12,23 +13,17 @@ from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD
 from oncelog.wire.messages.fetch import FetchTopic
 from oncelog.wire.messages.share_fetch import FetchPartition as ShareFetchPartition
 from oncelog.wire.messages.share_fetch import FetchTopic as ShareFetchTopic
-from oncelog.wire.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from oncelog.broker.fetch.sessions import FetchItem
-    from oncelog.wire.schema import Uuid
+from oncelog.wire.schema import ZERO_UUID, Uuid
 
 CRC_AT = 17
 """Position of the CRC in a batch."""
 
 
 class RememberedFetches(Protocol):
-    """What fetch sessions remember: `FetchSessions`, and `SeenSessions` of a proxy."""
+    """The memory of fetch sessions: `FetchSessions`, and `SeenSessions` of a proxy."""
 
     def items_of(self, session_id: int) -> Iterable[FetchItem]:
-        """Return what a session remembers. Raises KafkaError for a session that the client has to begin anew."""
+        """Return the partitions of a session. Raises KafkaError for a session that the client must begin anew."""
 
 
 def add_session(
@@ -59,7 +54,7 @@ def add_session(
 
 
 class RememberedShareFetches(Protocol):
-    """What share sessions remember: `ShareSessions`."""
+    """The memory of share sessions: `ShareSessions`."""
 
     def partitions_of(self, key: tuple[str, str]) -> Iterable[tuple[Uuid, int]]:
         """Return what the session of a group's member remembers: topic ids and partitions."""
@@ -92,7 +87,7 @@ def add_share_session(
 
 
 def records_of(row: Any) -> bytes:
-    """Return the records of a row, which it holds in memory from then on."""
+    """Read the records of a row into memory, and return them."""
     records = row.records
     if isinstance(records, FileRange):
         try:

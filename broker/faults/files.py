@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from oncelog.broker.faults.rule import ANY_TARGET, check_possible, parse_rule
+from oncelog.broker.faults.rule import ANY_TARGET, Rule, RuleTarget, check_possible, parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.faults.rule import Rule, RuleTarget
 
 RULES = "rules"
 FILE_WORDS = (RULES, "$schema")
-"""What a file may have beside its rules: where editors find the schema."""
+"""The words of a file: its rules, and for editors the place of their schema."""
 
 Lines = list[tuple[int, dict[str, int]]]
 """For each rule, the line where it begins, and the lines of its words."""
@@ -77,7 +73,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _json_lines(text: str) -> Lines:
-    """Walk over the words of a file that is known to be JSON."""
+    """Find the lines of rules and words in a file of valid JSON."""
     decode = json.JSONDecoder().raw_decode
 
     def skip(at: int, marks: str) -> int:
@@ -147,7 +143,7 @@ def _yaml(text: str, name: str) -> tuple[Any, Callable[[], Lines]]:
     boolean = "tag:yaml.org,2002:bool"
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """As YAML 1.2: ``on`` is a word. PyYAML follows 1.1, where it means true."""
+        """Reads ``on`` as a word, as YAML 1.2 does. PyYAML follows 1.1, where it means true."""
 
         yaml_implicit_resolvers = {  # noqa: RUF012
             first: [(tag, pattern) for tag, pattern in resolvers if tag != boolean]

@@ -8,17 +8,14 @@ files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE, event_of
 from oncelog.broker.faults.words import WORDS, RuleError, suggestion
 from oncelog.broker.handlers.table import BY_NAME
 from oncelog.broker.refusal.rows import FACTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 class Rule(NamedTuple):
@@ -80,10 +77,10 @@ _RESPONSES = tuple(point for point in CRASH_POINTS if event_of(point) == RESPONS
 
 
 class RuleTarget(NamedTuple):
-    """What rules are for, as far as it is known before it runs."""
+    """What is known of a target before it runs."""
 
     refused: Mapping[str, str] = MappingProxyType({})
-    """Actions that it cannot do, with the reason."""
+    """Actions that it cannot perform, with the reason."""
     listeners: Sequence[str] | None = None
     """The names of its listeners; None if they are not known."""
 
@@ -92,7 +89,7 @@ ANY_TARGET = RuleTarget()
 REFUSED_BY_PROXY = {
     "crash_at": "a proxy cannot let the brokers behind it die: kill the proxy, or a node of the cluster"
 }
-"""The actions that a proxy cannot do, with the reason."""
+"""The actions that a proxy cannot perform, with the reason."""
 ONLY_FOR = {
     action: tuple(name for name, handler in BY_NAME.items() if action in handler.faults)
     for action in ("duplicate", *RECORD_ACTIONS)

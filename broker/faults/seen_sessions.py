@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchItem
+from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchItem, FetchKey
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.schema import ZERO_UUID, deep_copy
-
-if TYPE_CHECKING:
-    from oncelog.broker.fetch.sessions import FetchKey
-    from oncelog.broker.requests.request import RequestContext
 
 SESSIONS_MAX = 1_000
 """How many sessions are remembered, as ``max.incremental.fetch.session.cache.slots`` has it by default. The oldest is
@@ -32,7 +29,7 @@ class SeenSessions(Interceptor):
         self._sessions: dict[int, dict[FetchKey, FetchItem]] = {}
 
     def items_of(self, session_id: int) -> list[FetchItem]:
-        """Return what a session remembers. Raises KafkaError (FETCH_SESSION_ID_NOT_FOUND) for an unknown one."""
+        """Return the partitions of a session. Raises KafkaError (FETCH_SESSION_ID_NOT_FOUND) for an unknown one."""
         items = self._sessions.get(session_id)
         if items is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session_id} is not known")
@@ -43,7 +40,7 @@ class SeenSessions(Interceptor):
         self._sessions.clear()
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        """Do to the session what the broker did. It is the request's own: the broker has accepted its epoch."""
+        """Change the request's session as the broker did, which has accepted its epoch."""
         request = context.request
         if response.error_code or request is None:
             return response

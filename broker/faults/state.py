@@ -1,4 +1,4 @@
-"""What became of a rule, as others are told."""
+"""`RuleState`: what a rule has done so far, for its user."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 
 def rule_name(id_: int, text: str) -> str:
-    """Return what messages call a rule."""
+    """Return the name of a rule in messages."""
     return f"rule {id_} ({text})"
 
 
 @dataclass(frozen=True)
 class RuleState:
-    """What became of a rule so far."""
+    """The counts of a rule so far, and why it may not have fired."""
 
     id: int
     rule: dict[str, Any] = field(compare=False)
@@ -23,7 +23,7 @@ class RuleState:
     matched: int
     """How many requests passed its filters."""
     fired: int
-    """How often it did what it says."""
+    """How often it acted."""
     held: int
     """How many requests wait for its release now."""
     is_released: bool
@@ -51,7 +51,7 @@ class RuleState:
 
     @property
     def _seen(self) -> str:
-        """What came in place of the requests that the rule is for."""
+        """The requests that came instead of those that the rule is for, as a text."""
         kind = "connection" if "refuse_connections" in self.rule else "request"
         kind = "step" if "crash_at" in self.rule else kind
         if not self.came:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE
 from oncelog.broker.handlers.table import api_names
 from oncelog.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 CLOSE, HANG = "close", "hang"
 EVERY_API = "*"
@@ -47,7 +45,7 @@ class Word(NamedTuple):
     schema: Schema
     text: str
     filters: tuple[str, ...] | None = None
-    """Of an action that is for no API in particular: the filters that it can have. None: the rule says ``on``."""
+    """The filters of an action that is not about an API; None for an action that is."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

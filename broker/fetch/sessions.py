@@ -116,6 +116,7 @@ class FetchSessions:
         """The sessions by id, in the order of their last use."""
         self.partitions = 0
         """The number of partitions of all sessions."""
+        self.partitions_max = SESSION_PARTITIONS_MAX
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -145,7 +146,7 @@ class FetchSessions:
         if not session.items:
             self._end(session_id)
             return FetchContext(items, uses_topic_ids)
-        if self.partitions > SESSION_PARTITIONS_MAX:
+        if self.partitions > self.partitions_max:
             self._end(session_id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.last_used_ms = self._clock.now_ms()
@@ -232,7 +233,7 @@ class FetchSessions:
         """
         sessions = self._sessions
         now_ms = self._clock.now_ms()
-        while len(sessions) >= self._slots_max or self.partitions + size > SESSION_PARTITIONS_MAX:
+        while len(sessions) >= self._slots_max or self.partitions + size > self.partitions_max:
             stalest = next(iter(sessions.values()), None)
             if stalest is None:
                 return False
@@ -243,7 +244,7 @@ class FetchSessions:
             smallest = min(old, key=lambda s: len(s.items), default=None)
             if smallest is None or len(smallest.items) > size:
                 return False
-            if self.partitions - len(smallest.items) + size > SESSION_PARTITIONS_MAX:
+            if self.partitions - len(smallest.items) + size > self.partitions_max:
                 return False
             self._end(smallest.session_id)
         return True

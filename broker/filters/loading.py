@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.config.options import closest
 from oncelog.broker.dispatch.policies import Interceptor
@@ -19,7 +19,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from oncelog.broker.dispatch.policies import KnownTopics, RequestPath
+    from oncelog.broker.host.served import Served
     from oncelog.broker.requests.request import RequestContext
 
 log = get_logger(__name__)
@@ -187,19 +187,7 @@ def _converted(annotation: Any, text: str) -> Any:
     return text
 
 
-class Filtered(Protocol):
-    """The host of filters: a `Node` or a proxy."""
-
-    @property
-    def dispatcher(self) -> RequestPath:
-        """Its dispatcher."""
-
-    @property
-    def known_topics(self) -> KnownTopics:
-        """The topics that there are."""
-
-
-def install_filters(filters: Iterable[Interceptor], target: Filtered) -> None:
+def install_filters(filters: Iterable[Interceptor], target: Served) -> None:
     """Install filters, the one nearest to the clients first."""
     for one in filters:
         one.known_topics = target.known_topics

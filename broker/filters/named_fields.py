@@ -7,17 +7,15 @@ compares.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from oncelog.broker.handlers.rights import GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE
 from oncelog.broker.handlers.table import api_names
 from oncelog.broker.refusal.rows import GROUP_RESOURCE, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.schema import Field, Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ACL_ANY, ACL_TOPIC, ACL_GROUP, ACL_TRANSACTIONAL_ID = 1, 2, 3, 5
 """Resource types of ACLs (Kafka: ``ResourceType``); those of configurations are others."""

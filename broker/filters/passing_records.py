@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, read_header
+from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, read_header
 from oncelog.wire.batch_builder import BatchBuilder
-from oncelog.wire.records import iterate_records
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.wire.batch import BatchHeader
-    from oncelog.wire.records import Record
-    from oncelog.wire.schema import Buffer
+from oncelog.wire.records import Record, iterate_records
+from oncelog.wire.schema import Buffer
 
 FILTERED_BYTES_MAX = 64 * 1024 * 1024
 """A batch with more bytes of records than this, decompressed, is refused."""

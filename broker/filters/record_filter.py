@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.filters.passing_records import PassingRecord, rewrite
 from oncelog.broker.log.results import FileRange
 from oncelog.broker.logging.logs import get_logger
-from oncelog.broker.requests.request import CloseConnection
+from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
+    ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
-from oncelog.wire.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from oncelog.broker.requests.request import RequestContext
-    from oncelog.wire.messages.produce import ProduceRequest
-    from oncelog.wire.schema import Uuid
+from oncelog.wire.schema import ZERO_UUID, Uuid
 
 RECORD_ERRORS_MAX = 100
 """How many records of a batch are named that were refused."""

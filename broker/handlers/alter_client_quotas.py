@@ -20,7 +20,7 @@ from oncelog.wire.messages.alter_client_quotas import (
 from oncelog.wire.messages.describe_client_quotas import EntityData
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.metadata.client_quotas import Entity
     from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.errors import KafkaError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def handle(
-    services: Services, request: AlterClientQuotasRequest, context: RequestContext
+    services: AccessServices, request: AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse | Pending[AlterClientQuotasResponse]:
     hosts = [one.entity_name for entry in request.entries for one in entry.entity if one.entity_type == IP]
     unknown = services.host_names.unknown(hosts)
@@ -36,14 +36,14 @@ def handle(
 
 
 async def _looked_up(
-    services: Services, request: AlterClientQuotasRequest, unknown: list[str]
+    services: AccessServices, request: AlterClientQuotasRequest, unknown: list[str]
 ) -> AlterClientQuotasResponse:
     await services.host_names.resolve(unknown)
     response: AlterClientQuotasResponse = await in_slices(_alter(services, request))
     return response
 
 
-def _alter(services: Services, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
+def _alter(services: AccessServices, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
     alterations = (
         (
             entity_of((one.entity_type, one.entity_name) for one in entry.entity),

@@ -8,17 +8,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import chunked
-from oncelog.broker.handlers.config_rights import config_refusal
+from oncelog.broker.handlers.altered_configs import alter_configs
 from oncelog.broker.metadata.config_changes import (
     KEYS_PER_RESOURCE_MAX,
     SET,
     AlteredResource,
     ConfigChange,
-    alter,
 )
-from oncelog.broker.metadata.image import CLIENT_METRICS
-from oncelog.broker.requests.authorization import ALTER_CONFIGS
 from oncelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -45,19 +41,6 @@ def handle(
         )
         for resource in request.resources
     )
-    responses: list[AlterConfigsResourceResponse] = []
-    steps = alter(
-        services.metadata,
-        services.config,
-        resources,
-        responses,
-        AlterConfigsResourceResponse,
-        validate_only=request.validate_only,
-        refusal=config_refusal(services, context, ALTER_CONFIGS),
-    )
-    return chunked(
-        steps,
-        len(request.resources),
-        AlterConfigsResponse(responses=responses),
-        are_costly=any(resource.resource_type == CLIENT_METRICS for resource in request.resources),
+    return alter_configs(
+        services, request, context, resources, AlterConfigsResponse, AlterConfigsResourceResponse
     )

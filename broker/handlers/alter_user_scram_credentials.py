@@ -21,7 +21,7 @@ from oncelog.wire.stored.metadata import RemoveUserScramCredentialRecord, UserSc
 
 if TYPE_CHECKING:
     from oncelog.broker.credentials.scram import ScramMechanism
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.metadata.image import MetadataImage
     from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion
@@ -32,13 +32,13 @@ BY_NUMBER = {mechanism.number: mechanism for mechanism in SCRAM_MECHANISMS.value
 
 
 def handle(
-    services: Services, request: AlterUserScramCredentialsRequest, context: RequestContext
+    services: AccessServices, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse | Pending[AlterUserScramCredentialsResponse]:
     return begun(_respond(services, request, context))
 
 
 def _respond(
-    services: Services, request: AlterUserScramCredentialsRequest, context: RequestContext
+    services: AccessServices, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> Steps[AlterUserScramCredentialsResponse]:
     """Make the response, a row at each step."""
     scram_credentials = services.metadata.image.scram_credentials

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import chunked_by_row
-from oncelog.broker.handlers.described_groups import GroupKind, describe_groups, refused
+from oncelog.broker.handlers.described_groups import GroupKind, describe_groups
 from oncelog.broker.metadata.features import is_consumer_protocol_enabled
-from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -32,14 +30,8 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse | Pending[ConsumerGroupDescribeResponse]:
-    def describe_some(
-        group_ids: list[str],
-    ) -> ConsumerGroupDescribeResponse | Pending[ConsumerGroupDescribeResponse]:
-        if not is_consumer_protocol_enabled(services.metadata.image, services.config.current):
-            return refused(KIND, group_ids, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
-        return describe_groups(services, KIND, group_ids, context)
-
-    return chunked_by_row(request.group_ids, describe_some, lambda response: response.groups, same=str)
+    is_enabled = is_consumer_protocol_enabled(services.metadata.image, services.config.current)
+    return describe_groups(services, KIND, context, is_enabled=is_enabled)
 
 
 def _describe(shard: GroupShard, group_id: str) -> DescribedGroup:

@@ -13,11 +13,13 @@ from oncelog.broker.metadata.acls import AclBinding
 from oncelog.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.requests.request import RequestContext
 
 
-def handle(services: Services, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+def handle(
+    services: AccessServices, request: CreateAclsRequest, context: RequestContext
+) -> CreateAclsResponse:
     for acl in request.creations:
         check_kinds(acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type)
     require_authorizer(services)

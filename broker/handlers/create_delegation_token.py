@@ -19,14 +19,14 @@ from oncelog.wire.messages.create_delegation_token import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.requests.request import RequestContext
 
 NO_TIME = -1
 
 
 def handle(
-    services: Services, request: CreateDelegationTokenRequest, context: RequestContext
+    services: AccessServices, request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:
     requester = Principal.parse(context.principal)
     owner = requester

@@ -20,12 +20,12 @@ from oncelog.wire.messages.delete_acls import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(
-    services: Services, request: DeleteAclsRequest, context: RequestContext
+    services: AccessServices, request: DeleteAclsRequest, context: RequestContext
 ) -> DeleteAclsResponse | Pending[DeleteAclsResponse]:
     for wanted in request.filters:
         check_kinds(

@@ -22,7 +22,7 @@ from oncelog.wire.messages.describe_acls import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.requests.request import RequestContext
 
@@ -31,7 +31,7 @@ UNKNOWN = 0
 
 
 def handle(
-    services: Services, request: DescribeAclsRequest, context: RequestContext
+    services: AccessServices, request: DescribeAclsRequest, context: RequestContext
 ) -> DescribeAclsResponse | Pending[DescribeAclsResponse]:
     check_kinds(
         request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
@@ -51,7 +51,7 @@ def handle(
     return chunked(_describe(acls, wanted, response), len(acls), response)
 
 
-def require_authorizer(services: Services) -> None:
+def require_authorizer(services: AccessServices) -> None:
     """Raises KafkaError (SECURITY_DISABLED) without an authorizer: there are no ACLs then."""
     if services.authorization.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "The broker has no authorizer.")

@@ -15,12 +15,12 @@ from oncelog.wire.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.requests.request import RequestContext
 
 
 def handle(
-    services: Services, request: DescribeClientQuotasRequest, context: RequestContext
+    services: AccessServices, request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
     found = select(services.metadata.image.client_quotas, request.components, strict=request.strict)
     return DescribeClientQuotasResponse(

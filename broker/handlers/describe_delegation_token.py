@@ -24,13 +24,13 @@ from oncelog.wire.messages.describe_delegation_token import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.stored.metadata import DelegationTokenRecord
 
 
 def handle(
-    services: Services, request: DescribeDelegationTokenRequest, context: RequestContext
+    services: AccessServices, request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
     check_channel(context)
     tokens = services.delegation_tokens
@@ -51,7 +51,7 @@ def _is_asked_for(token: DelegationTokenRecord, owners: list[Principal] | None) 
     return owners is None or any(is_owner_or_renewer(token, owner) for owner in owners)
 
 
-def _may_know(services: Services, context: RequestContext, token: DelegationTokenRecord) -> bool:
+def _may_know(services: AccessServices, context: RequestContext, token: DelegationTokenRecord) -> bool:
     allows = services.authorization.allows
     return (
         is_owner_or_renewer(token, Principal.parse(context.principal))

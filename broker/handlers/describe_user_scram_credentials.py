@@ -18,19 +18,19 @@ from oncelog.wire.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.steps import Steps
 
 
 def handle(
-    services: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext
+    services: AccessServices, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse | Pending[DescribeUserScramCredentialsResponse]:
     return begun(_respond(services, request, context))
 
 
 def _respond(
-    services: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext
+    services: AccessServices, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> Steps[DescribeUserScramCredentialsResponse]:
     """Make the response, a row at each step."""
     found: dict[str, list[CredentialInfo]] = {}

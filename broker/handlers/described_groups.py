@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from oncelog.broker.handlers.chunked import chunked_by_row
 from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_RESOURCE
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -34,6 +36,19 @@ class GroupKind(NamedTuple, Generic[R]):
 
 
 def describe_groups(
+    services: Services, kind: GroupKind[R], context: RequestContext, *, is_enabled: bool
+) -> R | Pending[R]:
+    """Return the response about the groups of a request: UNSUPPORTED_VERSION unless the protocol ``is_enabled``."""
+
+    def describe_some(group_ids: list[str]) -> R | Pending[R]:
+        if not is_enabled:
+            return _refused(kind, group_ids, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+        return _describe(services, kind, group_ids, context)
+
+    return chunked_by_row(context.request.group_ids, describe_some, attrgetter("groups"), same=str)
+
+
+def _describe(
     services: Services, kind: GroupKind[R], group_ids: list[str], context: RequestContext
 ) -> R | Pending[R]:
     """Return the response about these groups. A group that cannot be described has its error there."""
@@ -60,11 +75,11 @@ def describe_groups(
     return services.groups.runtime.respond(
         list(shards.values()),
         kind.response(groups=groups),
-        lambda error: refused(kind, group_ids, error),
+        lambda error: _refused(kind, group_ids, error),
     )
 
 
-def refused(kind: GroupKind[R], group_ids: list[str], error: KafkaError) -> R:
+def _refused(kind: GroupKind[R], group_ids: list[str], error: KafkaError) -> R:
     """Return the response that has ``error`` for each group."""
     return kind.response(groups=[kind.described(error.code, None, group_id) for group_id in group_ids])
 

@@ -16,14 +16,14 @@ from oncelog.wire.messages.renew_delegation_token import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.requests.request import RequestContext
 
 NO_TIME = -1
 
 
 def handle(
-    services: Services, request: RenewDelegationTokenRequest, context: RequestContext
+    services: AccessServices, request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:
     try:
         check_channel(context)

@@ -12,12 +12,12 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.requests.request import RequestContext
 
 
 def handle(
-    services: Services, request: SaslAuthenticateRequest, context: RequestContext
+    services: AccessServices, request: SaslAuthenticateRequest, context: RequestContext
 ) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"

@@ -12,11 +12,11 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.requests.request import RequestContext
 
 
 def handle(
-    services: Services, request: SaslHandshakeRequest, context: RequestContext
+    services: AccessServices, request: SaslHandshakeRequest, context: RequestContext
 ) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)

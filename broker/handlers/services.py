@@ -1,8 +1,8 @@
-"""`Services`: the parts of a node that request handlers use."""
+"""`Services`: the parts of a node that request handlers use; `AccessServices`: those that a proxy has, too."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,6 +27,19 @@ if TYPE_CHECKING:
     from oncelog.broker.security.host_names import HostNames
     from oncelog.broker.share.group_states import ShareGroupStates
     from oncelog.broker.share.manager import SharePartitionManager
+
+
+class AccessServices(Protocol):
+    """What the handlers of users, ACLs, quotas and delegation tokens use. A proxy calls them with its `Host`."""
+
+    @property
+    def authorization(self) -> Authorization: ...
+    @property
+    def metadata(self) -> MetadataStore: ...
+    @property
+    def host_names(self) -> HostNames: ...
+    @property
+    def delegation_tokens(self) -> DelegationTokens: ...
 
 
 class Services(NamedTuple):

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import chunked_by_row
-from oncelog.broker.handlers.described_groups import GroupKind, describe_groups, refused
+from oncelog.broker.handlers.described_groups import GroupKind, describe_groups
 from oncelog.broker.metadata.features import are_share_groups_enabled
-from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeRequest,
@@ -31,14 +29,8 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: ShareGroupDescribeRequest, context: RequestContext
 ) -> ShareGroupDescribeResponse | Pending[ShareGroupDescribeResponse]:
-    def describe_some(
-        group_ids: list[str],
-    ) -> ShareGroupDescribeResponse | Pending[ShareGroupDescribeResponse]:
-        if not are_share_groups_enabled(services.metadata.image):
-            return refused(KIND, group_ids, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
-        return describe_groups(services, KIND, group_ids, context)
-
-    return chunked_by_row(request.group_ids, describe_some, lambda response: response.groups, same=str)
+    is_enabled = are_share_groups_enabled(services.metadata.image)
+    return describe_groups(services, KIND, context, is_enabled=is_enabled)
 
 
 def _describe(shard: GroupShard, group_id: str) -> DescribedGroup:

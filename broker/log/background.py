@@ -6,20 +6,16 @@ the task goes on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 
+from oncelog.broker.log.manager import LogManager
 from oncelog.broker.log.retention import delete_old_segments
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.scheduling.slices import in_slices
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from oncelog.broker.log.manager import LogManager
 
 RESTART_DELAY_S = 1.0
 """Seconds after which a task goes on that failed because of a bug."""

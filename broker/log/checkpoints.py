@@ -6,16 +6,12 @@ line, the number of entries on the second, then ``topic partition offset`` for e
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
+from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.logging.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.seams.files import FileSystem
+from oncelog.broker.seams.files import FileSystem
 
 PartitionKey = tuple[str, int]
 """Topic and partition."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import trio
 
+from oncelog.broker.log.flusher import Flusher
+from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.logging.logs import get_logger
 from oncelog.wire.errors import KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from oncelog.broker.log.flusher import Flusher
-    from oncelog.broker.log.partition_log import PartitionLog
 
 FLUSHED_AT_ONCE = 16
 """Partitions that a stop flushes at the same time: enough for all threads, and few descriptors."""

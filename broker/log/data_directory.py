@@ -7,17 +7,13 @@ Layout and formats are Kafka's: ``MetaProperties`` and ``MetaPropertiesEnsemble`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from random import Random
 
+from oncelog.broker.config.definitions import StartError
+from oncelog.broker.seams.files import FileSystem, Lock
 from oncelog.broker.seams.scratch import SCRATCH_MARK
-from oncelog.wire.schema import uuid_from_text, uuid_to_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from random import Random
-
-    from oncelog.broker.seams.files import FileSystem, Lock
-    from oncelog.wire.schema import Uuid
+from oncelog.wire.schema import Uuid, uuid_from_text, uuid_to_text
 
 LOCK_FILE = ".lock"
 META_PROPERTIES = "meta.properties"
@@ -44,7 +40,7 @@ _RESERVED_IDS = 100
 """Kafka reserves the directory ids below this number (``DirectoryId``: UNASSIGNED, LOST, …)."""
 
 
-class DataDirectoryError(Exception):
+class DataDirectoryError(StartError):
     """The data directory cannot be used; the message, which names it, is for the user."""
 
     @classmethod

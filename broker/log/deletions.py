@@ -6,20 +6,16 @@ still wait when the process ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
 import trio
 
 from oncelog.broker.logging.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.scheduling.background_work import BackgroundWork
-    from oncelog.broker.seams.clock import Clock
-    from oncelog.broker.seams.files import FileSystem
+from oncelog.broker.scheduling.background_work import BackgroundWork
+from oncelog.broker.seams.clock import Clock
+from oncelog.broker.seams.files import FileSystem
 
 _log = get_logger(__name__)
 

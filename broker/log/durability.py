@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from oncelog.broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT
+from oncelog.broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
+from oncelog.broker.log.local_log import LocalLog
 from oncelog.broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from oncelog.broker.log.leader_epochs import LeaderEpochs
-    from oncelog.broker.log.local_log import LocalLog
-    from oncelog.broker.log.producers.state import ProducerStateManager
-    from oncelog.broker.log.segment import Segment
-    from oncelog.broker.seams.files import File, FileSystem
+from oncelog.broker.log.producers.state import ProducerStateManager
+from oncelog.broker.log.segment import Segment
+from oncelog.broker.seams.files import File, FileSystem
 
 SNAPSHOT_INTERVAL_BYTES = 16 * 1024 * 1024
 """A flush takes a producer snapshot when this much was appended since the last one. That bounds how far below

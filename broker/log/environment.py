@@ -67,21 +67,6 @@ LONG_SEARCHES_MAX = 4
 class LogEnvironment:
     """The parts of the broker that a partition log uses."""
 
-    __slots__ = (
-        "clock",
-        "files",
-        "flusher",
-        "has_fast_readers",
-        "lines",
-        "long_validations",
-        "producer_id_expiration_ms",
-        "random",
-        "save_log_start",
-        "schedule_delete",
-        "searches",
-        "time_gaps",
-    )
-
     def __init__(
         self,
         files: FileSystem,

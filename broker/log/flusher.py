@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING
 
 import trio
 
+from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.scheduling.background_work import BackgroundWork
+from oncelog.broker.seams.clock import Clock
+from oncelog.broker.seams.files import FileSystem
 from oncelog.wire.errors import KafkaError
-
-if TYPE_CHECKING:
-    from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.scheduling.background_work import BackgroundWork
-    from oncelog.broker.seams.clock import Clock
-    from oncelog.broker.seams.files import FileSystem
 
 FLUSH_BYTES = 512 << 20
 """Unflushed bytes of one partition at which the background flushes it."""
@@ -53,6 +50,7 @@ class Flusher:
         self._count = 0
         self._more = trio.Event()
         self._syncing_names: trio.Event | None = None
+        self.flush_bytes = FLUSH_BYTES
         self.new_names = False
         """Whether a partition's directory was created or removed and the disk may not have that yet."""
 
@@ -106,10 +104,10 @@ class Flusher:
     # --- the background
 
     def due(self, log: PartitionLog) -> None:
-        """A log has reached its `Durability.due_bytes`, the first of them or `FLUSH_BYTES`, or it has rolled:
+        """A log has reached its `Durability.due_bytes`, the first of them or `flush_bytes`, or it has rolled:
         plan its flush."""
-        if log not in self._deadlines and log.durability.due_bytes < FLUSH_BYTES:
-            log.durability.due_bytes = FLUSH_BYTES
+        if log not in self._deadlines and log.durability.due_bytes < self.flush_bytes:
+            log.durability.due_bytes = self.flush_bytes
             self._plan(log, self._clock.monotonic() + min(log.config.flush_ms, FLUSH_INTERVAL_MS) / 1000)
         else:
             log.durability.due_bytes = NEVER_DUE

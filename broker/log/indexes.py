@@ -11,15 +11,12 @@ files and cuts them when the segment is closed; ours only grow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from oncelog.broker.seams.files import File, FileSystem
 from oncelog.wire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from oncelog.broker.seams.files import File, FileSystem
 
 INDEX_TAIL_BYTES = 4096
 """The size at which the tail of an index is written to its file, in bytes."""

@@ -7,12 +7,9 @@ that the log was cut (KIP-101, KIP-320). Source: Kafka's ``LeaderEpochFileCache`
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
 
+from oncelog.broker.seams.files import FileSystem
 from oncelog.wire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from oncelog.broker.seams.files import FileSystem
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1

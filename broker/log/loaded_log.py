@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from oncelog.broker.log.leader_epochs import LeaderEpochs
-    from oncelog.broker.log.producers.snapshots import ProducerSnapshots
-    from oncelog.broker.log.producers.state import ProducerStateManager
-    from oncelog.broker.log.segment import Segment
+from oncelog.broker.log.leader_epochs import LeaderEpochs
+from oncelog.broker.log.producers.snapshots import ProducerSnapshots
+from oncelog.broker.log.producers.state import ProducerStateManager
+from oncelog.broker.log.segment import Segment
 
 
 class LoadedLog(NamedTuple):

@@ -8,21 +8,17 @@ Source: Kafka's ``LocalLog``, ``LogSegments``.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.log.batches import batch_size
+from oncelog.broker.log.environment import LogEnvironment
 from oncelog.broker.log.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from oncelog.broker.log.indexes import AbortedTxn
+from oncelog.broker.log.producers.snapshots import ProducerSnapshots
+from oncelog.broker.log.producers.state import ProducerStateManager
 from oncelog.broker.log.results import FileRange, LogRead
 from oncelog.broker.log.segment import Segment, open_segment
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from oncelog.broker.config.topic_config import TopicConfig
-    from oncelog.broker.log.environment import LogEnvironment
-    from oncelog.broker.log.indexes import AbortedTxn
-    from oncelog.broker.log.producers.snapshots import ProducerSnapshots
-    from oncelog.broker.log.producers.state import ProducerStateManager
 
 READ_POSITIONS_MAX = 64
 """Offsets whose file position a log remembers, so that a consumer that reads on needs no search."""

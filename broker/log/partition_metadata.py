@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import TYPE_CHECKING
 
+from oncelog.broker.seams.files import FileSystem
 from oncelog.wire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from oncelog.broker.seams.files import FileSystem
 
 PARTITION_METADATA = "partition.metadata"
 

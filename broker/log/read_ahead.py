@@ -6,15 +6,12 @@ task that steps them has a thread read it first; a caller that cannot wait just 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from oncelog.broker.log.batches import CHECK_WINDOW_BYTES
 from oncelog.broker.log.results import FileRange
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from oncelog.broker.seams.files import File, FileSystem
+from oncelog.broker.seams.files import File, FileSystem
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 """Bytes that a thread reads at once."""

@@ -6,13 +6,10 @@ only if it ends below the high watermark; an active segment that must go is roll
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.broker.log.segment import Segment
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.log.segment import Segment
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int) -> int:

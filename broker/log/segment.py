@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.log.batches import find_offset, iterate_headers
+from oncelog.broker.log.environment import LogEnvironment
 from oncelog.broker.log.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -20,15 +22,9 @@ from oncelog.broker.log.indexes import (
     TimeIndex,
     TransactionIndex,
 )
+from oncelog.broker.seams.files import Buffer, File, FileSystem
+from oncelog.wire.batch import BatchHeader
 from oncelog.wire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from oncelog.broker.config.topic_config import TopicConfig
-    from oncelog.broker.log.environment import LogEnvironment
-    from oncelog.broker.seams.files import Buffer, File, FileSystem
-    from oncelog.wire.batch import BatchHeader
 
 NO_TIMESTAMP = -1
 UNKNOWN = -2

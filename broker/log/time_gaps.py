@@ -7,12 +7,10 @@ use. A file beside the partitions' directories says when each snapshot was taken
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from oncelog.broker.seams.files import FileSystem
+from oncelog.broker.seams.files import FileSystem
 
 TIME_GAPS_FILE = "oncelog-time-gaps"
 _VERSION = "0"

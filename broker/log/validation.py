@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.wire.compression import CODECS
 from oncelog.wire.validation_rules import ValidationRules
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.topic_config import TopicConfig
 
 ZSTD_PRODUCE_VERSION = 7
 """The first version of Produce that may bring zstd."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from oncelog.broker.logging.reasons import kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from oncelog.broker.seams.clock import Clock
+from oncelog.broker.seams.clock import Clock
 
 REPEATED_LINE_INTERVAL_MS = 60_000
 """Milliseconds of broker time between two lines about the same cause."""

@@ -48,7 +48,7 @@ FAIR_S = 0.02
 REQUESTS_PER_SEND = 32
 """As how many requests it counts to have encoded and sent `SEND_SOON_BYTES`."""
 OTHER_FRAME_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of the largest request but for Produce. Decoded fields take many times their size; records take none."""
+"""Bytes of the largest request that is no Produce. Decoded fields take many times their size; records take none."""
 PENDING_RESPONSES_MAX = 1024
 """Produce responses that may wait for an fsync on one connection before its reading stops."""
 

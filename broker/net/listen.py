@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from oncelog.broker.config.definitions import StartError
 from oncelog.broker.config.listeners import PLAINTEXT
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.seams.address import address_text
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.listeners import ListenerConfig, ListenerEndpoint
 
 
-class ListenError(Exception):
+class ListenError(StartError):
     """An address that cannot be listened on. The message is for the user and names it."""
 
     @classmethod

@@ -22,7 +22,6 @@ from oncelog.broker.proxy.opening import UpstreamOpener, said
 from oncelog.broker.proxy.own_metadata import OwnMetadata
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR
 from oncelog.broker.proxy.upstream import Upstream, UpstreamError
-from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.proxy.used_keys import has_own_access
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.scheduling.background_work import BackgroundWork
@@ -33,19 +32,17 @@ from oncelog.wire.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.proxy.node_ports import BindNode
+    from oncelog.broker.proxy.settings import ProxySettings
     from oncelog.broker.proxy.upstream import UpstreamTopic
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.seams.pipes import Pipes
     from oncelog.broker.seams.reactor import Reactor
     from oncelog.broker.seams.transport import Connect
-    from oncelog.broker.security.sasl.users import Users
     from oncelog.wire.messages.api_versions import ApiVersionsResponse
 
 
@@ -65,23 +62,21 @@ class Proxy:
     def __init__(
         self,
         host: Host,
-        upstream: Sequence[tuple[str, int]],
+        settings: ProxySettings,
         *,
         connect: Connect,
         bind_node: BindNode,
         data_dir: str | None,
-        first_node_ports: Mapping[str, int] | None,
-        logins: UpstreamLogins,
         pipes: Pipes | None,
         reactor: Reactor | None,
     ) -> None:
         """See `open_proxy`."""
         self.host = host
         self.data_dir = data_dir
-        self.logins = logins
-        self.upstream = Upstream(upstream, host.lines, self._on_node)
+        self.logins = logins = settings.logins
+        self.upstream = Upstream(settings.upstream, host.lines, self._on_node)
         listeners = host.listeners
-        first = first_node_ports
+        first = settings.first_node_ports
         if first is None:
             first = {row.name: row.listener.address[1] + 1 for row in listeners}
         self.node_ports = NodePorts(listeners, bind_node, first, host.lines)
@@ -214,8 +209,7 @@ class Proxy:
 
 @contextmanager
 def open_proxy(
-    config: BrokerConfig,
-    upstream: Sequence[tuple[str, int]],
+    settings: ProxySettings,
     listeners: Sequence[BoundListener],
     *,
     connect: Connect,
@@ -223,52 +217,42 @@ def open_proxy(
     files: FileSystem,
     clock: Clock,
     rng: random.Random,
-    data_dir: str | None = None,
-    first_node_ports: Mapping[str, int] | None = None,
-    users: Users | None = None,
-    acls: Sequence[AclBinding] = (),
-    logins: UpstreamLogins | None = None,
     pipes: Pipes | None = None,
     reactor: Reactor | None = None,
     on_loaded: Callable[[Proxy], None] = lambda proxy: None,
 ) -> Iterator[Proxy]:
     """Open the proxy's own metadata; yield the proxy, for `Proxy.run`. In the end close the metadata, and ``pipes``.
 
-    ``upstream`` are the addresses of some of the cluster's nodes, ``connect`` opens connections to them, and
-    ``bind_node`` the listener of a node that has appeared. ``first_node_ports`` are the first of their ports, by
-    listener. ``data_dir`` keeps users, ACLs and so on of the proxy's own, in ``files``; without it they are in memory.
-    ``users`` may log in here, ``acls`` are in force; ``logins`` has the users of the upstream connections. Large frames
-    go through ``pipes``, if there are any, else through memory. What is only forwarded is so in turns of ``reactor``,
-    if there is one, else in tasks. ``on_loaded`` is called before the proxy listens: it may install something in the
-    dispatcher.
+    ``connect`` opens connections to upstream, and ``bind_node`` the listener of a node that has appeared. The data
+    directory of the settings keeps users, ACLs and so on of the proxy's own, in ``files``; without it they are in
+    memory. Large frames go through ``pipes``, if there are any, else through memory. What is only forwarded is so in
+    turns of ``reactor``, if there is one, else in tasks. ``on_loaded`` is called before the proxy listens: it may
+    install something in the dispatcher.
 
     Raises DataDirectoryError for a data directory that cannot be used, for example because another process uses it.
     """
-    if data_dir is not None:
-        data_dir = files.absolute_path(data_dir)
+    data_dir = None if settings.data_dir is None else files.absolute_path(settings.data_dir)
     with (
         closing(OwnMetadata(data_dir, files, clock, rng)) as own,
         nullcontext() if pipes is None else closing(pipes),
     ):
         host = Host(
-            DynamicBrokerConfig(config),
+            DynamicBrokerConfig(settings.config),
             own.store,
             listeners,
             files=files,
             clock=clock,
             rng=rng,
-            users=users,
-            acls=acls,
+            users=settings.users,
+            acls=settings.acls,
             background=BackgroundWork(),
         )
         proxy = Proxy(
             host,
-            upstream,
+            settings,
             connect=connect,
             bind_node=bind_node,
             data_dir=data_dir,
-            first_node_ports=first_node_ports,
-            logins=UpstreamLogins({}) if logins is None else logins,
             pipes=pipes,
             reactor=reactor,
         )

@@ -81,19 +81,13 @@ def open_proxy_on_sockets(
 
         files = OsFileSystem()
     return open_proxy(
-        settings.config,
-        settings.upstream,
+        settings,
         listeners,
         connect=connect,
         bind_node=bind_node,
         files=files,
         clock=clock,
         rng=rng,
-        data_dir=settings.data_dir,
-        first_node_ports=settings.first_node_ports,
-        users=settings.users,
-        acls=settings.acls,
-        logins=settings.logins,
         pipes=SocketPipes() if settings.config.oncelog_splice_enable else None,
         reactor=SocketReactor() if settings.config.oncelog_reactor_enable else None,
         on_loaded=on_loaded,

@@ -13,10 +13,10 @@ from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.config.options import (
     DEFAULT_PORT,
     PORT_MAX,
+    Given,
     UsageError,
     flag_of,
     host_and_port,
-    lines_of,
     variable_of,
 )
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins, read_upstream_users
@@ -43,13 +43,14 @@ _OTHER_SEPARATORS = re.compile(r"[;|/\s]+")
 
 class ProxySettings(NamedTuple):
     """``first_node_ports``: listener -> the port of the first upstream node; the next nodes have the next ports. A
-    listener without an entry takes free ports.
+    listener without an entry takes free ports; without any, they are the ports after each listener's. ``upstream``:
+    addresses of some of the cluster's nodes.
     """
 
     config: BrokerConfig
     listeners: list[ListenerConfig]
     upstream: list[tuple[str, int]]
-    first_node_ports: dict[str, int]
+    first_node_ports: Mapping[str, int] | None
     users: Users
     """The users that may log in at the proxy."""
     logins: UpstreamLogins
@@ -69,8 +70,9 @@ def proxy_settings(
     """Return the settings, and warnings. Raises UsageError, ConfigError with all problems."""
     if options.data_dir == "":
         raise UsageError("--data-dir needs a value")
-    upstream = upstream_addresses(_given(options, environment, "upstream"), "--upstream")
-    users = parse_users(*lines_of(options, environment, "user"))
+    given = Given(options, environment)
+    upstream = upstream_addresses(_parts(given, "upstream"), "--upstream")
+    users = parse_users(*given.texts("user"))
     protocol = "SASL_PLAINTEXT" if users else "PLAINTEXT"
     default = _endpoints([f"127.0.0.1:{DEFAULT_PORT}"], "--listen", DEFAULT_PORT, protocol)
     own: list[sources.Setting] = []
@@ -78,14 +80,14 @@ def proxy_settings(
         ("listen", "listeners", DEFAULT_PORT),
         ("advertise", "advertised.listeners", 0),
     ):
-        if given := _given(options, environment, option):
+        if texts := _parts(given, option):
             own.append(
-                sources.Setting(key, _endpoints(given, flag_of(option), port, protocol), flag_of(option))
+                sources.Setting(key, _endpoints(texts, flag_of(option), port, protocol), flag_of(option))
             )
     problems: list[str] = []
     from_environment = sources.from_environment(environment).settings
     from_options = sources.from_options(options.settings, problems)
-    acl_texts, acl_origin = lines_of(options, environment, "acl")
+    acl_texts, acl_origin = given.texts("acl")
     acls = parse_acls(acl_texts, acl_origin)
     implied = {"listeners": default}
     if users:
@@ -99,7 +101,7 @@ def proxy_settings(
         own,
         problems=problems,
     )
-    logins = _logins(options, environment)
+    logins = _logins(given)
     warnings: list[str] = []
     listeners: list[ListenerConfig] = []
     try:
@@ -125,8 +127,8 @@ def proxy_settings(
         if users:
             raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
         listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
-    first = _first_node_ports(_given(options, environment, "node_ports"), listeners)
-    data_dir = options.data_dir or environment.get(variable_of("data_dir")) or None
+    first = _first_node_ports(_parts(given, "node_ports"), listeners)
+    data_dir = given.text("data_dir")[0] or None
     protocols = {row.protocol for row in listeners}
     if data_dir is not None and not has_own_access(config, protocols, are_passed=logins.are_passed):
         if options.data_dir is not None:
@@ -152,28 +154,21 @@ def _refused(
     return problems
 
 
-def _logins(options: argparse.Namespace, environment: Mapping[str, str]) -> UpstreamLogins:
-    """Return the users of the upstream connections. Raises ConfigError."""
-    config = options.upstream_config or environment.get(variable_of("upstream_config"))
-    users = options.upstream_users or environment.get(variable_of("upstream_users"))
-    are_passed = options.pass_logins or environment.get(variable_of("pass_logins"), "").lower() in (
-        "1",
-        "true",
-    )
+def _logins(given: Given) -> UpstreamLogins:
+    """Return the users of the upstream connections. Raises ConfigError, UsageError."""
+    config, users = given.text("upstream_config")[0], given.text("upstream_users")[0]
     return UpstreamLogins(
         read_client_properties(config) if config else {},
         read_upstream_users(users) if users else None,
-        are_passed=are_passed,
-        origin=config or "",
-        users_origin=users or "",
+        are_passed=given.is_true("pass_logins"),
+        origin=config,
+        users_origin=users,
     )
 
 
-def _given(options: argparse.Namespace, environment: Mapping[str, str], option: str) -> list[str]:
-    """Return the values of an option that may be repeated, or of its variable, separated by commas."""
-    given: list[str] = getattr(options, option) or []
-    texts = given or [environment.get(variable_of(option), "")]
-    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+def _parts(given: Given, option: str) -> list[str]:
+    """Return the values of an option that may be repeated, or of its variable, each of several separated by commas."""
+    return [part.strip() for text in given.texts(option)[0] for part in text.split(",") if part.strip()]
 
 
 def upstream_addresses(texts: Sequence[str], origin: str) -> list[tuple[str, int]]:

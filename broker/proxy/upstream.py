@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncelog.broker.config.definitions import StartError
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.wire.errors import ErrorCode
@@ -26,7 +27,7 @@ NODES_MAX = 1000
 log = get_logger(__name__)
 
 
-class UpstreamError(Exception):
+class UpstreamError(StartError):
     """The upstream cluster cannot be used. The message is for the user and says why."""
 
 

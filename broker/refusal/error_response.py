@@ -26,7 +26,7 @@ TOKEN_REQUESTER_VERSION = 3
 
 
 class Places:
-    """The places of errors in the responses of one version of an API: ``depths``, 0 for the whole response."""
+    """The error fields of an API's responses in one version. ``depths``: how deep they stand; 0: in the response."""
 
     def __init__(self, name: str, request: Any, response: Any, version: int) -> None:
         self.name = name
@@ -151,7 +151,7 @@ def _add_rows(
 
 
 def complete(places: Places, response: Any, request: Any, code: ErrorCode) -> None:
-    """Set what Kafka says beside the error of a whole response, or of some of its rows."""
+    """Set the fields that Kafka sets beside the error, of a response or of some of its rows."""
     name, version = places.name, places.version
     if name == "fetch":
         response.session_id = response.session_id or request.session_id
@@ -169,7 +169,7 @@ def complete(places: Places, response: Any, request: Any, code: ErrorCode) -> No
 
 
 def _add_what_no_row_says(places: Places, response: Any, request: Any, error: KafkaError) -> Iterator[None]:
-    """Add what Kafka makes of a request, beyond its rows."""
+    """Add the fields that Kafka derives from the request, but not from its rows."""
     name = places.name
     kind: Any = places.structs[0]
     if name == "alter_user_scram_credentials":

@@ -32,17 +32,17 @@ def copy_of(message: Any) -> Any:
 
 
 class RowChoice(Protocol):
-    """Says which rows of a request are refused: those that a rule names, or that a client has no right to."""
+    """Chooses the rows of a request that are refused: a rule names them, or the client lacks a right."""
 
     def depth_in(self, located: Located) -> int:
-        """Return how deep in the request's rows it looks; 0: at the request as a whole."""
+        """Return the depth of the rows that it chooses from; 0: it chooses the whole request."""
 
     def matches(self, row: Row) -> bool:
-        """Whether a row is one of those that are refused. A row that stands for all there are is."""
+        """Return whether a row is refused. A row that stands for all is."""
 
 
 class Refusal:
-    """The error for a request: for all of it, or for the rows that are chosen."""
+    """An error for a request, or for the chosen ones of its rows."""
 
     def __init__(
         self, api: Api, version: int, located: Located, chosen: RowChoice, error: KafkaError
@@ -55,7 +55,7 @@ class Refusal:
     def in_steps(
         cls, api: Api, version: int, located: Located, chosen: RowChoice, error: KafkaError
     ) -> Steps[Refusal]:
-        """Make one, a row at each step."""
+        """Make a refusal, a row at each step."""
         refusal = cls.__new__(cls)
         refusal._begin(api, version, located, chosen, error)
         yield from refusal._find(located.whole, 0)
@@ -78,7 +78,7 @@ class Refusal:
         self._refused: set[int] = set()
         """The ids of these rows."""
         self._is_left = False
-        """Whether there are other rows."""
+        """Whether the request has rows that are not refused."""
         self.is_placed = False
         """Whether the response has the error."""
 
@@ -96,7 +96,7 @@ class Refusal:
 
     @property
     def leaves_nothing(self) -> bool:
-        """Whether nothing of the request is left to be handled."""
+        """Return whether no row is left for the handler."""
         if self._is_whole:
             return True
         if self._name == "metadata" and self._places.version >= METADATA_OF_NO_TOPICS_VERSION:
@@ -203,7 +203,7 @@ class Refusal:
         return any(self._has_refused(inner, depth + 1) for inner in row.inner)
 
     def _refuse_told(self, told: Any, parent: Row, rows: Rows, depth: int) -> Steps[Any]:
-        """Refuse a row of the response whose request asked for all there are."""
+        """Refuse a row of the response to a request for all."""
         key = {name: getattr(told, name) for _, name in rows.key if hasattr(told, name)}
         names = dict(rows.key)
         facts = {
@@ -235,10 +235,10 @@ class _Told:
 
     def __init__(self, rows: list[Any]) -> None:
         self._rows = {id(row): row for row in rows}
-        """Those that were not taken, by their identity."""
+        """The rows that were not taken, by their identity."""
         self._by_id: dict[Any, deque[Any]] | None = None
         self._by_names: dict[Hashable, deque[Any]] | None = None
-        """By the values of a key's fields; all keys of a list have the same ones."""
+        """The rows by the values of a key's fields; all keys of a list have the same fields."""
 
     def take(self, key: dict[str, Any]) -> Any:
         """Return the first row with this key that was not taken, None if there is none."""

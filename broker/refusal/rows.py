@@ -84,10 +84,10 @@ class Row:
         self.key = key
         """The fields of the response's row that repeat fields of the request's, with their values."""
         self.facts = facts
-        """What the row names, with what the rows around it and the whole request name."""
+        """The facts of the row, of the rows around it, and of the whole request."""
         self.inner: list[Row] = []
         self.is_all = False
-        """Whether its list of inner rows is null, which stands for all there are."""
+        """Whether its list of inner rows is null: then the row stands for all."""
 
     def leaves(self) -> Iterable[Row]:
         """Return the innermost rows."""

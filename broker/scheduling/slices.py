@@ -5,14 +5,12 @@ Slices are measured in real time: a test that moves broker time does not shorten
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import trio
 
 from oncelog.broker.seams.clock import real_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SLICE_S = 0.001
 """Seconds of work after which other tasks get their turn."""

@@ -13,14 +13,11 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, Protocol
 
 import trio
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
 
 class Clock(Protocol):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from oncelog.broker.seams.files import Buffer
+from oncelog.broker.seams.files import Buffer
 
 
 class _Node:

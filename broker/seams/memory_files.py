@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import trio
 
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.seams.files import without_extra_slashes
+from oncelog.broker.seams.files import Buffer, File, without_extra_slashes
 from oncelog.broker.seams.memory_disk import Directory, Inode, NameChange
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.seams.files import Buffer, File
 
 T = TypeVar("T")
 
@@ -144,9 +140,12 @@ class MemoryFileSystem:
     ``open_files``, ``held``: files that are open, and calls of ``acquire`` that await their ``release``.
     """
 
-    def __init__(self, now_ms: Callable[[], int] = real_time.now_ms) -> None:
+    def __init__(
+        self, now_ms: Callable[[], int] = real_time.now_ms, *, unsynced_names_max: int = UNSYNCED_NAMES_MAX
+    ) -> None:
         """``now_ms``: wall time, for when files were last written."""
         self._now_ms = now_ms
+        self._unsynced_names_max = unsynced_names_max
         self._root = Directory()
         self._unsynced_names: dict[NameChange, None] = {}
         """Changes of names that no `sync_dir` covered, oldest first."""
@@ -249,8 +248,8 @@ class MemoryFileSystem:
         self._unsynced_names[change] = None
         for directory in change.directories():
             directory.unsynced[change] = None
-        if len(self._unsynced_names) > UNSYNCED_NAMES_MAX:
-            for oldest in list(islice(self._unsynced_names, UNSYNCED_NAMES_MAX // 2)):
+        if len(self._unsynced_names) > self._unsynced_names_max:
+            for oldest in list(islice(self._unsynced_names, self._unsynced_names_max // 2)):
                 self._sync_name(oldest)
 
     def _sync_name(self, change: NameChange) -> None:

@@ -12,15 +12,12 @@ nothing is asked on the way while nobody watches.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from collections.abc import Callable
+from typing import NoReturn, Protocol, TypeVar
 
 from oncelog.broker.seams.error_groups import only_error
+from oncelog.broker.seams.files import Buffer, File, FileSystem, Lock
 from oncelog.broker.seams.memory_files import MemoryFileSystem, ProcessDied
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.seams.files import Buffer, File, FileSystem, Lock
 
 T = TypeVar("T")
 

@@ -14,10 +14,8 @@ import select
 import socket
 import struct
 import sys
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import NamedTuple
 
 MACOS_OPEN_FILES_MAX = 10240
 """``OPEN_MAX`` of macOS's <sys/syslimits.h>: setrlimit refuses a higher soft limit, an infinite one too."""

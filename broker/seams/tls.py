@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import trio
 
 from oncelog.broker.seams import forks
 from oncelog.broker.seams.transport import WOULD_BLOCK, Buffer, SocketTransport
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 RECEIVE_BYTES = 64 * 1024
 """Encrypted bytes that are received by one system call. OpenSSL keeps memory for as many per connection."""

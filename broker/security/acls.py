@@ -161,12 +161,19 @@ class _OfType:
 class StandardAuthorizer:
     """Kafka's authorizer. ``super_users`` may do everything."""
 
-    def __init__(self, super_users: Iterable[str] = (), *, allow_everyone_if_no_acl: bool = False) -> None:
+    def __init__(
+        self,
+        super_users: Iterable[str] = (),
+        *,
+        allow_everyone_if_no_acl: bool = False,
+        decisions_max: int = DECISIONS_MAX,
+    ) -> None:
         self.super_users = frozenset(super_users)
         self._if_no_acl = allow_everyone_if_no_acl
         self._by_id: dict[Uuid, AclBinding] = {}
         self._of_type: dict[int, _OfType] = {}
         self._networks = Networks()
+        self._decisions_max = decisions_max
         self._decisions: dict[tuple[str, str, int, int, str | None], bool] = {}
         """By principal, host, operation, resource type, and resource name, or None for any resource of the type."""
 
@@ -208,7 +215,7 @@ class StandardAuthorizer:
     def _remember(self, asked: tuple[str, str, int, int, str | None], decision: bool) -> bool:
         name = asked[-1]
         if name is None or len(name) <= NAME_CHARS_MAX:
-            if len(self._decisions) >= DECISIONS_MAX:
+            if len(self._decisions) >= self._decisions_max:
                 self._decisions.clear()
             self._decisions[asked] = decision
         return decision

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from oncelog.broker.logging.logs import Sink
+from oncelog.broker.logging.logs import Sink
 
 
 class TraceOutput:

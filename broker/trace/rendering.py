@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from oncelog.broker.control.messages import HIDDEN, hide_secrets, name_topics
 from oncelog.broker.refusal.rows import fields_of
 from oncelog.wire.batch import HEADER_SIZE, MAGIC, MAGIC_AT, read_header
 from oncelog.wire.errors import DecodeError, ErrorCode
-from oncelog.wire.records import iterate_records
-from oncelog.wire.schema import ZERO_UUID, Struct, deep_copy, uuid_to_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from oncelog.wire.records import Record
-    from oncelog.wire.schema import Field, Uuid
+from oncelog.wire.records import Record, iterate_records
+from oncelog.wire.schema import ZERO_UUID, Field, Struct, Uuid, deep_copy, uuid_to_text
 
 ROWS_SHOWN = 20
 """How many rows of a list are shown, and how many records of a partition."""

@@ -27,7 +27,7 @@ from oncelog.broker.trace.rendering import Shown, message_text, quoted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.control.journal import Journaled
+    from oncelog.broker.host.served import Served
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.security.sasl.authenticator import LoginExchange
 
@@ -95,7 +95,7 @@ class Trace(Interceptor):
             frozenset(selection.apis) if selection.apis and not _has_wildcard(selection.apis) else None
         )
 
-    def attach(self, source: Journaled) -> None:
+    def attach(self, source: Served) -> None:
         """Tell of the requests to a node, or through a proxy. Call it before anything else but the journal is
         installed.
         """

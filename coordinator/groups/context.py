@@ -104,17 +104,6 @@ class GroupContext:
     own log; ``timer_event`` is told what was done because of a deadline.
     """
 
-    __slots__ = (
-        "deadlines",
-        "log_info",
-        "now_ms",
-        "overrides",
-        "random",
-        "settings",
-        "timer_event",
-        "topics",
-    )
-
     def __init__(
         self,
         *,

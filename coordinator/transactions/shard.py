@@ -52,16 +52,6 @@ class TransactionContext:
     ``timer_event`` is told what was done because of a deadline.
     """
 
-    __slots__ = (
-        "deadlines",
-        "next_producer_id",
-        "now_ms",
-        "on_prepared",
-        "settings",
-        "timer_event",
-        "transaction_version",
-    )
-
     def __init__(
         self,
         *,

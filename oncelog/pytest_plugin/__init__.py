@@ -72,7 +72,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_sessionfinish() -> None:
     """Delete the groups of the last tests on a cluster, if their members are gone by now."""
-    module = sys.modules.get("oncelog.pytest_plugin.cluster_host")
+    module = sys.modules.get("oncelog.pytest_plugin.cluster_carrier")
     _errors_at_the_end[:] = [] if module is None else module.delete_left_groups()
 
 

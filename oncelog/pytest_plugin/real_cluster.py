@@ -1,7 +1,8 @@
 """A Kafka cluster in the place of a broker: `Cluster` and `AsyncCluster`.
 
-They are `oncelog.Broker` and `AsyncBroker` on a host that is a Kafka client (`oncelog.pytest_plugin.cluster_host`),
-with a proxy before it if the user wants one. An operation that this host does not have skips the test.
+They are `oncelog.Broker` and `AsyncBroker` on a carrier that is a Kafka client
+(`oncelog.pytest_plugin.cluster_carrier`), with a proxy before it if the user wants one. An operation that this carrier
+does not have skips the test.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from oncelog.broker.client.security.keys import read_client_properties
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.options import config_texts
+from oncelog.broker.embedded.carrier import Calls, Carrier, new_carrier
 from oncelog.broker.embedded.client_settings import client_settings
-from oncelog.broker.embedded.host import Calls, Host, new_host
-from oncelog.pytest_plugin.cluster_host import ClusterHost
+from oncelog.pytest_plugin.cluster_carrier import ClusterCarrier
 from oncelog.pytest_plugin.cluster_login import NotCarriedError, endpoint_of
-from oncelog.pytest_plugin.proxied_cluster_host import ProxiedClusterHost
+from oncelog.pytest_plugin.proxied_cluster_carrier import ProxiedClusterCarrier
 
 if TYPE_CHECKING:
     from oncelog.pytest_plugin.settings import Settings
@@ -82,14 +83,16 @@ class Cluster(_ClusterAccess, Broker):
         """
         super().__init__(topics)
         security, values = _security(command_config)
-        host: Host
-        host = cluster = ClusterHost(
+        carrier: Carrier
+        carrier = cluster = ClusterCarrier(
             tuple(addresses(bootstrap_servers)), self._options.topics, security, test
         )
         if through_proxy:
             proxy = Proxy(bootstrap_servers, upstream_config=values, **of_the_proxy)
-            host = ProxiedClusterHost(cluster, new_host(proxy._proxy_options, process=proxy._in_process))
-        self._calls = Calls(host)
+            carrier = ProxiedClusterCarrier(
+                cluster, new_carrier(proxy._controlled, process=proxy._in_process)
+            )
+        self._calls = Calls(carrier)
         self.command_config = {} if through_proxy else values
         self.is_observed = through_proxy
         """Whether it knows requests and has rules."""
@@ -103,12 +106,6 @@ class Cluster(_ClusterAccess, Broker):
 
 class AsyncCluster(_ClusterAccess, AsyncBroker):
     """The same cluster for asynchronous tests."""
-
-    @classmethod
-    def _sharing(cls, other: Any) -> Any:
-        shared = super()._sharing(other)
-        shared.command_config = other.command_config
-        return shared
 
     async def _call(self, operation: str, **arguments: Any) -> Any:
         try:

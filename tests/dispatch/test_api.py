@@ -94,7 +94,7 @@ def test_a_long_response_has_the_same_bytes_in_steps(version: int, monkeypatch: 
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
-            size = await api.encode_in_steps(version, 77, long_response(), writer, trio.Semaphore(1))
+            size = await api.encode_in_steps(version, 77, long_response(), writer, apis.LargeResponses())
             assert size == len(at_once) - len(b"before")
             assert sent == b""
             nursery.cancel_scope.cancel()
@@ -104,8 +104,8 @@ def test_a_long_response_has_the_same_bytes_in_steps(version: int, monkeypatch: 
     assert max(after - before for before, after in pairwise(lengths)) < 4 * STEP_BYTES
 
 
-def test_a_very_long_response_is_sent_as_the_client_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apis, "WHOLE_RESPONSE_BYTES_MAX", 50_000)
+def test_a_very_long_response_is_sent_as_the_client_reads() -> None:
+    limits = apis.LargeResponses(whole_bytes_max=50_000)
     api = apis.Api(HANDLERS[DESCRIBE_CONFIGS])
     at_once = bytearray(b"before")
     api.encode_response(4, 77, long_response(), at_once, [])
@@ -114,7 +114,7 @@ def test_a_very_long_response_is_sent_as_the_client_reads(monkeypatch: pytest.Mo
         writer, sent, held = unread(reads)
         writer.out += b"before"
         with trio.move_on_after(1):
-            await api.encode_in_steps(4, 77, long_response(), writer, trio.Semaphore(1))
+            await api.encode_in_steps(4, 77, long_response(), writer, limits)
             assert held.used == 0
         assert len(writer.out) < SEND_SOON_BYTES + 4 * STEP_BYTES
         return sent + writer.out if reads > len(at_once) else sent
@@ -123,26 +123,26 @@ def test_a_very_long_response_is_sent_as_the_client_reads(monkeypatch: pytest.Mo
     assert deterministic(lambda: run(100_000), 0) == at_once[:100_000]
 
 
-def test_an_answer_that_would_be_too_long_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apis, "RESPONSE_BYTES_MAX", 100_000)
+def test_an_answer_that_would_be_too_long_closes_the_connection() -> None:
+    limits = apis.LargeResponses(bytes_max=100_000)
     api = apis.Api(HANDLERS[DESCRIBE_CONFIGS])
 
     async def run() -> None:
         with pytest.raises(CloseConnection, match="describe_configs asks for more than 100000 bytes"):
-            await api.encode_in_steps(4, 77, long_response(), unread()[0], trio.Semaphore(1))
+            await api.encode_in_steps(4, 77, long_response(), unread()[0], limits)
 
     deterministic(run, 0)
 
 
 @simulated
-async def test_a_connection_encodes_what_was_answered_in_steps_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_encodes_what_was_answered_in_steps_so() -> None:
     async with SimBroker() as broker:
         client, other = broker.connect(), broker.connect()
         await create_topic(client, "here")
         asked = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "here", None)] * (ROWS_AT_ONCE + 1))
         answer = await client.call(asked, 4, DescribeConfigsResponse)
         assert len(answer.results) == ROWS_AT_ONCE + 1
-        monkeypatch.setattr(apis, "RESPONSE_BYTES_MAX", 100_000)
+        broker.node.dispatcher.interception.large_responses.bytes_max = 100_000
         with pytest.raises(ConnectionEndedError):
             await client.call(asked, 4, DescribeConfigsResponse)
         await other.call(ApiVersionsRequest(), 0, ApiVersionsResponse)

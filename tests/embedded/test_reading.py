@@ -1,4 +1,4 @@
-"""What a test writes, reads and waits for, by `oncelog.Broker` and `oncelog.AsyncBroker`, in both hosts."""
+"""What a test writes, reads and waits for, by `oncelog.Broker` and `oncelog.AsyncBroker`, in both carriers."""
 
 from __future__ import annotations
 

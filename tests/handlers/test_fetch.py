@@ -200,9 +200,9 @@ async def test_the_session_cache_has_a_limit() -> None:
 
 
 @simulated
-async def test_all_sessions_together_have_a_limit_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.broker.fetch.sessions.SESSION_PARTITIONS_MAX", 4)
+async def test_all_sessions_together_have_a_limit_of_partitions() -> None:
     async with SimBroker() as broker:
+        broker.node.fetch_sessions.partitions_max = 4
         client = broker.connect()
         for name in "abcde":
             await create_topic(client, name)

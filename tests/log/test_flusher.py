@@ -7,7 +7,6 @@ import errno
 import pytest
 import trio
 
-from oncelog.broker.log import flusher
 from oncelog.broker.log.flusher import FLUSH_INTERVAL_MS
 from oncelog.broker.log.manager import LogManager
 from oncelog.broker.log.partition_log import PartitionLog
@@ -235,14 +234,14 @@ def test_flush_ms() -> None:
     run(main)
 
 
-def test_the_background_flushes_after_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_background_flushes_after_so_many_bytes() -> None:
     flush_bytes = 10 << 20
-    monkeypatch.setattr(flusher, "FLUSH_BYTES", flush_bytes)
 
     async def main() -> None:
         harness = LogManagerHarness()
         harness.add_topic("t")
         async with harness.running() as manager:
+            manager.flusher.flush_bytes = flush_bytes
             log = manager.get("t", 0)
             value = bytes(1_000_000)
             while log.unflushed_bytes < flush_bytes - len(value) - 1000:

@@ -13,6 +13,7 @@ import trio
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.proxy import Proxy, open_proxy
+from oncelog.broker.proxy.settings import ProxySettings
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.files import FileSystem
@@ -63,17 +64,21 @@ class SimProxy:
         self.config = ProxyConfig(config)
         self._open = partial(
             open_proxy,
-            self.config,
-            upstream,
+            ProxySettings(
+                self.config,
+                [],
+                upstream,
+                None,
+                Users(users or {}),
+                logins or UpstreamLogins({}),
+                parse_acls(acls, "acls"),
+                data_dir,
+            ),
             connect=connect,
             bind_node=self._bind_node,
             files=MemoryFileSystem() if files is None else files,
             clock=MovableClock(VirtualWall(EPOCH_MS).now_ms),
             rng=random.Random(1),
-            data_dir=data_dir,
-            users=Users(users or {}),
-            acls=parse_acls(acls, "acls"),
-            logins=logins,
             pipes=pipes,
             reactor=reactor,
         )

@@ -22,6 +22,7 @@ import trio
 from compat_tests.frames import receive_frame
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.proxy.proxy import open_proxy
+from oncelog.broker.proxy.settings import ProxySettings
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem
@@ -29,6 +30,7 @@ from oncelog.broker.seams.pipes import SocketPipes
 from oncelog.broker.seams.reactor import SocketReactor
 from oncelog.broker.seams.transport import SocketListener, connect
 from oncelog.broker.security.listener import ListenerSecurity
+from oncelog.broker.security.sasl.users import Users
 from oncelog.wire.framing import FrameReader, encode_frame, encode_request
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchRequest
@@ -168,22 +170,21 @@ async def through_a_proxy(*, has_pipes: bool, has_reactor: bool, tls: str) -> No
         security = None if protocol == "PLAINTEXT" else ListenerSecurity(protocol, protocol, config)
         bound = BoundListener(protocol, listener, *listener.address, protocol, security)
         trusting = None if security is None else ssl.create_default_context(cadata=AUTHORITY.pem.decode())
+        logins = UpstreamLogins(
+            {
+                "security.protocol": "PLAINTEXT" if cluster.tls is None else "SSL",
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.certificates": AUTHORITY.pem.decode(),
+            }
+        )
         opened = open_proxy(
-            config,
-            [cluster.address],
+            ProxySettings(config, [], [cluster.address], None, Users({}), logins),
             [bound],
             connect=connect,
             bind_node=bind,
             files=MemoryFileSystem(),
             clock=SystemClock(),
             rng=random.Random(1),
-            logins=UpstreamLogins(
-                {
-                    "security.protocol": "PLAINTEXT" if cluster.tls is None else "SSL",
-                    "ssl.truststore.type": "PEM",
-                    "ssl.truststore.certificates": AUTHORITY.pem.decode(),
-                }
-            ),
             pipes=SocketPipes() if has_pipes else None,
             reactor=SocketReactor() if has_reactor else None,
         )

@@ -205,7 +205,9 @@ def test_it_sees_what_the_broker_itself_sees(elsewhere: oncelog.Broker) -> None:
     assert cluster.topic("orders").info == elsewhere.topic("orders").info
     assert cluster.transactions["app"].state == "Ongoing"
     assert cluster.transactions["app"].partitions == elsewhere.transactions["app"].partitions
-    with pytest.raises(oncelog.WaitTimeoutError, match="app is not so after 0 s"):
+    with pytest.raises(
+        oncelog.WaitTimeoutError, match="the transaction of app was not Empty in 0 s: it is Ongoing"
+    ):
         cluster.transactions["app"].wait_for("Empty", timeout=0)
     with pytest.raises(oncelog.NotFoundError, match="orders"):
         cluster.topic("order").records()

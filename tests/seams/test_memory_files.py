@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from oncelog.broker.seams import memory_files
-from oncelog.broker.seams.memory_files import MemoryFile, MemoryFileSystem, ProcessDied
+from oncelog.broker.seams.memory_files import UNSYNCED_NAMES_MAX, MemoryFile, MemoryFileSystem, ProcessDied
 
 
-def disk() -> MemoryFileSystem:
-    files = MemoryFileSystem()
+def disk(unsynced_names_max: int = UNSYNCED_NAMES_MAX) -> MemoryFileSystem:
+    files = MemoryFileSystem(unsynced_names_max=unsynced_names_max)
     files.makedirs("/data")
     files.sync_dir("/")
     return files
@@ -24,7 +23,7 @@ def after_power_loss(files: MemoryFileSystem, path: str = "/data/a") -> bytes | 
     return files.read_bytes(path) if files.exists(path) else None
 
 
-def synced(files: MemoryFileSystem, content: bytes) -> memory_files.MemoryFile:
+def synced(files: MemoryFileSystem, content: bytes) -> MemoryFile:
     files.replace("/data/a", content)
     return files.open("/data/a")
 
@@ -122,9 +121,8 @@ def test_what_was_written_last_is_known() -> None:
     assert files.modified_ms("/a") == 2_000
 
 
-def test_removed_files_are_given_back_though_nobody_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_files, "UNSYNCED_NAMES_MAX", 10)
-    files = disk()
+def test_removed_files_are_given_back_though_nobody_syncs() -> None:
+    files = disk(unsynced_names_max=10)
     tracemalloc.start()
     try:
         for number in range(50):

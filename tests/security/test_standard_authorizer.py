@@ -265,11 +265,8 @@ def test_what_an_allow_implies_and_a_deny_does_not(granted: int, implied: set[in
     assert allowed(authorizer) == set()
 
 
-def test_decisions_are_forgotten_with_every_change_and_beyond_their_number(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("oncelog.broker.security.acls.DECISIONS_MAX", 3)
-    authorizer = StandardAuthorizer()
+def test_decisions_are_forgotten_with_every_change_and_beyond_their_number() -> None:
+    authorizer = StandardAuthorizer(decisions_max=3)
     names = [f"t{number}" for number in range(10)]
     assert not any(authorizer.authorize(ALICE, HERE, READ, (TOPIC, name)) for name in names)
     for number, name in enumerate(names):

@@ -6,8 +6,8 @@ Source: ``ClientUtils.createChannelBuilder``, ``SslChannelBuilder``, ``SaslChann
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.security.keys import check_keys
@@ -18,16 +18,10 @@ from oncelog.broker.client.security.tls import client_context, tls_failure
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.credentials import jaas
 from oncelog.broker.credentials.jaas import OAUTHBEARER, PLAIN
-from oncelog.broker.credentials.scram import SCRAM_MECHANISMS, TOKEN_AUTH, salted_password
+from oncelog.broker.credentials.scram import SCRAM_MECHANISMS, TOKEN_AUTH, ScramMechanism, salted_password
 from oncelog.broker.seams.entropy import unguessable
 from oncelog.broker.seams.tls import TlsTransport, read_file
-from oncelog.broker.seams.transport import SocketTransport
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from oncelog.broker.credentials.scram import ScramMechanism
-    from oncelog.broker.seams.transport import Transport
+from oncelog.broker.seams.transport import SocketTransport, Transport
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 NONCE_BYTES = 20

@@ -4,15 +4,12 @@ tools). Source: ``CommonClientConfigs``, ``SslConfigs``, ``SaslConfigs``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.properties import parse_properties
 from oncelog.broker.seams.tls import read_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 PREFIXES = ("security.", "ssl.", "sasl.")
 

@@ -5,16 +5,13 @@ Source: ``SaslClientAuthenticator``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from oncelog.broker.client.errors import AuthenticationError, to_error_code
-from oncelog.broker.client.security.mechanisms import ChallengeRefused
+from oncelog.broker.client.security.mechanisms import ChallengeRefused, SaslClient
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-if TYPE_CHECKING:
-    from oncelog.broker.client.security.mechanisms import SaslClient
 
 LoginRequest: TypeAlias = SaslHandshakeRequest | SaslAuthenticateRequest
 HANDSHAKE_VERSION = 1

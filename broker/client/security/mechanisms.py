@@ -9,14 +9,10 @@ import base64
 import hashlib
 import hmac
 import re
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-from oncelog.broker.credentials.scram import TOKEN_AUTH, keyed_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from oncelog.broker.credentials.scram import ScramMechanism
+from oncelog.broker.credentials.scram import TOKEN_AUTH, ScramMechanism, keyed_hash
 
 ITERATIONS_MAX = 1_000_000
 """Of SCRAM: a broker that asks for more would only keep this process busy. Kafka's stores at most 16384."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import TYPE_CHECKING, Protocol
+import ssl
+from collections.abc import Mapping
+from typing import Protocol
 from urllib.parse import quote_plus, unquote, urlsplit
 
 from oncelog.broker.client.errors import AuthenticationError
@@ -21,10 +23,6 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.tls import read_file
 from oncelog.broker.seams.web import HttpStatusError, post_form
 from oncelog.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Mapping
 
 HANDLER_KEY = "sasl.login.callback.handler.class"
 URL_KEY = "sasl.oauthbearer.token.endpoint.url"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.credentials.client_tls import ENDPOINT_KEY, client_tls
 from oncelog.broker.credentials.stores import StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 def client_context(values: Mapping[str, str | None], read_file: Callable[[str], bytes]) -> ssl.SSLContext:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import TRANSACTION, BrokerWithId, CoordinatorOf
@@ -11,12 +10,12 @@ from oncelog.broker.control import conversions
 from oncelog.broker.control.cluster.topics import (
     EARLIEST,
     LATEST,
-    POLL_S,
     RETRY,
+    asked,
     offset,
     partitions_of,
 )
-from oncelog.broker.control.errors import NotFoundError, WaitTimeoutError
+from oncelog.broker.control.errors import NotFoundError
 from oncelog.broker.control.names import check_word, not_found
 from oncelog.broker.control.records import ISOLATION_LEVELS
 from oncelog.broker.control.share_types import no_committed_offsets
@@ -26,9 +25,8 @@ from oncelog.broker.control.types import (
     Member,
     Offsets,
     TransactionInfo,
-    group_matches,
 )
-from oncelog.broker.seams.clock import real_time
+from oncelog.broker.control.wanted import wanted_group, wanted_transaction
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
@@ -39,7 +37,6 @@ from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRe
 
 OFFSETS_VERSION = 9
 """The last version of OffsetFetch and OffsetCommit that names topics."""
-T = TypeVar("T")
 
 
 async def _all_brokers(client: ClusterClient) -> list[BrokerWithId]:
@@ -219,11 +216,10 @@ async def wait_for_group(
     isolation: IsolationLevel = "read_uncommitted",
     timeout: float = 10,
 ) -> GroupInfo:
-    """Ask until the group is so; return it. Raises WaitTimeoutError."""
+    """Ask for the group until it is in the wanted state; return it. Raises WaitTimeoutError, InvalidArgumentError."""
     return await asked(
         lambda: group(client, group_id=group_id, isolation=isolation),
-        lambda found: group_matches(found, state=state, members=members, lag=lag, committed=committed),
-        f"group {group_id}",
+        wanted_group(group_id, state=state, members=members, lag=lag, committed=committed),
         timeout,
     )
 
@@ -231,32 +227,9 @@ async def wait_for_group(
 async def wait_for_transaction(
     client: ClusterClient, *, transactional_id: str, state: str, timeout: float = 10
 ) -> TransactionInfo:
-    """Ask until the transaction is in this state; return it. Raises WaitTimeoutError."""
+    """Ask until the transaction is in this state; return it. Raises WaitTimeoutError, InvalidArgumentError."""
     return await asked(
         lambda: transaction(client, transactional_id=transactional_id),
-        lambda found: found.state == state,
-        f"transactional id {transactional_id}",
+        wanted_transaction(transactional_id, state),
         timeout,
     )
-
-
-async def asked(
-    ask: Callable[[], Awaitable[T]],
-    is_so: Callable[[T], bool],
-    what: str,
-    timeout: float,
-    show: Callable[[T], str] = lambda found: f"it is {found}",
-) -> T:
-    deadline = real_time.monotonic() + timeout
-    while True:
-        try:
-            found = await ask()
-        except NotFoundError as error:
-            shown = str(error)
-        else:
-            if is_so(found):
-                return found
-            shown = show(found)
-        if real_time.monotonic() > deadline:
-            raise WaitTimeoutError(f"{what} is not so after {timeout:g} s: {shown}")
-        await real_time.sleep(POLL_S)

@@ -49,4 +49,4 @@ OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "transaction": groups.transaction,
     "wait_for_transaction": groups.wait_for_transaction,
 }
-"""The operations by name. `delete_topics` is this host's own."""
+"""The operations by name. `delete_topics` is the carrier's own."""

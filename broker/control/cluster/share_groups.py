@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import CoordinatorOf
 from oncelog.broker.config.group_config import DLQ_TOPIC_NAME
-from oncelog.broker.control.cluster.groups import asked, listed_groups
-from oncelog.broker.control.cluster.topics import RETRY, records, topics
+from oncelog.broker.control.cluster.groups import listed_groups
+from oncelog.broker.control.cluster.topics import RETRY, asked, records, topics
 from oncelog.broker.control.conversions import check, config_change
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError
 from oncelog.broker.control.names import not_found
@@ -20,8 +20,8 @@ from oncelog.broker.control.share_types import (
     no_dead_letter_queue,
     no_queue_topic,
     share_group_info,
-    share_group_matches,
 )
+from oncelog.broker.control.wanted import wanted_dead_letters, wanted_share_group
 from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from oncelog.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -76,14 +76,21 @@ async def wait_for_share_group(
     lag: int | None = None,
     timeout: float = 10,
 ) -> ShareGroupInfo:
-    """Ask until the group is so; return it. Raises WaitTimeoutError, UnsupportedError for ``acquired``."""
+    """Ask for the group until it is in the wanted state; return it. Raises WaitTimeoutError,
+    InvalidArgumentError, UnsupportedError for ``acquired``.
+    """
     if acquired is not None:
         raise UnsupportedError("a Kafka cluster does not tell which records of a share group are acquired")
 
     return await asked(
         lambda: share_group(client, group_id=group_id),
-        lambda found: share_group_matches(found, state=state, members=members, lag=lag),
-        f"share group {group_id}",
+        wanted_share_group(
+            group_id,
+            lambda found: f"it is {found.state} with {len(found.members)} members; lag {found.total_lag}",
+            state=state,
+            members=members,
+            lag=lag,
+        ),
         timeout,
     )
 
@@ -117,8 +124,6 @@ async def wait_for_dead_letters(
     """
     return await asked(
         lambda: dead_letters(client, group_id=group_id),
-        lambda found: len(found) >= count,
-        f"share group {group_id} with {count} dead letters",
+        wanted_dead_letters(group_id, count),
         timeout,
-        lambda found: f"it has {len(found)}",
     )

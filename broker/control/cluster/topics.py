@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.errors import to_error_code
 from oncelog.broker.client.routes import Controller, LeaderOf, Retry
+from oncelog.broker.control.changes import check_timeout
 from oncelog.broker.control.conversions import check, written_record
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
 from oncelog.broker.control.names import check_word, no_partition, not_found
@@ -16,6 +17,7 @@ from oncelog.broker.control.new_records import assign_partitions, checked_record
 from oncelog.broker.control.options import TopicOptions, config_texts, topic_options
 from oncelog.broker.control.records import ISOLATION_LEVELS, records_of_batch
 from oncelog.broker.control.types import IsolationLevel, PartitionInfo, Record, TopicInfo
+from oncelog.broker.control.wanted import Wanted
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.batch import HEADER_SIZE, read_header
 from oncelog.wire.batch_builder import BatchBuilder
@@ -42,6 +44,7 @@ FETCH_VERSION = PRODUCE_VERSION = 12
 DELETE_TOPICS_VERSION = 5
 TOPIC_RESOURCE, TOPIC_CONFIG_SOURCE = 2, 1
 EARLIEST, LATEST = -2, -1
+T = TypeVar("T")
 
 
 # -- which there are
@@ -163,7 +166,7 @@ async def _wait_led(client: ClusterClient, topic: str, partitions: int) -> None:
 
 
 async def delete_topics(client: ClusterClient, *, names: Sequence[str]) -> None:
-    """Delete topics, those that exist, and wait until the cluster does not know them any more."""
+    """Delete those of the topics that exist, and wait until the cluster has forgotten them."""
     request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=TIMEOUT_MS)
     await client.call(request, Controller(), version=DELETE_TOPICS_VERSION)
     with real_time.move_on_after(RETRY.timeout_s):
@@ -221,7 +224,7 @@ async def records(
 async def _read(
     client: ClusterClient, topic: str, partition: int, start: int, end: int, isolation: int
 ) -> list[Record]:
-    """Return what a consumer sees from ``start`` to before ``end``. Source: ``CompletedFetch`` of Kafka's consumer."""
+    """Return the records that a consumer reads in [start, end). Source: ``CompletedFetch`` of Kafka's consumer."""
     found: list[Record] = []
     position = start
     while position < end:
@@ -271,20 +274,31 @@ async def wait_for_records(
     partition: int | None = None,
     timeout: float = 10,
 ) -> list[Record]:
-    """Read until a topic has so many records; return them all. Raises WaitTimeoutError."""
-    deadline = real_time.monotonic() + timeout
+    """Read until a topic has so many records; return them all. Raises WaitTimeoutError, InvalidArgumentError."""
+    wanted: Wanted[list[Record]] = Wanted(
+        f"topic {topic} has not got {count} records",
+        lambda found: len(found) >= count,
+        lambda found: f"it has {len(found)}",
+    )
+    return await asked(
+        lambda: records(client, topic=topic, isolation=isolation, partition=partition), wanted, timeout
+    )
+
+
+async def asked(ask: Callable[[], Awaitable[T]], wanted: Wanted[T], timeout: float) -> T:
+    """Ask until the answer is the ``wanted`` state; return it. Raises WaitTimeoutError, InvalidArgumentError."""
+    deadline = real_time.monotonic() + check_timeout(timeout)
     while True:
-        found: list[Record] = []
         try:
-            found = await records(client, topic=topic, isolation=isolation, partition=partition)
+            found = await ask()
         except NotFoundError as error:
-            shown = str(error)
+            instead = str(error)
         else:
-            if len(found) >= count:
+            if wanted.matches(found):
                 return found
-            shown = f"it has {len(found)}"
+            instead = wanted.describe(found)
         if real_time.monotonic() > deadline:
-            raise WaitTimeoutError(f"topic {topic} has not got {count} records in {timeout:g} s: {shown}")
+            raise WaitTimeoutError(f"{wanted.failed} in {timeout:g} s: {instead}")
         await real_time.sleep(POLL_S)
 
 

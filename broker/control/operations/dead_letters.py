@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.group_config import DLQ_TOPIC_NAME
-from oncelog.broker.control.operations.waiting import Wait, check_number
+from oncelog.broker.control.operations.waiting import wait_until_wanted
 from oncelog.broker.control.records import RecordReader
 from oncelog.broker.control.share_types import dead_letters_of, no_dead_letter_queue, no_queue_topic
+from oncelog.broker.control.wanted import wanted_dead_letters
 from oncelog.broker.metadata.features import are_dead_letter_queues_enabled
 from oncelog.broker.metadata.image import GROUP, TOPIC
 from oncelog.broker.share.dead_letters import GROUP_ENABLE
@@ -36,13 +37,13 @@ async def wait_for_dead_letters(
 
     Neither the group nor the queue need exist yet. Raises WaitTimeoutError, InvalidArgumentError.
     """
-    check_number("count", count)
     reader = _QueueReader(group_id)
-    return await Wait(broker, lambda: reader.read(broker.node), timeout).until(
-        lambda found: len(found) >= count,
-        f"share group {group_id} has not got {count} dead letters",
-        lambda found: f"it has {len(found)}{_hints(broker, group_id)}",
+    return await wait_until_wanted(
+        broker,
+        wanted_dead_letters(group_id, count, lambda: _hints(broker, group_id)),
+        lambda: reader.read(broker.node),
         lambda node: RecordReader(_queue_of(node, group_id)).logs(node),
+        timeout,
     )
 
 

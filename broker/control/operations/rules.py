@@ -41,7 +41,7 @@ async def load_rules(broker: Controlled, *, text: str, name: str) -> list[int]:
 
 
 async def rules(broker: Controlled, *, removed: bool = False) -> list[RuleState]:
-    """Return what became of each rule so far, in the order of their addition. ``removed``: after those that were
+    """Return the states of all rules, in the order of their addition. ``removed``: after those that were
     removed before they had fired.
     """
     return [*broker.faults.removed, *broker.faults.states] if removed else broker.faults.states

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.control.names import check_word, meant, not_found
-from oncelog.broker.control.operations.waiting import Wait, check_number
+from oncelog.broker.control.names import meant, not_found
+from oncelog.broker.control.operations.waiting import wait_until_wanted
 from oncelog.broker.control.share_types import (
     RecordsInFlight,
     ShareGroupInfo,
     SharePartitionInfo,
     share_group_info,
-    share_group_matches,
 )
 from oncelog.broker.control.views import share_group_shards
+from oncelog.broker.control.wanted import wanted_share_group
 from oncelog.broker.share.settings import LATEST
 
 if TYPE_CHECKING:
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from oncelog.broker.share.window.window import Window
     from oncelog.coordinator.share.stored_state import StoredShareState
     from oncelog.wire.schema import Uuid
-
-STATES = ("Empty", "Stable")
 
 
 async def share_groups(broker: ControlledBroker) -> list[str]:
@@ -56,17 +53,6 @@ async def wait_for_share_group(
 
     The group need not exist yet. Raises WaitTimeoutError, InvalidArgumentError.
     """
-    wait = Wait(broker, lambda: view(broker.node, group_id), timeout)
-    if state is not None:
-        check_word("state", state, STATES)
-    numbers = (("members", members), ("acquired", acquired), ("lag", lag))
-    wanted = [] if state is None else [f"state {state}"]
-    for name, number in numbers:
-        check_number(name, number)
-        if number is not None:
-            wanted.append(f"a lag of at most {number}" if name == "lag" else f"{number} {name}")
-    if not wanted:
-        raise InvalidArgumentError("nothing to wait for: give state, members, acquired or lag")
 
     def describe(found: ShareGroupInfo) -> str:
         return (
@@ -74,11 +60,12 @@ async def wait_for_share_group(
             f"lag {found.total_lag}, in flight {found.in_flight}{_assigned(found)}{_hints(broker.node, found)}"
         )
 
-    return await wait.until(
-        lambda found: share_group_matches(found, state=state, members=members, acquired=acquired, lag=lag),
-        f"share group {group_id} has not got {' and '.join(wanted)}",
-        describe,
+    return await wait_until_wanted(
+        broker,
+        wanted_share_group(group_id, describe, state=state, members=members, acquired=acquired, lag=lag),
+        lambda: view(broker.node, group_id),
         lambda node: _logs_of(node, group_id),
+        timeout,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncelog.broker.control import views
 from oncelog.broker.control.changes import check_timeout, wait_until
@@ -10,7 +10,7 @@ from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, N
 from oncelog.broker.control.names import check_word
 from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader, partitions_of
 from oncelog.broker.control.requests import checked_filter, find_requests, recent, wait_for_request
-from oncelog.broker.control.types import group_matches
+from oncelog.broker.control.wanted import wanted_group, wanted_transaction
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -20,73 +20,51 @@ if TYPE_CHECKING:
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.control.request_types import Request
     from oncelog.broker.control.types import GroupInfo, IsolationLevel, Offsets, Record, TransactionInfo
+    from oncelog.broker.control.wanted import Wanted
     from oncelog.broker.coordinators.runtime import CoordinatorRuntime
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.node.node import Node
 
-GROUP_STATES = (
-    "Empty",
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Stable",
-    "Assigning",
-    "Reconciling",
-)
-TRANSACTION_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
-
 T = TypeVar("T")
 
 
-class Wait(Generic[T]):
-    """A wait for something in a broker to match, from now on: what ``look`` returns, such as a group."""
+async def wait_until_wanted(
+    broker: ControlledBroker,
+    wanted: Wanted[T],
+    look: Callable[[], Awaitable[T]],
+    logs: Callable[[Node], list[PartitionLog]],
+    timeout: float,
+) -> T:
+    """Wait until ``look`` returns the ``wanted`` state; return it. It need not exist yet. ``logs``: those whose changes
+    count. Raises WaitTimeoutError: what there is instead, and the requests since the wait began; InvalidArgumentError
+    for the time-out.
+    """
+    check_timeout(timeout)
+    journal = broker.journal
+    since = journal.last_number
 
-    def __init__(self, broker: ControlledBroker, look: Callable[[], Awaitable[T]], timeout: float) -> None:
-        """Raises InvalidArgumentError for the time-out."""
-        self._timeout = check_timeout(timeout)
-        self._broker = broker
-        self._look = look
-        self._since = broker.journal.last_number
+    async def check() -> T | None:
+        try:
+            found = await look()
+        except (NotFoundError, NotRunningError):
+            return None
+        return found if wanted.matches(found) else None
 
-    async def until(
-        self,
-        matches: Callable[[T], bool],
-        failed: str,
-        describe: Callable[[T], str],
-        logs: Callable[[Node], list[PartitionLog]],
-    ) -> T:
-        """Return what ``matches``; it need not exist yet. ``logs`` are those whose changes count. Raises
-        WaitTimeoutError: that the wait ``failed``, what there is instead, and the requests since its begin.
-        """
-        journal = self._broker.journal
+    async def explain() -> str:
+        try:
+            instead = wanted.describe(await look())
+        except (NotFoundError, NotRunningError) as error:
+            instead = str(error)
+        text = f"{wanted.failed} in {timeout:g} s: {instead}"
+        return f"{text}\nsince the wait began: {recent(journal, since)}"
 
-        async def check() -> T | None:
-            try:
-                found = await self._look()
-            except (NotFoundError, NotRunningError):
-                return None
-            return found if matches(found) else None
+    def watched() -> list[PartitionLog]:
+        try:
+            return logs(broker.node)
+        except (NotFoundError, NotRunningError, KafkaError):
+            return []
 
-        async def explain() -> str:
-            try:
-                instead = describe(await self._look())
-            except (NotFoundError, NotRunningError) as error:
-                instead = str(error)
-            text = f"{failed} in {self._timeout:g} s: {instead}"
-            return f"{text}\nsince the wait began: {recent(journal, self._since)}"
-
-        def watched() -> list[PartitionLog]:
-            try:
-                return logs(self._broker.node)
-            except (NotFoundError, NotRunningError, KafkaError):
-                return []
-
-        return await wait_until(journal.changes, check, watched, self._timeout, explain)
-
-
-def check_number(name: str, number: int | None) -> None:
-    """Raises InvalidArgumentError for what is no number from 0 on, or None."""
-    if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
-        raise InvalidArgumentError(f"{name}={number!r}: expected a number from 0 on")
+    return await wait_until(journal.changes, check, watched, timeout, explain)
 
 
 async def requests(
@@ -215,39 +193,13 @@ async def wait_for_group(
 
     The group need not exist yet. Raises WaitTimeoutError, InvalidArgumentError.
     """
-    wait = Wait(broker, lambda: views.group(broker.node, group_id=group_id, isolation=isolation), timeout)
     check_word("isolation", isolation, ISOLATION_LEVELS)
-    if state is not None:
-        check_word("state", state, GROUP_STATES)
-    wanted = [
-        text
-        for text, value in (
-            (f"state {state}", state),
-            (f"{members} members", members),
-            (f"a lag of at most {lag}", lag),
-            (f"committed {committed}", committed),
-        )
-        if value is not None
-    ]
-    if not wanted:
-        raise InvalidArgumentError("nothing to wait for: give state, members, lag or committed")
-    for name, number in (("members", members), ("lag", lag)):
-        check_number(name, number)
-
-    def describe(found: GroupInfo) -> str:
-        clients = ", ".join(member.client_id for member in found.members)
-        text = f"it is {found.state} with {len(found.members)} members{clients and f' ({clients})'}"
-        if lag is not None:
-            text += f", lag {found.lag or 'unknown: no offset is committed and no topic subscribed'}"
-        if committed is not None:
-            text += f", committed {found.committed}"
-        return text
-
-    return await wait.until(
-        lambda found: group_matches(found, state=state, members=members, lag=lag, committed=committed),
-        f"group {group_id} has not got {' and '.join(wanted)}",
-        describe,
+    return await wait_until_wanted(
+        broker,
+        wanted_group(group_id, state=state, members=members, lag=lag, committed=committed),
+        lambda: views.group(broker.node, group_id=group_id, isolation=isolation),
         lambda node: [_log_of(node, node.groups.runtime, group_id)],
+        timeout,
     )
 
 
@@ -258,15 +210,12 @@ async def wait_for_transaction(
 
     The id need not exist yet. Raises WaitTimeoutError, InvalidArgumentError.
     """
-    wait = Wait(broker, lambda: views.transaction(broker.node, transactional_id=transactional_id), timeout)
-    check_word("state", state, TRANSACTION_STATES)
-    return await wait.until(
-        lambda found: found.state == state,
-        f"the transaction of {transactional_id} was not {state}",
-        lambda found: (
-            f"it is {found.state}, of producer {found.producer_id} with epoch {found.producer_epoch}"
-        ),
+    return await wait_until_wanted(
+        broker,
+        wanted_transaction(transactional_id, state),
+        lambda: views.transaction(broker.node, transactional_id=transactional_id),
         lambda node: [_log_of(node, node.transactions.runtime, transactional_id)],
+        timeout,
     )
 
 

@@ -55,7 +55,7 @@ class _LocalConnection:
 
 
 async def _ask(node: Node, api: str, request: Message, version: int) -> Any:
-    """Return the handler's response to a request of ours, which may do everything. Raises KafkaError."""
+    """Return the handler's response to an internal request, which has all rights. Raises KafkaError."""
     from importlib import import_module
 
     context = RequestContext(

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
 
-from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX, checked_options
+from oncelog.broker.control.acl_options import Acl
+from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX
 from oncelog.broker.embedded.async_api.client_metrics import AsyncClientMetrics
 from oncelog.broker.embedded.async_api.facade import AsyncFacade
-from oncelog.broker.embedded.certificates import Certificates
-from oncelog.broker.embedded.tokens import TokenIssuer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from oncelog.broker.control.acl_options import Acl
-    from oncelog.broker.embedded.certificates import BrokerCertificate
-    from oncelog.broker.embedded.host import Calls
+from oncelog.broker.embedded.certificates import BrokerCertificate
+from oncelog.broker.embedded.own_options import OwnOptions
 
 
 class AsyncBroker(AsyncFacade, AsyncClientMetrics):
@@ -76,35 +70,22 @@ class AsyncBroker(AsyncFacade, AsyncClientMetrics):
         oauth: bool = False,
         process: bool = False,
     ) -> None:
-        certificates = Certificates(tls) if tls else None
-        tokens = TokenIssuer(oauth) if oauth else None
-        options = checked_options(
+        own = OwnOptions.of(
             topics=topics,
             config=config,
-            data_dir=None if data_dir is None else os.path.abspath(data_dir),
+            data_dir=data_dir,
             port=port,
-            seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
+            seed=seed,
             requests_kept=requests_kept,
             version=version,
             users=users,
             acls=acls,
-            tls=None if certificates is None else certificates.broker_config(),
-            oauth=None if tokens is None else tokens.broker_config(),
+            tls=tls,
+            oauth=oauth,
             from_snapshot=_source(from_snapshot),
             snapshot_bytes_max=snapshot_bytes_max,
         )
-        super().__init__(options, certificates, tokens)
-        self._in_process = process
-
-    @classmethod
-    def _sharing(cls, other: Any) -> Any:
-        """Return a broker of this class that is the same as ``other``, which runs: for `oncelog.pytest_plugin`."""
-        return cls()._share(other)
-
-    def _new_calls(self) -> Calls:
-        from oncelog.broker.embedded.host import Calls, new_host
-
-        return Calls(new_host(self._options, process=self._in_process))
+        super().__init__(own, own.options, process=process)
 
 
 def _source(snapshot: str | os.PathLike[str] | bytes | None) -> str | bytes | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
-    from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.control.controlled import ControlledOptions
     from oncelog.broker.control.request_types import Request
     from oncelog.broker.control.types import (
         BrokerInfo,
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
         Record,
         RecordGiven,
     )
-    from oncelog.broker.embedded.certificates import Certificates
-    from oncelog.broker.embedded.host import Calls
-    from oncelog.broker.embedded.tokens import TokenIssuer
+    from oncelog.broker.embedded.carrier import Calls
+    from oncelog.broker.embedded.own_options import OwnOptions
 
 
 class AsyncFacade(AsyncClientAccess):
@@ -45,25 +44,20 @@ class AsyncFacade(AsyncClientAccess):
     _kind: ClassVar[str]
     """The noun for it in errors."""
 
-    def __init__(
-        self, options: BrokerOptions, certificates: Certificates | None, tokens: TokenIssuer | None
-    ) -> None:
-        self._options = options
-        self._certificates = certificates
-        self._tokens = tokens
+    def __init__(self, own: OwnOptions, controlled: ControlledOptions, *, process: bool) -> None:
+        self._options, self._certificates, self._tokens = own
+        self._controlled = controlled
+        self._in_process = process
         self._calls: Calls | None = None
         self._info: BrokerInfo | None = None
         self._is_closed = False
 
-    def _share(self, other: Any) -> Self:
-        """Become the same as ``other``, which runs. Returns this."""
-        self._options, self._calls, self._info = other._options, other._calls, other._info
-        self._certificates, self._tokens = other._certificates, other._tokens
-        return self
-
-    def _new_calls(self) -> Calls:
-        """Return calls of a new host."""
-        raise NotImplementedError
+    @classmethod
+    def _sharing(cls, other: Any) -> Self:
+        """Return one of this class that is the same as ``other``, which runs: for `oncelog.pytest_plugin`."""
+        shared = cls.__new__(cls)
+        vars(shared).update(vars(other))
+        return shared
 
     # -- start and stop
 
@@ -86,7 +80,9 @@ class AsyncFacade(AsyncClientAccess):
             raise NotRunningError(f"the {self._kind} was closed: make a new one")
         is_first = self._calls is None
         if self._calls is None:
-            self._calls = self._new_calls()
+            from oncelog.broker.embedded.carrier import Calls, new_carrier
+
+            self._calls = Calls(new_carrier(self._controlled, process=self._in_process))
         try:
             self._info = await self._call("start")
         except BaseException:

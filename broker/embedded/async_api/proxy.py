@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from oncelog.broker.control.acl_options import Acl
 from oncelog.broker.control.options import REQUESTS_KEPT
 from oncelog.broker.control.proxy_options import checked_proxy_options
+from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.embedded.async_api.facade import AsyncFacade
-from oncelog.broker.embedded.certificates import Certificates
-from oncelog.broker.embedded.tokens import TokenIssuer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from oncelog.broker.control.acl_options import Acl
-    from oncelog.broker.dispatch.policies import Interceptor
-    from oncelog.broker.embedded.certificates import BrokerCertificate
-    from oncelog.broker.embedded.host import Calls
+from oncelog.broker.embedded.certificates import BrokerCertificate
+from oncelog.broker.embedded.own_options import OwnOptions
 
 
 class AsyncProxy(AsyncFacade):
@@ -73,37 +68,28 @@ class AsyncProxy(AsyncFacade):
         requests_kept: int = REQUESTS_KEPT,
         process: bool = False,
     ) -> None:
-        certificates = Certificates(tls) if tls else None
-        tokens = TokenIssuer(oauth) if oauth else None
-        self._proxy_options = checked_proxy_options(
-            upstream,
-            upstream_config=os.fspath(upstream_config)
-            if isinstance(upstream_config, str | os.PathLike)
-            else upstream_config,
-            upstream_users=os.fspath(upstream_users)
-            if isinstance(upstream_users, str | os.PathLike)
-            else upstream_users,
-            pass_logins=pass_logins,
-            filters=filters,
+        own = OwnOptions.of(
             config=config,
-            data_dir=None if data_dir is None else os.path.abspath(data_dir),
+            data_dir=data_dir,
             port=port,
-            seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
+            seed=seed,
             requests_kept=requests_kept,
             users=users,
             acls=acls,
-            tls=None if certificates is None else certificates.broker_config(),
-            oauth=None if tokens is None else tokens.broker_config(),
+            tls=tls,
+            oauth=oauth,
+            has_data=False,
         )
-        super().__init__(self._proxy_options.own, certificates, tokens)
-        self._in_process = process
+        controlled = checked_proxy_options(
+            upstream,
+            own.options,
+            upstream_config=_path_or_keys(upstream_config),
+            upstream_users=_path_or_keys(upstream_users),
+            pass_logins=pass_logins,
+            filters=filters,
+        )
+        super().__init__(own, controlled, process=process)
 
-    @classmethod
-    def _sharing(cls, other: Any) -> Any:
-        """Return a proxy of this class that is the same as ``other``, which runs: for `oncelog.pytest_plugin`."""
-        return cls("127.0.0.1:1")._share(other)
 
-    def _new_calls(self) -> Calls:
-        from oncelog.broker.embedded.host import Calls, new_host
-
-        return Calls(new_host(self._proxy_options, process=self._in_process))
+def _path_or_keys(given: Any) -> Any:
+    return os.fspath(given) if isinstance(given, os.PathLike) else given

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.request_types import FailedLogin
+    from oncelog.broker.embedded.carrier import Calls
     from oncelog.broker.embedded.certificates import Certificates
-    from oncelog.broker.embedded.host import Calls
     from oncelog.broker.embedded.tokens import Token, TokenIssuer
     from oncelog.broker.security.tls.authority import Certificate
 

@@ -145,7 +145,7 @@ class BatchFilter:
 
 
 def control_type_of(header: BatchHeader, batch: Buffer) -> int | None:
-    """The type of a control batch's record; None if it has no record any more. Raises DecodeError."""
+    """The type of a control batch's record; None if its record is gone. Raises DecodeError."""
     if not header.record_count:
         return None
     data = records_of(batch, header)

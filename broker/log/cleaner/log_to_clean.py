@@ -29,15 +29,6 @@ class LogToClean:
     than ``min.compaction.lag.ms``. ``must_clean``: something has been dirty for longer than ``max.compaction.lag.ms``.
     """
 
-    __slots__ = (
-        "clean_bytes",
-        "cleanable_bytes",
-        "first_dirty_offset",
-        "first_uncleanable_offset",
-        "log",
-        "must_clean",
-    )
-
     def __init__(self, log: PartitionLog, checkpoint: int | None, now_ms: int) -> None:
         """``checkpoint``: the offset up to which the log was cleaned, None if it never was."""
         self.log = log

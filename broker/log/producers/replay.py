@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from oncelog.broker.log.batches import iterate_headers
-from oncelog.broker.log.producers.entry import BATCHES_RETAINED, BatchMetadata
-from oncelog.broker.log.producers.snapshots import CorruptSnapshot
-from oncelog.broker.log.producers.state import Marker
-from oncelog.broker.log.read_ahead import ReadAhead
+from oncelog.broker.log.environment import LogEnvironment
+from oncelog.broker.log.indexes import AbortedTxn
+from oncelog.broker.log.producers.entry import BATCHES_RETAINED, BatchMetadata, ProducerEntry
+from oncelog.broker.log.producers.snapshots import CorruptSnapshot, ProducerSnapshots
+from oncelog.broker.log.producers.state import Marker, ProducerStateManager
+from oncelog.broker.log.read_ahead import Progress, ReadAhead
+from oncelog.broker.log.segment import Segment
 from oncelog.broker.logging.logs import get_logger
-from oncelog.wire.batch import CONTROL_BIT
+from oncelog.wire.batch import CONTROL_BIT, BatchHeader
 from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type, read_coordinator_epoch
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.records import iterate_records
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from oncelog.broker.log.environment import LogEnvironment
-    from oncelog.broker.log.indexes import AbortedTxn
-    from oncelog.broker.log.producers.entry import ProducerEntry
-    from oncelog.broker.log.producers.snapshots import ProducerSnapshots
-    from oncelog.broker.log.producers.state import ProducerStateManager
-    from oncelog.broker.log.read_ahead import Progress
-    from oncelog.broker.log.segment import Segment
-    from oncelog.wire.batch import BatchHeader
 
 _log = get_logger(__name__)
 

@@ -9,17 +9,14 @@ int64; -1 for none. Source: Kafka's ``ProducerStateManager``, ``ProducerSnapshot
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterable
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from oncelog.broker.log.file_names import offset_name
+from oncelog.broker.seams.files import File, FileSystem
 from oncelog.wire.crc import crc32c
 from oncelog.wire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from oncelog.broker.seams.files import File, FileSystem
 
 SNAPSHOT_SUFFIX = ".snapshot"
 

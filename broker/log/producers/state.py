@@ -8,8 +8,9 @@ no trace. Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``Pr
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from oncelog.broker.log.indexes import AbortedTxn
 from oncelog.broker.log.producers.entry import (
@@ -19,15 +20,11 @@ from oncelog.broker.log.producers.entry import (
     BatchMetadata,
     ProducerEntry,
 )
+from oncelog.broker.log.producers.snapshots import SnapshotEntry
 from oncelog.broker.log.producers.verification import Verification
 from oncelog.broker.log.time_gaps import TimeGaps
+from oncelog.wire.batch import BatchHeader
 from oncelog.wire.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from oncelog.broker.log.producers.snapshots import SnapshotEntry
-    from oncelog.wire.batch import BatchHeader
 
 EPOCH_MAX = 0x7FFF
 TRANSACTIONS_V2 = 2

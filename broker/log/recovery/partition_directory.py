@@ -5,8 +5,6 @@ Source: Kafka's ``LogLoader.removeTempFilesAndCollectSwapFiles`` and ``load``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncelog.broker.log.batches import iterate_headers
 from oncelog.broker.log.file_names import (
     CLEANED_SUFFIX,
@@ -22,9 +20,7 @@ from oncelog.broker.log.file_names import (
 from oncelog.broker.log.partition_metadata import CorruptPartitionMetadata, read_partition_metadata
 from oncelog.broker.log.producers.snapshots import SNAPSHOT_SUFFIX
 from oncelog.broker.logging.logs import get_logger
-
-if TYPE_CHECKING:
-    from oncelog.broker.seams.files import FileSystem
+from oncelog.broker.seams.files import FileSystem
 
 _log = get_logger(__name__)
 

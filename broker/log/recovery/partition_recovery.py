@@ -9,9 +9,12 @@ the recovery point, since indexes are flushed with the log.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple
 
+from oncelog.broker.config.topic_config import TopicConfig
 from oncelog.broker.log.batches import BatchReader
+from oncelog.broker.log.environment import LogEnvironment
 from oncelog.broker.log.file_names import DELETED_SUFFIX
 from oncelog.broker.log.indexes import RELATIVE_OFFSET_MAX
 from oncelog.broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
@@ -25,21 +28,14 @@ from oncelog.broker.log.producers.replay import (
 )
 from oncelog.broker.log.producers.snapshots import ProducerSnapshots
 from oncelog.broker.log.producers.state import ProducerStateManager
-from oncelog.broker.log.read_ahead import ColdRange, ReadAhead
+from oncelog.broker.log.read_ahead import ColdRange, Progress, ReadAhead
 from oncelog.broker.log.recovery.indexes import keep_indexes_below
 from oncelog.broker.log.recovery.partition_directory import PartitionDirectory
 from oncelog.broker.log.segment import Segment, open_segment
 from oncelog.broker.logging.logs import get_logger
+from oncelog.wire.batch import BatchHeader
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-
-    from oncelog.broker.config.topic_config import TopicConfig
-    from oncelog.broker.log.environment import LogEnvironment
-    from oncelog.broker.log.read_ahead import Progress
-    from oncelog.wire.batch import BatchHeader
 
 _log = get_logger(__name__)
 

@@ -32,18 +32,6 @@ class _Balancer:
     give are removed from the givers.
     """
 
-    __slots__ = (
-        "_get_end",
-        "_get_load",
-        "_get_next",
-        "_give_end",
-        "_give_load",
-        "_give_next",
-        "_give_start",
-        "_line",
-        "_loads",
-    )
-
     def __init__(self, loads: list[int], subscribers: list[int]) -> None:
         self._loads = loads
         self._line = line = sorted(subscribers, key=lambda member: (loads[member], member))

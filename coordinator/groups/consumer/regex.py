@@ -102,18 +102,6 @@ class _Resolution:
     expression is a step, too; it is kept no longer than until all names are matched.
     """
 
-    __slots__ = (
-        "_at",
-        "_client",
-        "_compiled",
-        "_group_id",
-        "_left",
-        "_matched",
-        "_names",
-        "_shard",
-        "_version",
-    )
-
     def __init__(self, shard: GroupShard, group_id: str, client: Client) -> None:
         self._shard = shard
         self._client = client

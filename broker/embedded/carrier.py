@@ -1,4 +1,4 @@
-"""`Host`: where a broker runs, apart from its user's loop and threads: a thread or a child process."""
+"""`Carrier`: where a broker runs, apart from its user's loop and threads: a thread or a child process."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
     from outcome import Outcome
 
-    from oncelog.broker.control.controlled import HostOptions
+    from oncelog.broker.control.controlled import ControlledOptions
 
 
-class Host(Protocol):
+class Carrier(Protocol):
     """Carries one `ControlledBroker` or `ControlledProxy`. All but `submit`'s callback is for the user's threads."""
 
     def submit(
         self, operation: str, arguments: Mapping[str, Any], on_done: Callable[[Outcome[Any]], None]
     ) -> Callable[[], None]:
         """Begin an operation (`oncelog.broker.control.operations`). ``on_done`` is called once with its outcome, in
-        another thread. Returns a function that cancels it. Raises NotRunningError if the host was closed.
+        another thread. Returns a function that cancels it. Raises NotRunningError if the carrier was closed.
         """
         ...
 
@@ -47,8 +47,8 @@ class Host(Protocol):
         ...
 
 
-def closing(host: Host, close: Callable[[], None]) -> weakref.finalize[..., Any]:
-    """Return what closes ``host``: when it is called, when the host is forgotten, or at the end of the interpreter. In
+def closing(carrier: Carrier, close: Callable[[], None]) -> weakref.finalize[..., Any]:
+    """Return what closes ``carrier``: when it is called, when the carrier is forgotten, or as the interpreter ends. In
     a child made by fork it does nothing: thread and process are its parent's.
     """
     process = os.getpid()
@@ -57,21 +57,21 @@ def closing(host: Host, close: Callable[[], None]) -> weakref.finalize[..., Any]
         if os.getpid() == process:
             close()
 
-    return weakref.finalize(host, close_own)
+    return weakref.finalize(carrier, close_own)
 
 
-def new_host(options: HostOptions, *, process: bool) -> Host:
-    """Return a host for a broker or a proxy: a child process, or a thread. Forks of this process leave its sockets and
-    locks to it from now on.
+def new_carrier(options: ControlledOptions, *, process: bool) -> Carrier:
+    """Return a carrier for a broker or a proxy: a child process, or a thread. Forks of this process leave its sockets
+    and locks to it from now on.
     """
     forks.close_in_children()
     if process:
-        from oncelog.broker.embedded.process_host import ProcessHost
+        from oncelog.broker.embedded.process_carrier import ProcessCarrier
 
-        return ProcessHost(options)
-    from oncelog.broker.embedded.thread_host import ThreadHost
+        return ProcessCarrier(options)
+    from oncelog.broker.embedded.thread_carrier import ThreadCarrier
 
-    return ThreadHost(options)
+    return ThreadCarrier(options)
 
 
 def _in_event_loop() -> bool:
@@ -100,10 +100,10 @@ def _result(outcome: Outcome[Any]) -> Any:
 
 
 class Calls:
-    """Calls a host's operations for synchronous code, asyncio and Trio. Refuses to in a child made by fork."""
+    """Calls a carrier's operations for synchronous code, asyncio and Trio. Refuses to in a child made by fork."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
         self._process = os.getpid()
         self._unclosed: weakref.finalize[..., Calls] | None = None
 
@@ -117,7 +117,7 @@ class Calls:
             outcomes.append(outcome)
             done.set()
 
-        cancel = self._host.submit(operation, arguments, on_done)
+        cancel = self._carrier.submit(operation, arguments, on_done)
         try:
             done.wait()
         except BaseException:  # Ctrl-C
@@ -158,7 +158,7 @@ class Calls:
             cancel()
             return trio.lowlevel.Abort.SUCCEEDED
 
-        cancel = self._host.submit(operation, arguments, on_done)
+        cancel = self._carrier.submit(operation, arguments, on_done)
         outcome: Outcome[Any] = await trio.lowlevel.wait_task_rescheduled(abort)
         return outcome
 
@@ -176,7 +176,7 @@ class Calls:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(resolve, outcome)
 
-        cancel = self._host.submit(operation, arguments, on_done)
+        cancel = self._carrier.submit(operation, arguments, on_done)
         try:
             return await future
         except asyncio.CancelledError:
@@ -185,17 +185,17 @@ class Calls:
 
     def warn_unless_closed(self, broker: str) -> None:
         """Give a ResourceWarning about ``broker`` if this is forgotten before `close`, but not at the end of the
-        interpreter. The host closes itself then.
+        interpreter. The carrier closes itself then.
         """
         if self._unclosed is None:
             self._unclosed = weakref.finalize(self, _warn, broker, self._process)
             self._unclosed.atexit = False
 
     def close(self) -> None:
-        """Close the host."""
+        """Close the carrier."""
         if self._unclosed is not None:
             self._unclosed.detach()
-        self._host.close()
+        self._carrier.close()
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

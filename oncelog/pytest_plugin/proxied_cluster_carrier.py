@@ -1,4 +1,4 @@
-"""`ProxiedClusterHost`: a Kafka cluster with a proxy before it (``--kafka-through-proxy``)."""
+"""`ProxiedClusterCarrier`: a Kafka cluster with a proxy before it (``--kafka-through-proxy``)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from oncelog.broker.faults.rule import REFUSED_BY_PROXY
 from oncelog.pytest_plugin.users_words import OF_A_PROXY
 
 if TYPE_CHECKING:
-    from oncelog.broker.embedded.host import Host
-    from oncelog.pytest_plugin.cluster_host import ClusterHost
+    from oncelog.broker.embedded.carrier import Carrier
+    from oncelog.pytest_plugin.cluster_carrier import ClusterCarrier
 
 
-class ProxiedClusterHost:
-    """See `oncelog.broker.embedded.host.Host`. The proxy performs what concerns passing requests, and clients connect
-    to it; the rest is the cluster's.
+class ProxiedClusterCarrier:
+    """See `oncelog.broker.embedded.carrier.Carrier`. The proxy performs what concerns passing requests, and clients
+    connect to it; the rest is the cluster's.
     """
 
-    def __init__(self, cluster: ClusterHost, proxy: Host) -> None:
+    def __init__(self, cluster: ClusterCarrier, proxy: Carrier) -> None:
         self._cluster = cluster
         self._proxy = proxy
 

@@ -1,4 +1,4 @@
-"""`ClusterHost`: performs operations on a Kafka cluster, as far as a client can."""
+"""`ClusterCarrier`: performs operations on a Kafka cluster, as far as a client can."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ _deleted: set[tuple[ClusterAddresses, str]] = set()
 """The topics that this process has created and deleted: the addresses of the cluster, and the name."""
 
 
-_hosts: dict[ClusterAddresses, ClusterHost] = {}
+_carriers: dict[ClusterAddresses, ClusterCarrier] = {}
 """The last one of each cluster that has left groups behind."""
 
 
 def delete_left_groups() -> list[str]:
     """Delete the groups that tests have left, if their members are gone by now. Return the errors about the others."""
-    ended = [host.wait_for(DELETE_LEFT) for host in _hosts.values()]
+    ended = [carrier.wait_for(DELETE_LEFT) for carrier in _carriers.values()]
     return [str(one.error) for one in ended if isinstance(one, outcome.Error)]
 
 
-class ClusterHost:
-    """See `oncelog.broker.embedded.host.Host`. Each operation has a thread, a loop and connections of its own.
+class ClusterCarrier:
+    """See `oncelog.broker.embedded.carrier.Carrier`. Each operation has a thread, a loop and connections of its own.
 
     ``topics`` are created by ``start``. `close` deletes them, those that ``create_topics`` created, and the groups that
     ``test`` has used.
@@ -186,7 +186,7 @@ class ClusterHost:
             )
             for group_id in await used_groups.delete_groups(client, groups):
                 used_groups.left.setdefault(self._addresses, {})[group_id] = self._test
-                _hosts[self._addresses] = self
+                _carriers[self._addresses] = self
         finally:
             if created:
                 _deleted.update((self._addresses, name) for name in created)

@@ -1,4 +1,4 @@
-"""`ProcessHost`: a broker in a child process, for programs that keep Python's interpreter busy themselves.
+"""`ProcessCarrier`: a broker in a child process, for programs that keep Python's interpreter busy themselves.
 
 Parent and child send each other pickled tuples over a pair of sockets: (number, operation, arguments) or, to cancel,
 (number, None, None); and (number, result, error). The child ends when its socket does, however its parent ended.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from outcome import Error, Value
 
 from oncelog.broker.control.errors import BrokerFailedError, NotRunningError
-from oncelog.broker.embedded.host import closing
+from oncelog.broker.embedded.carrier import closing
 from oncelog.broker.seams import forks
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from outcome import Outcome
 
-    from oncelog.broker.control.controlled import HostOptions
+    from oncelog.broker.control.controlled import ControlledOptions
 
 STOP_TIMEOUT_S = 30
 """Seconds that a child may take to flush its data and end; then it is killed."""
@@ -34,31 +34,31 @@ STOP_TIMEOUT_S = 30
 _BOOT = "import sys; sys.path[:] = sys.argv[2:]; from oncelog.broker.embedded.child import main; main(int(sys.argv[1]))"
 
 
-class ProcessHost:
-    """See `Host`. The child begins at once; the broker with the operation ``start``.
+class ProcessCarrier:
+    """See `Carrier`. The child begins at once; the broker with the operation ``start``.
 
     If it is forgotten, or the interpreter ends, it is closed, too.
     """
 
-    def __init__(self, options: HostOptions) -> None:
+    def __init__(self, options: ControlledOptions) -> None:
         self._child = _Child(options)
         self._close = closing(self, self._child.close)
 
     def submit(
         self, operation: str, arguments: Mapping[str, Any], on_done: Callable[[Outcome[Any]], None]
     ) -> Callable[[], None]:
-        """See `Host`."""
+        """See `Carrier`."""
         return self._child.submit(operation, arguments, on_done)
 
     def close(self) -> None:
-        """See `Host`."""
+        """See `Carrier`."""
         self._close()
 
 
 class _Child:
     """The process, the calls that it has not answered, and the thread that reads its answers."""
 
-    def __init__(self, options: HostOptions) -> None:
+    def __init__(self, options: ControlledOptions) -> None:
         with forks.changing:
             ours, theirs = socket.socketpair()
             forks.note_socket(ours)

@@ -1,4 +1,4 @@
-"""`ThreadHost`: a broker on a thread of its own, with a Trio loop of its own."""
+"""`ThreadCarrier`: a broker on a thread of its own, with a Trio loop of its own."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import trio
 from outcome import Error, Outcome, Value
 
 from oncelog.broker.control.errors import NotRunningError
-from oncelog.broker.embedded.host import closing
+from oncelog.broker.embedded.carrier import closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from oncelog.broker.control.controlled import HostOptions
+    from oncelog.broker.control.controlled import ControlledOptions
 
 
-class ThreadHost:
-    """See `Host`. The thread begins at once; the broker with the operation ``start``.
+class ThreadCarrier:
+    """See `Carrier`. The thread begins at once; the broker with the operation ``start``.
 
     If it is forgotten, or the interpreter ends, it is closed, too.
     """
 
-    def __init__(self, options: HostOptions) -> None:
+    def __init__(self, options: ControlledOptions) -> None:
         self._loop = _Loop(options)
         # The thread is a daemon: the interpreter does not wait for it, but calls this before it ends.
         self._close = closing(self, self._loop.close)
@@ -41,7 +41,7 @@ class ThreadHost:
 class _Loop:
     """The thread, what runs on it, and how others reach it."""
 
-    def __init__(self, options: HostOptions) -> None:
+    def __init__(self, options: ControlledOptions) -> None:
         begun = threading.Event()
         self._token: trio.lowlevel.TrioToken
         self._nursery: trio.Nursery
