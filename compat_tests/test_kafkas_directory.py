@@ -274,4 +274,4 @@ def test_a_level_that_oncelog_cannot_read_is_one_line(
     lines = [line for line in str(refused.value).splitlines()[1:] if line]
     assert len(lines) == 1, lines
     assert f"cannot use the data directory {tmp_path}: " in lines[0]
-    assert f"needs metadata.version at level {level}; supported are 30 to 33: " in lines[0]
+    assert f"needs metadata.version at level {level}; supported are 30 to " in lines[0]

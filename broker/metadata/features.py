@@ -92,13 +92,17 @@ class Features(NamedTuple):
 
     def _advice(self, name: str, level: int, low: int) -> str:
         """Return what to do about the level of a data directory that is not supported."""
-        if self.emulates:
-            return f" in version {self.emulates}: leave the version out"
+        where = f" in version {self.emulates}" if self.emulates else ""
+        least, most = OUR_FEATURES.supported.get(name, _KEPT.get(name, (0, 0)))
+        if self.emulates and least <= level <= most:
+            return f"{where}: leave the version out"
         if level < low:
-            return f": start Kafka on it, and raise the level (kafka-features upgrade --feature {name}={low})"
+            return f"{where}: start Kafka on it, and raise the level (kafka-features upgrade --feature {name}={low})"
         if name == METADATA_VERSION:
-            return ": a later release wrote it, and this level cannot be lowered; use that release"
-        return ": use the release that wrote it, or lower the level with it (kafka-features downgrade)"
+            return f"{where}: a later release wrote it, and this level cannot be lowered; use that release"
+        return (
+            f"{where}: use the release that wrote it, or lower the level with it (kafka-features downgrade)"
+        )
 
     def stored_at_format(self) -> dict[str, int]:
         """Return the levels of a new data directory as its records have them."""

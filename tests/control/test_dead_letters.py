@@ -295,9 +295,7 @@ def test_through_a_proxy_the_cluster_writes_the_queue(kafka: oncelog.Broker) -> 
             [letter] = group.wait_for_dead_letters(timeout=PATIENCE_S)
         assert letter == kafka.share_group(GROUP).dead_letters()[0]
         assert (letter.key, letter.value) == (b"a", b"sweep")
-        with pytest.raises(
-            oncelog.WaitTimeoutError, match=r"has not got 2 dead letters in 0 s: it has 1$"
-        ):
+        with pytest.raises(oncelog.WaitTimeoutError, match=r"has not got 2 dead letters in 0 s: it has 1$"):
             group.wait_for_dead_letters(2, timeout=0)
         with pytest.raises(oncelog.NotFoundError, match="share group others has no dead-letter queue"):
             proxy.share_group("others").dead_letters()
