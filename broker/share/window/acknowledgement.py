@@ -36,8 +36,8 @@ class Acknowledgement(NamedTuple):
 def acknowledge(
     window: Window, member_id: str, acknowledgements: Iterable[Acknowledgement], deadline: float
 ) -> list[StateBatch]:
-    """Begin the transitions that a member's acknowledgements ask for; `Window.complete` ends them. Renewed locks end at
-    ``deadline``, at once and without being stored.
+    """Begin the transitions that a member's acknowledgements ask for; `Window.complete` ends them. A renewal is not
+    stored: it holds at once, and the lock then ends at ``deadline``.
 
     Raises KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST. No state has changed then.
     """
@@ -47,7 +47,7 @@ def acknowledge(
             if one.last >= window.start_offset:
                 for batch in _batches(window, one):
                     if batch.last >= window.start_offset:
-                        _Acknowledging(window, member_id, deadline, changes).acknowledge(batch, one)
+                        _Acknowledger(window, member_id, deadline, changes).acknowledge(batch, one)
     except KafkaError:
         window.complete(changes, is_stored=False)
         raise
@@ -75,7 +75,7 @@ def _batches(window: Window, asked: Acknowledgement) -> list[InFlightBatch]:
     return found
 
 
-class _Acknowledging:
+class _Acknowledger:
     def __init__(self, window: Window, member_id: str, deadline: float, changes: list[StateBatch]) -> None:
         self._window = window
         self._member_id = member_id

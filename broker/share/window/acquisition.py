@@ -80,18 +80,18 @@ class Acquisition:
         last, room = self._within_limit(fetch_offset, records_max, fetched[-1][1])
         if room <= 0:
             return self.acquired
-        first_read = base = fetched[0][0]
-        self._archive_compacted(fetch_offset, base)
-        index = window.floor(base)
-        if index >= 0 and window.batches[index].last >= base:
-            base = window.batches[index].first
+        first_read = fetched[0][0]
+        self._archive_compacted(fetch_offset, first_read)
+        index = window.floor(first_read)
+        if index >= 0 and window.batches[index].last >= first_read:
+            first = window.firsts[index]  # the read begins within this batch of the window
         else:
-            base = max(base, window.start_offset)
-        known = window.slice(min(first_read, base), last)
+            first = max(first_read, window.start_offset)
+        known = window.slice(min(first_read, first), last)
         if known:
-            self._acquire_among(known, base, last, room)
+            self._acquire_among(known, first, last, room)
         else:
-            self._acquire_new(base, last, room)
+            self._acquire_new(first, last, room)
         return self.acquired
 
     def _within_limit(self, fetch_offset: int, records_max: int, last: int) -> tuple[int, int]:
@@ -118,11 +118,11 @@ class Acquisition:
             for batch in batches:
                 batch.join()
 
-    def _acquire_among(self, known: list[InFlightBatch], base: int, last: int, room: int) -> None:
-        """Acquire the available ones of batches in the window, and what lies behind them."""
+    def _acquire_among(self, known: list[InFlightBatch], first: int, last: int, room: int) -> None:
+        """Acquire the available records of batches in the window, from ``first`` on, and what lies behind them."""
         window = self._window
         first_read = self._fetched[0][0]
-        gap = base
+        gap = first
         for batch in known:
             if self._count >= room:
                 break
@@ -134,7 +134,6 @@ class Acquisition:
                     break
             throttled = self._is_throttled(batch, first_read, last)
             if throttled and self._count:
-                room = 0
                 break
             is_inside = first_read <= batch.first and batch.last <= last
             if is_inside and not batch.is_split and not throttled and not self._exceeds(batch, room):
@@ -149,10 +148,10 @@ class Acquisition:
             before = self._count
             self._acquire_part(batch, first_read, last, room - self._count)
             if throttled and self._count > before:
-                room = 0
                 break
-        if self._count < room and known[-1].last < last:
-            self._acquire_new(known[-1].last + 1, last, room - self._count)
+        else:  # no batch has ended the acquisition
+            if self._count < room and known[-1].last < last:
+                self._acquire_new(known[-1].last + 1, last, room - self._count)
         if self.acquired:
             self._move_gap(self.acquired[-1].last + 1)
 

@@ -91,8 +91,8 @@ class Window:
         self.may_have_available = False
         """False: no record in the window is available. True: look for one."""
         self.gap = -1
-        """The offset from which stored batches have gaps between them: records without a stored state, which may have
-        been delivered. It is valid while the window ends at `gap_end`. -1: there are no gaps.
+        """The offset from which there are gaps between stored batches: records without a stored state, delivered or
+        not. It is valid while the window ends at `gap_end`. -1: there are no gaps.
         """
         self.gap_end = -1
         self._locks: list[tuple[float, int, int]] = []
@@ -120,7 +120,7 @@ class Window:
                 self.delivery_complete_count += run.size
             elif run.state is ARCHIVING:
                 run.is_rejected = delivery_count < self.limits.deliveries_max  # the cause is not stored
-                self._bury(run)
+                self._note_dead_letters(run)
         if self.batches:
             self.may_have_available = True
             self.end_offset = before
@@ -135,7 +135,7 @@ class Window:
 
     @property
     def has_gap(self) -> bool:
-        """Whether records between the stored batches may never have been delivered."""
+        """Whether there may be such records between the stored batches; see `gap`."""
         return self.gap >= 0 and self.gap_end == self.end_offset
 
     @property
@@ -228,14 +228,14 @@ class Window:
         if state is ARCHIVED:
             self.delivery_complete_count += self._size_in_window(run)
         elif state is ARCHIVING:
-            self._bury(run)
+            self._note_dead_letters(run)
         else:
             self.may_have_available = True
         return StateBatch(run.first, run.last, state, run.delivery_count)
 
     def _after_release(self, run: Run) -> DeliveryState:
-        """Return the state of released records: they are archived after the last delivery that is allowed, and before
-        the start offset, which the log start has moved.
+        """Return the state of released records: archived if they lie before the start offset, because the log start has
+        moved; `after_failure` if this was the last delivery that is allowed; else available.
         """
         if run.last < self.start_offset:
             return ARCHIVED
@@ -250,7 +250,7 @@ class Window:
 
     # -- dead letters
 
-    def _bury(self, run: Run) -> None:
+    def _note_dead_letters(self, run: Run) -> None:
         self.dead_letters.append(DeadLetters(run.first, run.last, run.delivery_count, run.is_rejected))
 
     def take_dead_letters(self) -> list[DeadLetters]:
@@ -323,7 +323,7 @@ class Window:
             if pending is AVAILABLE:
                 self.may_have_available = True
             elif pending is ARCHIVING:
-                self._bury(run)
+                self._note_dead_letters(run)
             return
         run.pending = None
         run.is_rejected = False
