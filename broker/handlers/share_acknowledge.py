@@ -13,7 +13,8 @@ from oncelog.broker.handlers.rights import check_rights
 from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.requests.authorization import READ, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
-from oncelog.broker.share.responses import RENEW_VERSION, Acknowledging, by_topic, is_member_id, leader_of
+from oncelog.broker.share.acknowledging import RENEW_VERSION, Acknowledging
+from oncelog.broker.share.responses import by_topic, is_member_id, leader_of
 from oncelog.broker.share.sessions import FINAL_EPOCH
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.share_acknowledge import (
@@ -56,7 +57,7 @@ async def _respond(
     if authorization.authorizer is not None:
         may_read = cache(authorization.filter(context, READ, TOPIC_RESOURCE))
     has_renew = context.api_version >= RENEW_VERSION
-    acknowledging = Acknowledging(
+    acknowledging = Acknowledging.begin(
         services.shares,
         services.cluster,
         group_id,

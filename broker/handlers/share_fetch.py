@@ -15,10 +15,11 @@ from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.requests.authorization import READ, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.share.acknowledging import RENEW_VERSION, Acknowledging
 from oncelog.broker.share.delayed import DelayedShareFetch
 from oncelog.broker.share.fetch import ACQUIRE_MODES, ShareFetch, error_row, release_rows
 from oncelog.broker.share.partition import NOTHING
-from oncelog.broker.share.responses import RENEW_VERSION, Acknowledging, by_topic, is_member_id, leader_of
+from oncelog.broker.share.responses import by_topic, is_member_id, leader_of
 from oncelog.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.share_fetch import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.requests.request import RequestContext
-    from oncelog.broker.share.sessions import PartitionKey, ShareContext, ShareSession
+    from oncelog.broker.share.sessions import PartitionKey, ShareFetchContext, ShareSession
 
 
 def handle(
@@ -82,7 +83,7 @@ async def _refuse_later(request: ShareFetchRequest, error: KafkaError) -> ShareF
 
 def _open(
     services: Services, request: ShareFetchRequest, context: RequestContext, key: tuple[str, str]
-) -> ShareContext:
+) -> ShareFetchContext:
     names = services.metadata.image.topics_by_id
     asked = {}
     has_acknowledgements = False
@@ -114,7 +115,7 @@ class _Responding:
         services: Services,
         request: ShareFetchRequest,
         context: RequestContext,
-        opened: ShareContext,
+        opened: ShareFetchContext,
     ) -> None:
         assert request.group_id is not None
         assert request.member_id is not None
@@ -138,7 +139,7 @@ class _Responding:
         ]
         acknowledging = None
         if any(batches for _, batches in asked):
-            acknowledging = Acknowledging(
+            acknowledging = Acknowledging.begin(
                 self._services.shares,
                 self._services.cluster,
                 *self._key,
@@ -186,10 +187,10 @@ class _Responding:
         delayed = DelayedShareFetch(fetch, services.files)
         results: dict[PartitionKey, KafkaError] = {}
         try:
-            is_ready = fetch.is_empty or await delayed.is_ready(at_once=self._request.max_wait_ms <= 0)
+            is_complete = fetch.is_empty or await delayed.try_complete(at_once=self._request.max_wait_ms <= 0)
             if acknowledging is not None:
                 results = await acknowledging.finish()
-            if not is_ready:
+            if not is_complete:
                 await delayed.wait(self._request.max_wait_ms)
         except BaseException:
             fetch.release()

@@ -90,8 +90,8 @@ class DeadLetterWriter:
         await batch.append()
 
     def note_written(self, source: SharePartition, queue: str, count: int) -> None:
-        """Note the occurrence."""
-        self._note("dead letters written", source, count, queue=queue)
+        """Report that dead letters were written, as an occurrence for tests that move time."""
+        self._report("dead letters written", source, count, queue=queue)
 
     def note_lost(self, source: SharePartition, ranges: Sequence[tuple[int, int]], reason: str) -> None:
         """Log records that are archived without a dead letter: first and last offset of each range."""
@@ -105,9 +105,9 @@ class DeadLetterWriter:
                 last_offset=last,
                 reason=reason,
             )
-            self._note("archived without a dead letter", source, last - first + 1, reason=reason)
+            self._report("archived without a dead letter", source, last - first + 1, reason=reason)
 
-    def _note(self, what: str, source: SharePartition, count: int, **about: str) -> None:
+    def _report(self, what: str, source: SharePartition, count: int, **about: str) -> None:
         group, topic, partition = source.group_id, source.topic, source.partition
         self._timer_event(what, group=group, topic=topic, partition=partition, count=count, **about)
 

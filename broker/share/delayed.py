@@ -39,7 +39,7 @@ class DelayedShareFetch:
     def note_loaded(self, partition: SharePartition) -> None:
         """A share partition was loaded, or cannot be. Acquire records before the next one is loaded."""
         try:
-            if self._fetch.may_be_ready_by(partition) and self._fetch.is_ready():
+            if self._fetch.note_loaded(partition) and self._fetch.try_complete():
                 self._event.set()
         except NotCached as cold:
             cold.range.release()
@@ -56,18 +56,18 @@ class DelayedShareFetch:
             with real_time.move_on_after(max_wait_ms / 1000):
                 while True:
                     # First once more: something may have changed before it was watched.
-                    if await self.is_ready():
+                    if await self.try_complete():
                         return
                     await self._event.wait()
                     self._event = trio.Event()
         finally:
             self._unwatch()
-        await self.is_ready(at_once=True)
+        await self.try_complete(at_once=True)
 
-    async def is_ready(self, *, at_once: bool = False) -> bool:
-        """Do as `ShareFetch.is_ready`; read the disk in a thread first if the bytes are not cached."""
+    async def try_complete(self, *, at_once: bool = False) -> bool:
+        """Do as `ShareFetch.try_complete`; read the disk in a thread first if the bytes are not cached."""
         try:
-            return self._fetch.is_ready(at_once=at_once)
+            return self._fetch.try_complete(at_once=at_once)
         except NotCached as cold:
             try:
                 await self._files.offload(cold.range.read)
@@ -75,7 +75,7 @@ class DelayedShareFetch:
                 pass  # the read that follows meets it again
             finally:
                 cold.range.release()
-        return self._fetch.is_ready(at_once=at_once, may_wait=True)
+        return self._fetch.try_complete(at_once=at_once, may_wait=True)
 
     def _watch(self) -> None:
         self._partitions = list(self._fetch.partitions.values())

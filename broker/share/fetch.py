@@ -68,7 +68,7 @@ class ShareFetch:
             except KafkaError as error:
                 self.errors[key] = error_row(key[1], error)
 
-    def is_ready(self, *, at_once: bool = False, may_wait: bool = False) -> bool:
+    def try_complete(self, *, at_once: bool = False, may_wait: bool = False) -> bool:
         """Read the records that the member can acquire, and acquire them if they are ``min_bytes``; with ``at_once`` in
         any case.
 
@@ -79,9 +79,11 @@ class ShareFetch:
             self._is_ready = self._try(at_once=at_once, may_wait=may_wait)
         return self._is_ready
 
-    def may_be_ready_by(self, partition: SharePartition) -> bool:
-        """Whether a partition that was loaded, or cannot be, may make the response ready. Looks at no other one: there
-        may be thousands, each of which is loaded.
+    def note_loaded(self, partition: SharePartition) -> bool:
+        """Count what there is to read in a partition that was loaded, or note why it cannot be. Look at no other one:
+        there may be thousands, each of which is loaded.
+
+        Returns whether `try_complete` may succeed now.
         """
         key = (partition.topic_id, partition.partition)
         if partition.error is not None:

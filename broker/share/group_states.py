@@ -32,7 +32,7 @@ _log = get_logger(__name__)
 
 
 class ShareGroupStates:
-    """Calls ``persister`` for ``groups``. ``note_bug`` is called after work failed because of a bug."""
+    """Calls ``persister`` for ``groups``. ``note_bug`` is called after work failed with an internal error."""
 
     def __init__(
         self,

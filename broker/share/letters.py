@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 REJECTED = b"Offset rejected by client."
 TOO_MANY_DELIVERIES = b"Offset delivery count exceeded the threshold."
 DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of a compressed batch whose records are copied, unpacked, as far as the queue's ``max.message.bytes`` does not
-say less; the letters of a larger one have headers only."""
+"""Decompressed bytes of the largest batch whose records are copied, unless the queue's ``max.message.bytes`` is less.
+Dead letters of a larger one have headers only."""
 RECORDS_PER_STEP = 256
 RECORD_OVERHEAD_MAX = 12
 """Bytes of a record before its key, at most: length, attributes, and the deltas of timestamp and offset."""
@@ -79,7 +79,7 @@ def batch_size(fields: bytes) -> int:
 
 def originals_in(data: bytes, first: int, last: int, limit: int) -> Steps[tuple[Originals, int]]:
     """Return the records with offsets from ``first`` to ``last`` in batches of the log, and the offset after them.
-    Those of a batch that cannot be read are left out, or that decompresses to more than ``limit`` bytes
+    Records of a batch that cannot be read, or that decompresses to more than ``limit`` bytes, are left out
     (``decompressBounded``).
     """
     found: Originals = {}

@@ -37,8 +37,8 @@ SHARE_PARTITIONS_MAX = 100_000
 _log = get_logger(__name__)
 
 
-class Peer(Protocol):
-    """A connection."""
+class SessionConnection(Protocol):
+    """A client's connection, as far as sessions end with it."""
 
     on_close: Callable[[], None] | None
     """Called once it is closed."""
@@ -196,7 +196,10 @@ class SharePartitionManager:
         if self._partitions.get(key) is partition:
             del self._partitions[key]
             if partition.is_storing:
-                self._storing = {one: it for one, it in self._storing.items() if it.is_storing}
+                # forget those that have finished
+                self._storing = {
+                    other_key: other for other_key, other in self._storing.items() if other.is_storing
+                }
                 self._storing[key] = partition
             self.timer.deadlines.cancel(key)
 
@@ -219,7 +222,7 @@ class SharePartitionManager:
                 if release is not None:
                     self.spawn(release.run())
 
-    def watch(self, connection: Peer, group_id: str) -> None:
+    def watch(self, connection: SessionConnection, group_id: str) -> None:
         """Note a session that begins on the connection, and ends with it. A group without sessions keeps no share
         partitions.
         """
@@ -229,7 +232,7 @@ class SharePartitionManager:
             connection.on_close = lambda: self._on_close(connection)
         groups.add(group_id)
 
-    def _on_close(self, connection: Peer) -> None:
+    def _on_close(self, connection: SessionConnection) -> None:
         for key in self.sessions.of_connection(connection):
             self.end_session(key)
         for group_id in self._groups.pop(connection):

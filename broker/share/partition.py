@@ -68,7 +68,7 @@ class SharePartition:
 
     __slots__ = (
         "_deadline",
-        "_is_burying",
+        "_is_writing_dead_letters",
         "_manager",
         "_predecessor",
         "_stored",
@@ -113,10 +113,9 @@ class SharePartition:
         self._deadline = NEVER
         """When the manager's timer calls `expire`."""
         self._predecessor = predecessor
-        self._is_burying = False
-        """Whether dead letters are being written."""
+        self._is_writing_dead_letters = False
         self._stores = 0
-        """The number of stores that have begun or are about to begin."""
+        """The number of stores that a successor waits for. The end of locks is one only if dead letters follow it."""
         self._stored = trio.Event()
         """Set when it is fenced, and its last store has ended."""
 
@@ -130,7 +129,7 @@ class SharePartition:
 
     @property
     def is_storing(self) -> bool:
-        """Whether something is being stored."""
+        """Whether a successor has to wait before it loads the state."""
         return self._stores > 0
 
     # -- loading
@@ -149,9 +148,9 @@ class SharePartition:
                 start = await self._first_offset()
             self.window = Window(start, self._manager.settings(self.group_id).limits, state.batches)
             self.state_epoch = state.state_epoch
-            self._bury()
+            self._begin_dead_letters()
         except KafkaError as error:
-            self._fail(error.code if self._is_ours(error) else _client_code(error), str(error))
+            self._fail(error.code if self._is_from_log(error) else _client_code(error), str(error))
         except StoredStateError as error:
             _log.error("stored state of a share partition", about=repr(self), error=str(error))
             self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
@@ -160,7 +159,8 @@ class SharePartition:
                 waiter.note_loaded(self)
 
     @staticmethod
-    def _is_ours(error: KafkaError) -> bool:
+    def _is_from_log(error: KafkaError) -> bool:
+        """Whether the error comes from the log, not from the persister: clients get it as it is."""
         return error.code in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _fail(self, code: ErrorCode, text: str) -> None:
@@ -204,8 +204,8 @@ class SharePartition:
         Raises KafkaError: OFFSET_OUT_OF_RANGE if the log begins later (see `move_log_start`), KAFKA_STORAGE_ERROR.
         """
         log = self.leader.log
-        committed = self._manager.settings(self.group_id).is_committed
-        bound = log.last_stable_offset if committed else log.high_watermark
+        reads_committed = self._manager.settings(self.group_id).reads_committed
+        bound = log.last_stable_offset if reads_committed else log.high_watermark
         return log.read(offset, max_bytes, minimum_one=minimum_one, up_to=bound)
 
     def move_log_start(self) -> None:
@@ -238,7 +238,7 @@ class SharePartition:
         try:
             reader.read(max(window.end_offset, offset) + records_max, found.next_offset)
             aborted = []
-            if settings.is_committed and reader.batches:
+            if settings.reads_committed and reader.batches:
                 transactions = log.aborted_transactions(offset, reader.batches[-1].last + 1)
                 aborted = reader.aborted(transactions) if transactions else []
             now = self._manager.clock.monotonic()
@@ -301,7 +301,7 @@ class SharePartition:
         if changes:
             assert self.window is not None
             self.window.complete(changes, is_stored=is_stored)
-            self._bury()
+            self._begin_dead_letters()
             self.watch_locks()
             self.wake()
 
@@ -355,7 +355,7 @@ class SharePartition:
                 partition=self.partition,
                 count=sum(last - first + 1 for first, last, _, _ in changes),
             )
-            letters = window.take_dead_letters()
+            letters = window.take_dead_letters()  # they are put back when the store of their state has ended
             if letters:
                 self.begin_store()
             self._manager.spawn(self._store_expired(changes, letters))
@@ -372,15 +372,17 @@ class SharePartition:
             self.wake()
         if letters:
             self.window.dead_letters += letters
-            self._bury()
+            self._begin_dead_letters()
             self.end_store((), is_stored=True)
 
     # -- dead letters
 
-    def _bury(self) -> None:
-        """Have dead letters written, and archived; their state is stored. One write takes what comes during another."""
-        if self.window is not None and self.window.dead_letters and not self._is_burying:
-            self._is_burying = True
+    def _begin_dead_letters(self) -> None:
+        """Begin to write the dead letters, unless a task already does: it also takes those that come meanwhile. Then
+        their records are archived, and that is stored.
+        """
+        if self.window is not None and self.window.dead_letters and not self._is_writing_dead_letters:
+            self._is_writing_dead_letters = True
             self.begin_store()
             self._manager.spawn(self._write_dead_letters(self.window))
 
@@ -397,7 +399,7 @@ class SharePartition:
                 if window.advance():
                     self.wake()
         finally:
-            self._is_burying = False
+            self._is_writing_dead_letters = False
             self.end_store((), is_stored=True)
 
 

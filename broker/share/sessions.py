@@ -51,7 +51,7 @@ class ShareSession:
         self.epoch = 1
 
 
-class ShareContext(NamedTuple):
+class ShareFetchContext(NamedTuple):
     """The partitions of one ShareFetch. ``session`` is set for an incremental one."""
 
     epoch: int
@@ -85,7 +85,7 @@ class ShareSessions:
         connection: object,
         *,
         has_acknowledgements: bool,
-    ) -> ShareContext:
+    ) -> ShareFetchContext:
         """Return the context of a ShareFetch.
 
         Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED, and
@@ -93,7 +93,7 @@ class ShareSessions:
         """
         if epoch == FINAL_EPOCH:
             self._find(key)
-            return ShareContext(epoch, {})
+            return ShareFetchContext(epoch, {})
         if epoch == INITIAL_EPOCH:
             if has_acknowledgements:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -107,7 +107,7 @@ class ShareSessions:
             self._sessions[key] = ShareSession(partitions, connection)
             self._partitions += len(partitions)
             self._per_group[key[0]] = self._per_group.get(key[0], 0) + 1
-            return ShareContext(epoch, asked)
+            return ShareFetchContext(epoch, asked)
         session = self._find(key, epoch)
         known = session.partitions
         before = len(known)
@@ -121,7 +121,7 @@ class ShareSessions:
             self.end(key)
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
         session.epoch = next_epoch(epoch)
-        return ShareContext(epoch, {one: it.topic for one, it in known.items()}, session)
+        return ShareFetchContext(epoch, {one: it.topic for one, it in known.items()}, session)
 
     def acknowledge(self, key: SessionKey, epoch: int) -> None:
         """Take note of a ShareAcknowledge. Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""

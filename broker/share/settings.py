@@ -33,7 +33,7 @@ class ShareGroupSettings(NamedTuple):
     limits: Limits
     lock_ms: int
     """Milliseconds for which acquired records are locked (``share.record.lock.duration.ms``)."""
-    is_committed: bool
+    reads_committed: bool
     """Whether records of transactions are delivered only when these are committed (``share.isolation.level``)."""
     reset: str
     """The position at which a new share partition begins (``share.auto.offset.reset``)."""

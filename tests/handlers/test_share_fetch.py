@@ -375,7 +375,7 @@ async def test_what_could_not_be_stored_stays_acquired() -> None:
         assert await member.acknowledge((0, 1, ACCEPT)) == ErrorCode.UNKNOWN_SERVER_ERROR
         [partition] = broker.node.shares.partitions_of(GROUP)
         assert partition.window is not None
-        assert [run.pending for run in partition.window.runs()] == [None]
+        assert [records.pending for records in partition.window.states()] == [None]
 
 
 @simulated

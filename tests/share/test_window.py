@@ -26,7 +26,7 @@ from oncelog.broker.share.window.in_flight import (
     AVAILABLE,
     TRANSITIONS,
     InFlightBatch,
-    Run,
+    InFlightState,
 )
 from oncelog.broker.share.window.window import Limits, StoredStateError, Window
 from oncelog.coordinator.share.state import DeliveryState, StateBatch
@@ -72,7 +72,10 @@ def say(
 
 
 def states(of: Window) -> list[tuple[int, int, str, int]]:
-    return [(run.first, run.last, run.state.name.lower(), run.delivery_count) for run in of.runs()]
+    return [
+        (records.first, records.last, records.state.name.lower(), records.delivery_count)
+        for records in of.states()
+    ]
 
 
 def error(of: Window, *said: tuple[int, int, list[int]], member: str = "m") -> tuple[ErrorCode, str]:
@@ -92,12 +95,12 @@ def test_the_table_of_moves_is_kafkas() -> None:
     assert not TRANSITIONS[ARCHIVED]
     for state in DeliveryState:
         for other in DeliveryState:
-            run = Run(0, 0, state, 1)
+            records = InFlightState(0, 0, state, 1)
             if other in TRANSITIONS[state]:
-                run.transition_to(other)
+                records.transition_to(other)
             else:
                 with pytest.raises(AssertionError):
-                    run.transition_to(other)
+                    records.transition_to(other)
 
 
 def test_records_are_acquired_once_and_the_window_moves_on() -> None:
@@ -106,7 +109,7 @@ def test_records_are_acquired_once_and_the_window_moves_on() -> None:
     assert it.next_fetch_offset() == 20
     assert acquire(it, batches(10, 10), "other") == []
     assert say(it, (0, 19, [ACCEPT])) == [StateBatch(0, 19, ACKNOWLEDGED, 1)]
-    assert (it.start_offset, it.end_offset, it.records, it.next_fetch_offset()) == (20, 19, 0, 20)
+    assert (it.start_offset, it.end_offset, it.record_count, it.next_fetch_offset()) == (20, 19, 0, 20)
 
 
 def test_whole_record_batches_are_acquired_unless_the_member_wants_a_limit() -> None:
@@ -360,7 +363,7 @@ def test_the_cost_is_that_of_batches_not_of_records() -> None:
     """2,000 records acquired and accepted in batches of 500 touch a handful of objects."""
 
     def count() -> int:
-        return sum(isinstance(one, Run | InFlightBatch) for one in gc.get_objects())
+        return sum(isinstance(one, InFlightState | InFlightBatch) for one in gc.get_objects())
 
     it = window()
     fetched = batches(*[1] * 2_000)
@@ -395,14 +398,14 @@ def test_the_cost_of_a_batch_in_many_parts_does_not_grow_with_their_square(
     else:
         acquired = [Acquired(*one) for one in acquire(it, [(0, count - 1)], most=count)]
     compared = 0
-    compare = Run.continues
+    compare = InFlightState.continues
 
-    def continues(run: Run, other: Run) -> bool:
+    def continues(records: InFlightState, other: InFlightState) -> bool:
         nonlocal compared
         compared += 1
-        return compare(run, other)
+        return compare(records, other)
 
-    monkeypatch.setattr(Run, "continues", continues)
+    monkeypatch.setattr(InFlightState, "continues", continues)
     if what == "acknowledged":
         say(it, (0, count - 1, [ACCEPT, RELEASE] * (count // 2)))
         assert len(states(it)) == count

@@ -96,7 +96,7 @@ class World:
         acquisition = Acquisition(
             window, member, fetched, deadline, batch_size=rng.choice((1, 4, 500)), by_record=by_record
         )
-        in_flight = window.records
+        in_flight = window.record_count
         got = acquisition.acquire(offset, wanted)
         # What compaction has removed was archived.
         for one in range(max(offset, window.start_offset), fetched[0][0]):
@@ -134,20 +134,24 @@ class World:
                         self.resync(one)
         assert self.in_flight() <= max(in_flight, window.limits.records_max + self.largest)
         # With a limit, the rest of a batch that was read belongs to the window, available.
-        for run in window.runs():
-            for one in range(run.first, run.last + 1):
+        for records in window.states():
+            for one in range(records.first, records.last + 1):
                 self.records.setdefault(one, Record())
 
     def in_flight(self) -> int:
         """The records from the start offset on, without gaps."""
         start = self.window.start_offset
-        return sum(max(0, run.last - max(run.first, start) + 1) for run in self.window.runs())
+        return sum(max(0, records.last - max(records.first, start) + 1) for records in self.window.states())
 
     def resync(self, offset: int) -> None:
-        for run in self.window.runs():
-            if run.first <= offset <= run.last:
+        for records in self.window.states():
+            if records.first <= offset <= records.last:
                 self.records[offset] = Record(
-                    run.state, run.delivery_count, run.member_id, run.deadline, run.pending is not None
+                    records.state,
+                    records.delivery_count,
+                    records.member_id,
+                    records.deadline,
+                    records.pending is not None,
                 )
 
     def acknowledge(self) -> None:
@@ -155,10 +159,16 @@ class World:
         if not self.records:
             return
         member = rng.choice(MEMBERS)
-        mine = [run for run in window.runs() if run.state is ACQUIRED and run.member_id == member]
+        mine = [
+            records
+            for records in window.states()
+            if records.state is ACQUIRED and records.member_id == member
+        ]
         asked: list[Acknowledgement] = []
-        for run in sorted(rng.sample(mine, min(len(mine), rng.randrange(1, 4))), key=lambda run: run.first):
-            first, last = run.first, run.last
+        for records in sorted(
+            rng.sample(mine, min(len(mine), rng.randrange(1, 4))), key=lambda records: records.first
+        ):
+            first, last = records.first, records.last
             if rng.random() < 0.5:
                 first = rng.randint(first, last)
                 last = rng.randint(first, last)
@@ -172,9 +182,9 @@ class World:
             changes = acknowledge(window, member, asked, deadline)
         except KafkaError:
             # Nothing has changed but locks that were renewed before the error, as in Kafka.
-            for run in window.runs():
-                for one in range(run.first, run.last + 1):
-                    if run.deadline == deadline:
+            for records in window.states():
+                for one in range(records.first, records.last + 1):
+                    if records.deadline == deadline:
                         self.records[one].deadline = deadline
             return
         for said in asked:
@@ -300,9 +310,9 @@ class World:
         self.under_way, self.letters = [], []
         self.window = Window(start, self.window.limits, stored)
         self.records = {}
-        for run in self.window.runs():
-            for one in range(run.first, run.last + 1):
-                self.records[one] = Record(run.state, run.delivery_count)
+        for records in self.window.states():
+            for one in range(records.first, records.last + 1):
+                self.records[one] = Record(records.state, records.delivery_count)
 
     def check(self) -> None:
         """The window equals the model, and its parts fit together."""
@@ -311,23 +321,23 @@ class World:
         done = 0
         for batch, first in zip(window.batches, window.firsts, strict=True):
             assert first == batch.first > before
-            assert batch.runs[0].first == batch.first
+            assert batch.states[0].first == batch.first
             at = batch.first
-            for run in batch.runs:
-                assert run.first == at <= run.last
-                at = run.last + 1
-                assert (run.state is ACQUIRED) == (run.deadline != NEVER) == bool(run.member_id)
-                assert run.pending is None or run.state is ACQUIRED
-                for one in range(run.first, run.last + 1):
+            for records in batch.states:
+                assert records.first == at <= records.last
+                at = records.last + 1
+                assert (records.state is ACQUIRED) == (records.deadline != NEVER) == bool(records.member_id)
+                assert records.pending is None or records.state is ACQUIRED
+                for one in range(records.first, records.last + 1):
                     known = self.records[one]
-                    assert (run.state, run.delivery_count, run.member_id, run.deadline) == (
+                    assert (records.state, records.delivery_count, records.member_id, records.deadline) == (
                         known.state,
                         known.count,
                         known.member,
                         known.deadline,
-                    ), (one, run, known)
-                    assert (run.pending is not None) == known.pending
-                    done += one >= window.start_offset and run.outcome in FINAL
+                    ), (one, records, known)
+                    assert (records.pending is not None) == known.pending
+                    done += one >= window.start_offset and records.outcome in FINAL
             assert at == batch.last + 1
             before = batch.last
         assert window.delivery_complete_count == done

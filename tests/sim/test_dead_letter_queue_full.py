@@ -44,7 +44,7 @@ def state_of(broker: SimBroker, reader: ShareReader) -> list[str]:
     """Return the states of the records in flight."""
     [partition] = broker.node.shares.partitions_of(GROUP)
     assert partition.window is not None
-    return [run.state.name for run in partition.window.runs()]
+    return [records.state.name for records in partition.window.states()]
 
 
 def test_the_record_is_written_when_there_is_room(lines: list[str]) -> None:

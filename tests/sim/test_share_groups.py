@@ -217,7 +217,7 @@ class World:
         for partition in range(PARTITIONS):
             found = node.shares.get(GROUP, self.topic_id, partition)
             if found is not None and found.window is not None:
-                assert found.window.records <= found.window.limits.records_max
+                assert found.window.record_count <= found.window.limits.records_max
                 assert found.window.start_offset >= self.starts[partition], "the start offset does not fall"
                 self.starts[partition] = found.window.start_offset
 

@@ -154,17 +154,17 @@ def _partitions(node: Node, group_id: str) -> dict[str, dict[int, SharePartition
 def _rows_of_window(node: Node, window: Window) -> Iterator[RecordsInFlight]:
     """Yield the records in flight of a loaded share partition."""
     now, now_ms, start = node.clock.monotonic(), node.clock.now_ms(), window.start_offset
-    for run in window.runs():
-        if run.last < start:
+    for records in window.states():
+        if records.last < start:
             continue
-        is_held = bool(run.member_id)
+        is_held = bool(records.member_id)
         yield RecordsInFlight(
-            max(run.first, start),
-            run.last,
-            _name(run.state),
-            run.delivery_count,
-            run.member_id if is_held else None,
-            round(now_ms + (run.deadline - now) * 1000) if is_held else None,
+            max(records.first, start),
+            records.last,
+            _name(records.state),
+            records.delivery_count,
+            records.member_id if is_held else None,
+            round(now_ms + (records.deadline - now) * 1000) if is_held else None,
         )
 
 

@@ -12,7 +12,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from oncelog.broker.share.window.in_flight import InFlightBatch, Run
+    from oncelog.broker.share.window.in_flight import InFlightBatch, InFlightState
     from oncelog.broker.share.window.window import Window
     from oncelog.coordinator.share.state import DeliveryState, StateBatch
 
@@ -36,8 +36,8 @@ class Acknowledgement(NamedTuple):
 def acknowledge(
     window: Window, member_id: str, acknowledgements: Iterable[Acknowledgement], deadline: float
 ) -> list[StateBatch]:
-    """Begin the transitions that a member's acknowledgements ask for; `Window.complete` ends them. Renewed locks end at
-    ``deadline``, at once and without being stored.
+    """Begin the transitions that a member's acknowledgements ask for; `Window.complete` ends them. A renewal is not
+    stored: it holds at once, and the lock then ends at ``deadline``.
 
     Raises KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST. No state has changed then.
     """
@@ -47,7 +47,7 @@ def acknowledge(
             if one.last >= window.start_offset:
                 for batch in _batches(window, one):
                     if batch.last >= window.start_offset:
-                        _Acknowledging(window, member_id, deadline, changes).acknowledge(batch, one)
+                        _Acknowledger(window, member_id, deadline, changes).acknowledge(batch, one)
     except KafkaError:
         window.complete(changes, is_stored=False)
         raise
@@ -75,7 +75,7 @@ def _batches(window: Window, asked: Acknowledgement) -> list[InFlightBatch]:
     return found
 
 
-class _Acknowledging:
+class _Acknowledger:
     def __init__(self, window: Window, member_id: str, deadline: float, changes: list[StateBatch]) -> None:
         self._window = window
         self._member_id = member_id
@@ -101,36 +101,36 @@ class _Acknowledging:
         for first, last, kind in _by_type(asked):
             first, last = max(first, batch.first, start), min(last, batch.last)
             if first <= last:
-                for run in batch.between(first, last):
-                    self._check(run)
-                    self._begin(run, kind)
+                for records in batch.between(first, last):
+                    self._check(records)
+                    self._begin(records, kind)
 
-    def _check_whole(self, run: Run) -> None:
+    def _check_whole(self, records: InFlightState) -> None:
         # While the end of a lock is being stored, Kafka has already forgotten the member.
-        if run.member_id == NOBODY or run.pending is not None:
+        if records.member_id == NOBODY or records.pending is not None:
             raise _invalid("The batch cannot be acknowledged. The batch is not in the acquired state.")
-        if run.member_id != self._member_id:
+        if records.member_id != self._member_id:
             raise _invalid("Member is not the owner of batch record")
 
-    def _check(self, run: Run) -> None:
-        if run.outcome is not ACQUIRED:
+    def _check(self, records: InFlightState) -> None:
+        if records.outcome is not ACQUIRED:
             raise _invalid("The offset cannot be acknowledged. The offset is not acquired.")
-        if run.member_id != self._member_id:
+        if records.member_id != self._member_id:
             raise _invalid("Member is not the owner of offset")
 
-    def _begin(self, run: Run, kind: int) -> None:
+    def _begin(self, records: InFlightState, kind: int) -> None:
         window = self._window
         if kind == REJECT:
-            run.is_rejected = window.limits.has_dead_letter_queue
-            window.begin(run, window.after_failure, self._changes)
+            records.is_rejected = window.limits.has_dead_letter_queue
+            window.begin(records, window.after_failure, self._changes)
             return
         if kind != RENEW:
-            window.begin(run, STATE_OF[kind], self._changes)
+            window.begin(records, STATE_OF[kind], self._changes)
             return
         if not window.limits.may_renew:
             raise _invalid("Renewing acquisition locks is not enabled for the group.")
-        run.deadline = self._deadline
-        window.lock(self._deadline, run.first, run.last)
+        records.deadline = self._deadline
+        window.lock(self._deadline, records.first, records.last)
 
 
 def _by_type(asked: Acknowledgement) -> Iterable[tuple[int, int, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.share.window.in_flight import ACQUIRED, AVAILABLE, InFlightBatch, Run
+from oncelog.broker.share.window.in_flight import ACQUIRED, AVAILABLE, InFlightBatch, InFlightState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,24 +80,24 @@ class Acquisition:
         last, room = self._within_limit(fetch_offset, records_max, fetched[-1][1])
         if room <= 0:
             return self.acquired
-        first_read = base = fetched[0][0]
-        self._archive_compacted(fetch_offset, base)
-        index = window.floor(base)
-        if index >= 0 and window.batches[index].last >= base:
-            base = window.batches[index].first
+        first_read = fetched[0][0]
+        self._archive_compacted(fetch_offset, first_read)
+        index = window.floor(first_read)
+        if index >= 0 and window.batches[index].last >= first_read:
+            first = window.firsts[index]  # the read begins within this batch of the window
         else:
-            base = max(base, window.start_offset)
-        known = window.slice(min(first_read, base), last)
+            first = max(first_read, window.start_offset)
+        known = window.slice(min(first_read, first), last)
         if known:
-            self._acquire_among(known, base, last, room)
+            self._acquire_among(known, first, last, room)
         else:
-            self._acquire_new(base, last, room)
+            self._acquire_new(first, last, room)
         return self.acquired
 
     def _within_limit(self, fetch_offset: int, records_max: int, last: int) -> tuple[int, int]:
         """Return the last offset and how many records may be acquired, so that no more than the limit are in flight."""
         window = self._window
-        room = min(records_max, window.limits.records_max - window.records)
+        room = min(records_max, window.limits.records_max - window.record_count)
         if room <= 0 and fetch_offset <= window.end_offset:
             # The window is full, but records in it are available again.
             return min(last, window.end_offset), min(records_max, window.end_offset - fetch_offset + 1)
@@ -118,11 +118,11 @@ class Acquisition:
             for batch in batches:
                 batch.join()
 
-    def _acquire_among(self, known: list[InFlightBatch], base: int, last: int, room: int) -> None:
-        """Acquire the available ones of batches in the window, and what lies behind them."""
+    def _acquire_among(self, known: list[InFlightBatch], first: int, last: int, room: int) -> None:
+        """Acquire the available records of batches in the window, from ``first`` on, and what lies behind them."""
         window = self._window
         first_read = self._fetched[0][0]
-        gap = base
+        gap = first
         for batch in known:
             if self._count >= room:
                 break
@@ -134,7 +134,6 @@ class Acquisition:
                     break
             throttled = self._is_throttled(batch, first_read, last)
             if throttled and self._count:
-                room = 0
                 break
             is_inside = first_read <= batch.first and batch.last <= last
             if is_inside and not batch.is_split and not throttled and not self._exceeds(batch, room):
@@ -149,10 +148,10 @@ class Acquisition:
             before = self._count
             self._acquire_part(batch, first_read, last, room - self._count)
             if throttled and self._count > before:
-                room = 0
                 break
-        if self._count < room and known[-1].last < last:
-            self._acquire_new(known[-1].last + 1, last, room - self._count)
+        else:  # no batch has ended the acquisition
+            if self._count < room and known[-1].last < last:
+                self._acquire_new(known[-1].last + 1, last, room - self._count)
         if self.acquired:
             self._move_gap(self.acquired[-1].last + 1)
 
@@ -162,20 +161,20 @@ class Acquisition:
     def _is_throttled(self, batch: InFlightBatch, first: int, last: int) -> bool:
         """Whether records of the batch were delivered so often that they are delivered in smaller batches now."""
         counts = (
-            run.delivery_count
-            for run in (batch.overlapping(first, last) if batch.is_split else batch.runs)
-            if run.is_available
+            records.delivery_count
+            for records in (batch.overlapping(first, last) if batch.is_split else batch.states)
+            if records.is_available
         )
         return max(counts, default=0) >= self._throttled_from()
 
     def _throttled_from(self) -> int:
         return max(THROTTLED_FROM_LEAST, (self._window.limits.deliveries_max + 1) // 2)
 
-    def _take(self, run: Run, taken: list[Run]) -> None:
-        run.acquire(self._member_id, self._deadline)
-        self._window.lock(self._deadline, run.first, run.last)
-        self._count += run.size
-        taken.append(run)
+    def _take(self, records: InFlightState, taken: list[InFlightState]) -> None:
+        records.acquire(self._member_id, self._deadline)
+        self._window.lock(self._deadline, records.first, records.last)
+        self._count += records.size
+        taken.append(records)
 
     def _acquire_part(self, batch: InFlightBatch, first: int, last: int, room: int) -> None:
         """Acquire available records of a batch that are in the range."""
@@ -183,11 +182,11 @@ class Acquisition:
         throttled_from = self._throttled_from()
         throttled_max = -1
         count = 0
-        taken: list[Run] = []
+        taken: list[InFlightState] = []
         available = [
-            (max(run.first, first), min(run.last, last))
-            for run in batch.overlapping(first, last)
-            if run.is_available
+            (max(records.first, first), min(records.last, last))
+            for records in batch.overlapping(first, last)
+            if records.is_available
         ]
         for begin, end in available:
             delivered = batch.at(begin).delivery_count
@@ -201,17 +200,21 @@ class Acquisition:
                 size = min(size, room - count)
             if throttled_max > count:
                 size = min(size, throttled_max - count)
-            [run] = batch.between(begin, begin + size - 1)
-            self._take(run, taken)
+            [records] = batch.between(begin, begin + size - 1)
+            self._take(records, taken)
             count += size
             if is_last or (self._by_record and count == room) or count == throttled_max:
                 break
-        for run in taken:
-            before = self.acquired[-1] if self.acquired and run is not taken[0] else None
-            if before and before.last + 1 == run.first and before.delivery_count == run.delivery_count:
-                self.acquired[-1] = before._replace(last=run.last)
+        for records in taken:
+            before = self.acquired[-1] if self.acquired and records is not taken[0] else None
+            if (
+                before
+                and before.last + 1 == records.first
+                and before.delivery_count == records.delivery_count
+            ):
+                self.acquired[-1] = before._replace(last=records.last)
             else:
-                self.acquired.append(Acquired(run.first, run.last, run.delivery_count))
+                self.acquired.append(Acquired(records.first, records.last, records.delivery_count))
         batch.join()
 
     # -- records that are not in the window yet
@@ -264,14 +267,14 @@ class Acquisition:
         if last < first:  # a batch size below 1
             self.acquired.append(Acquired(first, last, 1))
             return
-        batch = InFlightBatch(Run(first, last, ACQUIRED, 1, self._member_id, self._deadline))
+        batch = InFlightBatch(InFlightState(first, last, ACQUIRED, 1, self._member_id, self._deadline))
         end = last
         if self._by_record and last - first + 1 > room:
             end = first + room - 1
             batch.is_split = True
-            for run in batch.between(end + 1, last):
-                run.transition_to(AVAILABLE)
-                run.delivery_count = 0
+            for records in batch.between(end + 1, last):
+                records.transition_to(AVAILABLE)
+                records.delivery_count = 0
             window.may_have_available = True
         index = window.floor(first) + 1
         window.firsts.insert(index, first)

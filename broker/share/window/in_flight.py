@@ -1,7 +1,7 @@
-"""Records in flight: their states, the valid transitions, and `InFlightBatch`.
+"""Records in flight: the delivery states, the valid transitions, `InFlightState` and `InFlightBatch`.
 
-Neighbouring records in the same state are one `Run`, so the cost is that of batches, not of records. Kafka keeps one
-object for a batch, and one for each offset as soon as its offsets differ. Pure. Source: ``RecordState``,
+Neighbouring records that do not differ have one `InFlightState`, so the cost is that of batches, not of records. Kafka
+has one for a batch, and one for each offset as soon as its offsets differ. Pure. Source: ``RecordState``,
 ``InFlightState``, ``InFlightBatch``.
 """
 
@@ -37,8 +37,8 @@ FINAL = frozenset(state for state, others in TRANSITIONS.items() if not others)
 """The states without a transition."""
 
 
-class Run:
-    """Neighbouring records in the same state. A transition that has to be stored first is ``pending``: the state
+class InFlightState:
+    """The in-flight state of neighbouring records. A transition that has to be stored first is ``pending``: ``state``
     changes only when it is stored, and until then no other transition begins.
     """
 
@@ -79,7 +79,7 @@ class Run:
         """Whether a member rejected the records that are `ARCHIVING`; otherwise they were delivered too often."""
 
     def __repr__(self) -> str:
-        return f"Run({self.first}-{self.last} {self.state.name} x{self.delivery_count} {self.member_id!r})"
+        return f"InFlightState({self.first}-{self.last} {self.state.name} x{self.delivery_count} {self.member_id!r})"
 
     @property
     def size(self) -> int:
@@ -121,9 +121,9 @@ class Run:
         self.member_id = member_id
         self.deadline = deadline
 
-    def cut(self, offset: int) -> Run:
-        """Keep the records below ``offset``; return a run with the others."""
-        rest = Run(
+    def cut(self, offset: int) -> InFlightState:
+        """Keep the records below ``offset``; return the state of the others."""
+        rest = InFlightState(
             offset,
             self.last,
             self.state,
@@ -136,7 +136,7 @@ class Run:
         self.last = offset - 1
         return rest
 
-    def continues(self, other: Run) -> bool:
+    def continues(self, other: InFlightState) -> bool:
         """Whether the records are those after ``other``'s, in the same state. Not while something is being stored: the
         two may not be stored together.
         """
@@ -152,20 +152,20 @@ class Run:
 
 
 class InFlightBatch:
-    """Records that were acquired together, as one run or several. ``is_split``: whether Kafka would have one state for
-    each offset by now. Kafka's errors differ then.
+    """Records that were acquired together, with one state or several. ``is_split``: whether Kafka would have one state
+    for each offset by now. Kafka's errors differ then.
     """
 
-    __slots__ = ("first", "is_split", "last", "runs")
+    __slots__ = ("first", "is_split", "last", "states")
 
-    def __init__(self, run: Run) -> None:
-        self.first = run.first
-        self.last = run.last
-        self.runs = [run]
+    def __init__(self, records: InFlightState) -> None:
+        self.first = records.first
+        self.last = records.last
+        self.states = [records]
         self.is_split = False
 
     def __repr__(self) -> str:
-        return f"InFlightBatch({self.runs})"
+        return f"InFlightBatch({self.states})"
 
     @property
     def size(self) -> int:
@@ -173,56 +173,56 @@ class InFlightBatch:
         return self.last - self.first + 1
 
     @property
-    def whole(self) -> Run:
-        """The only run of a batch that is not split."""
-        return self.runs[0]
+    def whole(self) -> InFlightState:
+        """The only in-flight state of a batch that is not split."""
+        return self.states[0]
 
-    def at(self, offset: int) -> Run:
-        """Return the run with the offset; the last one for offsets after the batch."""
-        runs = self.runs
-        return runs[0] if len(runs) == 1 else runs[bisect_right(runs, offset, key=_first) - 1]
+    def at(self, offset: int) -> InFlightState:
+        """Return the in-flight state with the offset; the last one for offsets after the batch."""
+        states = self.states
+        return states[0] if len(states) == 1 else states[bisect_right(states, offset, key=_first) - 1]
 
-    def between(self, first: int, last: int) -> list[Run]:
-        """Return the runs from offset ``first`` to ``last``; those that reach beyond are cut there."""
-        runs = self.runs
+    def between(self, first: int, last: int) -> list[InFlightState]:
+        """Return the states from offset ``first`` to ``last``; those that reach beyond are cut there."""
+        states = self.states
         if first <= self.first and last >= self.last:
-            return list(runs)
+            return list(states)
         begin = self._cut(max(first, self.first))
-        end = self._cut(last + 1) if last < self.last else len(runs)
-        return runs[begin:end]
+        end = self._cut(last + 1) if last < self.last else len(states)
+        return states[begin:end]
 
     def _cut(self, offset: int) -> int:
-        """Let a run begin at the offset, which is in the batch; return its index."""
-        index = bisect_right(self.runs, offset, key=_first) - 1
-        if self.runs[index].first == offset:
+        """Let a state begin at the offset, which is in the batch; return its index."""
+        index = bisect_right(self.states, offset, key=_first) - 1
+        if self.states[index].first == offset:
             return index
         self.is_split = True
-        self.runs.insert(index + 1, self.runs[index].cut(offset))
+        self.states.insert(index + 1, self.states[index].cut(offset))
         return index + 1
 
-    def overlapping(self, first: int, last: int) -> Iterator[Run]:
-        """The runs with offsets from ``first`` to ``last``, as they are."""
-        runs = self.runs
-        begin = 0 if len(runs) == 1 else max(0, bisect_right(runs, first, key=_first) - 1)
-        for index in range(begin, len(runs)):
-            run = runs[index]
-            if run.first > last:
+    def overlapping(self, first: int, last: int) -> Iterator[InFlightState]:
+        """The states with offsets from ``first`` to ``last``, as they are."""
+        states = self.states
+        begin = 0 if len(states) == 1 else max(0, bisect_right(states, first, key=_first) - 1)
+        for index in range(begin, len(states)):
+            records = states[index]
+            if records.first > last:
                 break
-            if run.last >= first:
-                yield run
+            if records.last >= first:
+                yield records
 
     def join(self) -> None:
-        """Make one run of neighbours that do not differ."""
-        runs = self.runs
-        if len(runs) == 1:
+        """Make one state of neighbours that do not differ."""
+        states = self.states
+        if len(states) == 1:
             return
-        joined = [runs[0]]
-        for run in runs[1:]:
-            if run.continues(joined[-1]):
-                joined[-1].last = run.last
+        joined = [states[0]]
+        for records in states[1:]:
+            if records.continues(joined[-1]):
+                joined[-1].last = records.last
             else:
-                joined.append(run)
-        self.runs = joined
+                joined.append(records)
+        self.states = joined
 
 
 _first = attrgetter("first")

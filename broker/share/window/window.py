@@ -20,7 +20,7 @@ from oncelog.broker.share.window.in_flight import (
     FINAL,
     NEVER,
     InFlightBatch,
-    Run,
+    InFlightState,
 )
 from oncelog.coordinator.share.state import DeliveryState, StateBatch
 
@@ -91,8 +91,8 @@ class Window:
         self.may_have_available = False
         """False: no record in the window is available. True: look for one."""
         self.gap = -1
-        """The offset from which stored batches have gaps between them: records without a stored state, which may have
-        been delivered. It is valid while the window ends at `gap_end`. -1: there are no gaps.
+        """The offset from which there are gaps between stored batches: records without a stored state, delivered or
+        not. It is valid while the window ends at `gap_end`. -1: there are no gaps.
         """
         self.gap_end = -1
         self._locks: list[tuple[float, int, int]] = []
@@ -113,14 +113,14 @@ class Window:
             if gap < 0 and first > before + 1:
                 gap = before + 1
             before = last
-            run = Run(first, last, DeliveryState(state), delivery_count)
+            records = InFlightState(first, last, DeliveryState(state), delivery_count)
             self.firsts.append(first)
-            self.batches.append(InFlightBatch(run))
-            if run.is_done:
-                self.delivery_complete_count += run.size
-            elif run.state is ARCHIVING:
-                run.is_rejected = delivery_count < self.limits.deliveries_max  # the cause is not stored
-                self._bury(run)
+            self.batches.append(InFlightBatch(records))
+            if records.is_done:
+                self.delivery_complete_count += records.size
+            elif records.state is ARCHIVING:
+                records.is_rejected = delivery_count < self.limits.deliveries_max  # the cause is not stored
+                self._note_dead_letters(records)
         if self.batches:
             self.may_have_available = True
             self.end_offset = before
@@ -135,18 +135,18 @@ class Window:
 
     @property
     def has_gap(self) -> bool:
-        """Whether records between the stored batches may never have been delivered."""
+        """Whether there may be such records between the stored batches; see `gap`."""
         return self.gap >= 0 and self.gap_end == self.end_offset
 
     @property
-    def records(self) -> int:
+    def record_count(self) -> int:
         """The records in flight: from the start offset to the end, whatever their state."""
         return self.end_offset - self.start_offset + 1
 
-    def runs(self) -> Iterator[Run]:
-        """All runs, in order of offsets."""
+    def states(self) -> Iterator[InFlightState]:
+        """All in-flight states, in order of offsets."""
         for batch in self.batches:
-            yield from batch.runs
+            yield from batch.states
 
     def floor(self, offset: int) -> int:
         """Return the index of the last batch that begins at or before the offset; -1 if there is none."""
@@ -174,14 +174,14 @@ class Window:
                 if batch.first > gap:
                     return gap
                 gap = max(batch.last + 1, gap)
-            for run in batch.runs:
-                if run.is_available:
-                    return run.first
+            for records in batch.states:
+                if records.is_available:
+                    return records.first
         return None
 
     def can_acquire(self) -> bool:
         """Whether there is room for more records, or one in the window is available again."""
-        return self.next_fetch_offset() != self.end_offset + 1 or self.records < self.limits.records_max
+        return self.next_fetch_offset() != self.end_offset + 1 or self.record_count < self.limits.records_max
 
     # -- locks
 
@@ -189,7 +189,9 @@ class Window:
         """Put the end of the lock of these records into the queue."""
         if len(self._locks) > self._locks_max:
             self._locks = [
-                (run.deadline, run.first, run.last) for run in self.runs() if run.deadline != NEVER
+                (records.deadline, records.first, records.last)
+                for records in self.states()
+                if records.deadline != NEVER
             ]
             heapify(self._locks)
             self._locks_max = 2 * len(self._locks) + STALE_LOCKS_MAX
@@ -215,31 +217,31 @@ class Window:
         return joined(changes)
 
     def _expire(self, batch: InFlightBatch, now: float, changes: list[StateBatch]) -> None:
-        if not any(run.is_due(now) for run in batch.runs):
+        if not any(records.is_due(now) for records in batch.states):
             return
         if batch.first < self.start_offset <= batch.last:
             batch.between(self.start_offset, batch.last)
-        changes += [self._give_back(run) for run in batch.runs if run.is_due(now)]
+        changes += [self._give_back(records) for records in batch.states if records.is_due(now)]
         batch.join()
 
-    def _give_back(self, run: Run) -> StateBatch:
-        state = self._after_release(run)
-        run.transition_to(state)
+    def _give_back(self, records: InFlightState) -> StateBatch:
+        state = self._after_release(records)
+        records.transition_to(state)
         if state is ARCHIVED:
-            self.delivery_complete_count += self._size_in_window(run)
+            self.delivery_complete_count += self._size_in_window(records)
         elif state is ARCHIVING:
-            self._bury(run)
+            self._note_dead_letters(records)
         else:
             self.may_have_available = True
-        return StateBatch(run.first, run.last, state, run.delivery_count)
+        return StateBatch(records.first, records.last, state, records.delivery_count)
 
-    def _after_release(self, run: Run) -> DeliveryState:
-        """Return the state of released records: they are archived after the last delivery that is allowed, and before
-        the start offset, which the log start has moved.
+    def _after_release(self, records: InFlightState) -> DeliveryState:
+        """Return the state of released records: archived if they lie before the start offset, because the log start has
+        moved; `after_failure` if this was the last delivery that is allowed; else available.
         """
-        if run.last < self.start_offset:
+        if records.last < self.start_offset:
             return ARCHIVED
-        if run.delivery_count >= self.limits.deliveries_max:
+        if records.delivery_count >= self.limits.deliveries_max:
             return self.after_failure
         return AVAILABLE
 
@@ -250,8 +252,10 @@ class Window:
 
     # -- dead letters
 
-    def _bury(self, run: Run) -> None:
-        self.dead_letters.append(DeadLetters(run.first, run.last, run.delivery_count, run.is_rejected))
+    def _note_dead_letters(self, records: InFlightState) -> None:
+        self.dead_letters.append(
+            DeadLetters(records.first, records.last, records.delivery_count, records.is_rejected)
+        )
 
     def take_dead_letters(self) -> list[DeadLetters]:
         """Return the records that the dead-letter queue is to get; `archive_dead_letters` ends it."""
@@ -264,38 +268,40 @@ class Window:
         for first, last, _, _ in letters:
             index = max(0, self.floor(first))
             for batch in self.batches[index : self.floor(last) + 1]:
-                # Neighbours that another write has yet to take to the queue may be in the same run.
-                for run in batch.between(first, last):
-                    if run.state is ARCHIVING:
-                        run.transition_to(ARCHIVED)
-                        run.is_rejected = False
-                        self.delivery_complete_count += self._size_in_window(run)
-                        changes.append(StateBatch(run.first, run.last, ARCHIVED, run.delivery_count))
+                # Neighbours that another write has yet to take to the queue may share the state.
+                for records in batch.between(first, last):
+                    if records.state is ARCHIVING:
+                        records.transition_to(ARCHIVED)
+                        records.is_rejected = False
+                        self.delivery_complete_count += self._size_in_window(records)
+                        changes.append(
+                            StateBatch(records.first, records.last, ARCHIVED, records.delivery_count)
+                        )
                 batch.join()
         return joined(changes)
 
     # -- transitions that are stored first
 
-    def begin(self, run: Run, state: DeliveryState, changes: list[StateBatch]) -> None:
+    def begin(self, records: InFlightState, state: DeliveryState, changes: list[StateBatch]) -> None:
         """Begin a transition of acquired records; `complete` ends it."""
         if state is AVAILABLE:
-            state = self._after_release(run)
-        run.pending = state
+            state = self._after_release(records)
+        records.pending = state
         if state in FINAL:
-            self.delivery_complete_count += self._size_in_window(run)
-        changes.append(StateBatch(run.first, run.last, state, run.delivery_count))
+            self.delivery_complete_count += self._size_in_window(records)
+        changes.append(StateBatch(records.first, records.last, state, records.delivery_count))
 
     def release(self, member_id: str) -> list[StateBatch]:
         """Begin to release all records that a member has acquired. Returns the changes to store."""
         changes: list[StateBatch] = []
         for batch in self.batches:
-            if all(run.member_id != member_id for run in batch.runs):
+            if all(records.member_id != member_id for records in batch.states):
                 continue
             if batch.first < self.start_offset <= batch.last:
                 batch.between(self.start_offset, batch.last)
-            for run in batch.runs:
-                if run.state is ACQUIRED and run.pending is None and run.member_id == member_id:
-                    self.begin(run, AVAILABLE, changes)
+            for records in batch.states:
+                if records.state is ACQUIRED and records.pending is None and records.member_id == member_id:
+                    self.begin(records, AVAILABLE, changes)
         return joined(changes)
 
     def complete(self, changes: Iterable[StateBatch], *, is_stored: bool) -> bool:
@@ -308,32 +314,32 @@ class Window:
             index = max(0, self.floor(first))
             for batch in self.batches[index : self.floor(last) + 1]:
                 touched[batch.first] = batch
-                for run in batch.overlapping(first, last):
-                    self._complete(run, is_stored)
+                for records in batch.overlapping(first, last):
+                    self._complete(records, is_stored)
         for batch in touched.values():
             batch.join()
         return is_stored and self.advance()
 
-    def _complete(self, run: Run, is_stored: bool) -> None:
-        pending = run.pending
+    def _complete(self, records: InFlightState, is_stored: bool) -> None:
+        pending = records.pending
         if pending is None:
             return
         if is_stored:
-            run.transition_to(pending)
+            records.transition_to(pending)
             if pending is AVAILABLE:
                 self.may_have_available = True
             elif pending is ARCHIVING:
-                self._bury(run)
+                self._note_dead_letters(records)
             return
-        run.pending = None
-        run.is_rejected = False
+        records.pending = None
+        records.is_rejected = False
         if pending in FINAL:
-            self.delivery_complete_count -= self._size_in_window(run)
-        self.lock(run.deadline, run.first, run.last)
+            self.delivery_complete_count -= self._size_in_window(records)
+        self.lock(records.deadline, records.first, records.last)
 
-    def _size_in_window(self, run: Run) -> int:
-        """Return the number of records of a run from the start offset on."""
-        return max(0, run.last - max(self.start_offset, run.first) + 1)
+    def _size_in_window(self, records: InFlightState) -> int:
+        """Return how many of the records are not before the start offset."""
+        return max(0, records.last - max(self.start_offset, records.first) + 1)
 
     # -- the start offset
 
@@ -373,11 +379,11 @@ class Window:
         for batch in self.batches:
             if self.has_gap and batch.last >= self.gap:
                 break
-            for run in batch.runs:
-                if not run.is_done:
+            for records in batch.states:
+                if not records.is_done:
                     return done, count
-                done = run.last
-                count += self._size_in_window(run)
+                done = records.last
+                count += self._size_in_window(records)
         return done, count
 
     def move_log_start(self, log_start_offset: int) -> None:
@@ -395,10 +401,10 @@ class Window:
         for batch in self.batches:
             if batch.first > last:
                 break
-            for run in batch.overlapping(self.start_offset, last):
-                if run.outcome in FINAL:
-                    end = min(run.last, last)
-                    self.delivery_complete_count -= end - max(run.first, self.start_offset) + 1
+            for records in batch.overlapping(self.start_offset, last):
+                if records.outcome in FINAL:
+                    end = min(records.last, last)
+                    self.delivery_complete_count -= end - max(records.first, self.start_offset) + 1
         if self.archive(self.start_offset, last, self.batches, AVAILABLE, counts=False):
             self.may_have_available = True
             for batch in self.batches:
@@ -418,24 +424,26 @@ class Window:
         counts: bool = True,
     ) -> bool:
         """Archive the records from ``first`` to ``last`` that are, or are about to be, in ``state``; the caller joins
-        the runs of ``batches``. ``counts``: they become done in the window. Returns whether there were any.
+        the states of ``batches``. ``counts``: they become done in the window. Returns whether there were any.
         """
         found = False
         for batch in batches:
             if batch.first > last:
                 break
-            if batch.last < first or not any(run.outcome is state for run in batch.overlapping(first, last)):
+            if batch.last < first or not any(
+                records.outcome is state for records in batch.overlapping(first, last)
+            ):
                 continue
-            for run in batch.between(first, last):
-                if run.outcome is not state:
+            for records in batch.between(first, last):
+                if records.outcome is not state:
                     continue
                 found = True
-                if run.pending is None:
-                    run.transition_to(ARCHIVED)
+                if records.pending is None:
+                    records.transition_to(ARCHIVED)
                 else:
-                    run.pending = ARCHIVED
+                    records.pending = ARCHIVED
                 if counts:
-                    self.delivery_complete_count += self._size_in_window(run)
+                    self.delivery_complete_count += self._size_in_window(records)
         return found
 
 
