@@ -16,7 +16,7 @@ from oncelog.broker.refusal.rows import Located, Row
 VALUES_SEEN_MAX = 10
 """How many values of each filter are told, of requests that did not pass it."""
 TIMES_LOGGED, TIMES_PER_LINE = 10, 100
-"""Each of the first times that a rule fires is a log line, and later every so many times one."""
+"""The first `TIMES_LOGGED` times that a rule fires are logged, later every `TIMES_PER_LINE`-th."""
 
 log = get_logger(__name__)
 
@@ -58,7 +58,7 @@ class ActiveRule:
             {name: tuple(values) for name, values in self._seen.items() if values},
         )
 
-    def lets_pass(self, facts: Mapping[str, Any]) -> bool:
+    def accepts(self, facts: Mapping[str, Any]) -> bool:
         """Return whether all filters of the rule accept ``facts``; a filter for a fact that is missing does."""
         return all(facts[name] in values for name, values in self.rule.filters.items() if name in facts)
 
@@ -135,6 +135,6 @@ class ActiveRule:
         return client_id in self.rule.filters["client_id"] and not self._released.is_set()
 
     def release(self) -> None:
-        """Release the requests that wait. From now on the rule lets all requests pass."""
+        """Release the requests that wait. From now on the rule acts on none."""
         self._released.set()
         self._changed()

@@ -55,8 +55,10 @@ class Exchange:
         if is_without_response(self._context):
             for active in changes:
                 self._throttle(active, None)
-            response = await self._respond(refusals) if refusals else None
-            return NO_RESPONSE if refusals and response is None else response
+            if not refusals:
+                return None
+            response = await self._respond(refusals)
+            return NO_RESPONSE if response is None else response
         if not refusals and not changes:
             return None
         response = await self._respond(refusals)
@@ -95,9 +97,9 @@ class Exchange:
             case "close":
                 await self._drop(active, CLOSE)
 
-    async def _drop(self, active: ActiveRule, connection: str) -> None:
+    async def _drop(self, active: ActiveRule, ending: str) -> None:
         active.fire()
-        if connection == CLOSE:
+        if ending == CLOSE:
             raise CloseConnection(f"fault {active}")
         await self._context.connection.be_silent()
 

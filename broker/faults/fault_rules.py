@@ -33,7 +33,7 @@ from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.schema import Uuid
 
-MAKES_TOPICS = frozenset(("create_topics", "metadata", "describe_topic_partitions", "delete_topics"))
+TOPIC_MAY_BE_MISSING = frozenset(("create_topics", "metadata", "describe_topic_partitions", "delete_topics"))
 """APIs whose requests often name a topic that does not exist."""
 
 
@@ -70,7 +70,9 @@ class Target(Protocol):
 
 
 class FaultRules(Interceptor):
-    """``rng`` draws the seeds of rules that say none. ``kind`` is what every target can do and has."""
+    """``rng`` draws the seeds of rules that say none. ``kind`` says what its targets cannot do, and which listeners
+    they have (`RuleTarget`).
+    """
 
     def __init__(self, rng: random.Random, kind: RuleTarget = ANY_TARGET) -> None:
         self._rng = rng
@@ -123,7 +125,7 @@ class FaultRules(Interceptor):
         ``topics_must_exist``: a topic of the rule that the target does not have is an error, too, and so is a partition
         that none of its topics has, unless the rule says ``topic_exists: false``.
         """
-        rule = data if isinstance(data, tuple) else parse_rule(data)
+        rule = data if isinstance(data, Rule) else parse_rule(data)
         check_possible(rule, self.kind)
         if topics_must_exist:
             self.check_topics(rule)
@@ -244,7 +246,7 @@ class FaultRules(Interceptor):
             if rule.action != action or rule.value != value or not rule.is_for(context.api.handler.name):
                 continue
             active.see(facts, located)
-            if active.lets_pass(facts) and active.finds(located) and active.count():
+            if active.accepts(facts) and active.finds(located) and active.count():
                 active.fire()
                 return active
         return None
@@ -259,7 +261,7 @@ class FaultRules(Interceptor):
             if not rule.is_about_requests or not rule.is_for(context.api.handler.name):
                 continue
             active.see(header, located)
-            if not active.lets_pass(header) or not active.finds(located):
+            if not active.accepts(header) or not active.finds(located):
                 continue
             if rule.action == "drop_response" and is_without_response(context):
                 active.note("a Produce with acks=0 has no response to drop")
@@ -299,7 +301,7 @@ def asks_for_topics(rule: Rule) -> bool:
     """Return whether the topics that the rule names must exist."""
     if rule.data.get("topic_exists") is False or TOPIC not in rule.filters:
         return False
-    return rule.apis is None or bool(rule.apis - MAKES_TOPICS)
+    return rule.apis is None or bool(rule.apis - TOPIC_MAY_BE_MISSING)
 
 
 def apis_of(rules: Iterable[Rule]) -> frozenset[str] | None:

@@ -68,7 +68,8 @@ ROW_FILTERS = FACTS
 COUNTS = tuple(name for name, word in WORDS.items() if word.kind == "count")
 ACTIONS = tuple(name for name, word in WORDS.items() if word.kind == "action")
 EVENT_ACTIONS = frozenset(("refuse_connections", "crash_at"))
-"""The actions that are about something else than requests; who meets it asks `FaultRules.due`."""
+"""The actions that are not about the handling of requests: new connections and crash points ask `FaultRules.due` or
+`due_for`."""
 RECORD_ACTIONS = ("truncate", "damage_crc")
 """The actions that change fetched records."""
 API_OF_RESPONSE = "end_txn"

@@ -18,8 +18,8 @@ forgotten first: its client begins another one."""
 class SeenSessions(Interceptor):
     """Installed while rules look at Fetches, behind them.
 
-    A session that has begun before is not known: `items_of` refuses it as a broker does that has evicted it, and the
-    client sends all its partitions again.
+    A session that began before the installation is not known: `items_of` refuses it like a broker that has evicted it,
+    and the client sends all its partitions again.
     """
 
     apis = frozenset(("Fetch",))

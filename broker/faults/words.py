@@ -40,7 +40,7 @@ class Word(NamedTuple):
     """
 
     kind: str
-    """``on``, ``filter``, ``count``, ``seed`` or ``action``."""
+    """``on``, ``filter``, ``count``, ``option`` or ``action``."""
     check: Callable[[Any], Any]
     schema: Schema
     text: str
@@ -248,7 +248,10 @@ WORDS: dict[str, Word] = {
         "count", _probability, {"type": "number", "minimum": 0, "maximum": 1}, "Each with this probability."
     ),
     "always": Word(
-        "count", _true("always"), _IS_TRUE, "Every request that matches; so it is without a count."
+        "count",
+        _true("always"),
+        _IS_TRUE,
+        "Every request that matches: the default where no count is given, except with crash_at.",
     ),
     "seed": Word(
         "option", _seed, {"type": "integer"}, "Of with_probability; without it, one is drawn and told."

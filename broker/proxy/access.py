@@ -1,8 +1,8 @@
 """Users, ACLs, quotas and delegation tokens of a proxy's own, for log-ins that end at the proxy.
 
-The code is the broker's (`Host`), over metadata of the proxy's own (`OwnMetadata`). While log-ins end at the proxy, it
-answers the requests about users, ACLs, quotas and tokens itself (`OwnRequests`); otherwise upstream does. Log-ins and
-requests about tokens it answers itself in any case, unless log-ins pass through.
+The code is the broker's (`Host`), over metadata of the proxy's own (`OwnMetadata`). With users or ACLs of its own
+(`has_own_access`) the proxy answers the requests about users, ACLs, quotas and tokens itself (`OwnRequests`); otherwise
+upstream does. Log-ins and requests about tokens reach upstream only if log-ins pass through.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OWN_APIS = (
     *("describe_client_quotas", "alter_client_quotas"),
     *("describe_user_scram_credentials", "alter_user_scram_credentials"),
 )
-"""The APIs that the proxy answers itself while log-ins end at it."""
+"""The APIs that the proxy answers itself if it has users or ACLs of its own."""
 LOGIN_APIS = ("sasl_handshake", "sasl_authenticate", *TOKEN_APIS)
 """The APIs that it answers itself unless log-ins pass through: the log-in upstream is the proxy's, and a token that
 upstream makes is a log-in as the proxy's user. Where a listener asks for a log-in, that is over before a request comes
@@ -63,12 +63,12 @@ def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable
 
     def apply() -> None:
         quotas = host.quotas
-        if (quotas is None) != (dispatcher.interception.quotas is None):
+        interception = dispatcher.interception
+        if (quotas is None) != (interception.quotas is None):
+            change = interception.remove if quotas is None else interception.install_own
             for one in interceptors:
-                (dispatcher.interception.remove if quotas is None else dispatcher.interception.install_own)(
-                    one
-                )
-        dispatcher.interception.throttle_with(quotas)
+                change(one)
+        interception.throttle_with(quotas)
 
     host.on_access_change = apply
     dispatcher.interception.install_own(OwnRequests(host, OWN_APIS))

@@ -20,10 +20,10 @@ DESCRIBE_CONFIGS_KEY: Final = 32
 DESCRIBE_QUORUM_KEY: Final = 55
 DESCRIBE_CLUSTER_KEY: Final = 60
 
-REWRITTEN: Final = frozenset(
+READ_RESPONSES: Final = frozenset(
     key for key, handler in HANDLERS.items() if handler.proxy_reads or handler.endpoints_min is not None
 )
-"""Keys of the APIs whose responses a proxy changes."""
+"""Keys of the APIs whose responses a proxy reads, to change them or to learn from them."""
 
 
 class Plan(RelayPlan):

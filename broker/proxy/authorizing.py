@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.dispatch.policies import Interceptor
 from oncelog.broker.handlers.rights import check_rights
 from oncelog.broker.handlers.table import TOPIC
-from oncelog.broker.proxy.rights import AllRows, RefusedRows, refused_rows
+from oncelog.broker.proxy.rights import AllRows, RefusedRows, row_choices
 from oncelog.broker.proxy.rights_in_responses import restrict
 from oncelog.broker.refusal.row_refusal import Refusal
 from oncelog.broker.refusal.rows import locate_in_steps
@@ -63,10 +63,11 @@ class AuthorizingInterceptor(Interceptor):
         """See `Interceptor`."""
         check_rights(self._authorization, context)
         await self._learn_names(context, _ids_in(context.request))
-        choices = list(refused_rows(self._authorization, self._services, context))
+        choices = list(row_choices(self._authorization, self._services, context))
         if context.api.handler.api_key == METADATA_KEY:
             choices += await self._not_to_create(context)
         elif context.api.handler.name == "delete_topics" and choices:
+            # After the right to describe, before the right to delete.
             choices.insert(1, await self._not_to_delete(context))
         return await self._refuse(context, choices)
 
@@ -79,12 +80,16 @@ class AuthorizingInterceptor(Interceptor):
     # -- rows
 
     async def _refuse(self, context: RequestContext, choices: Sequence[Choice]) -> Any:
-        """Return the response with errors in the refused rows; None if no row is refused."""
+        """Return the response with errors in the refused rows; None if no row is refused.
+
+        The first choice that matches a row refuses its rows. What remains goes through the later choices, then
+        upstream.
+        """
         request = context.request
         name, version = context.api.handler.name, context.api_version
         located = await in_slices(locate_in_steps(name, request, version, self._name_of))
         for index, choice in enumerate(choices):
-            if not await in_slices(_is_any(choice, located)):
+            if not await in_slices(_matches_any(choice, located)):
                 continue
             refusal = await in_slices(Refusal.in_steps(context.api, version, located, choice, choice.error))
             handled = None
@@ -183,8 +188,8 @@ class AuthorizingInterceptor(Interceptor):
             await self._topics.ask(context, [MetadataRequestTopic(topic_id=topic_id) for topic_id in unknown])
 
 
-def _is_any(choice: Choice, located: Located) -> Steps[bool]:
-    """Return whether the choice is of some row."""
+def _matches_any(choice: Choice, located: Located) -> Steps[bool]:
+    """Return whether the choice matches any row."""
     for row in located.whole.leaves():
         if choice.matches(row):
             return True

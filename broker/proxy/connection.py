@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from oncelog.wire.primitives import Buffer
 
     OpenUpstream = Callable[["ProxyConnection", bool], Awaitable[Transport]]
-    """Opens the upstream connection of a client; says whether its first request carries the ids of the proxies that it
-    has passed. Raises CloseConnection if that fails."""
+    """Opens the upstream connection of a client. The second argument: whether the client's first request itself carries
+    the ids of the proxies that it has passed. Raises CloseConnection if that fails."""
 
 LOGIN_KEYS = frozenset({SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY})
 
@@ -64,7 +64,7 @@ class ProxyConnection(Peer):
         "_reactor",
         "in_flight",
         "node_id",
-        "passed",
+        "passed_ids",
         "progress",
         "renewal",
         "requests",
@@ -85,7 +85,7 @@ class ProxyConnection(Peer):
         """The upstream node whose port the client has connected to; None for any of them."""
         self.in_flight = InFlightRequests()
         """The requests whose responses have not left, in their order."""
-        self.passed = b""
+        self.passed_ids = b""
         """The ids of the proxies that the client has passed, as its ApiVersions says."""
         self.renewal: Renewal | None = None
         """The session at upstream, if it ends and is renewed here."""

@@ -15,7 +15,7 @@ from oncelog.broker.dispatch.interception import Interception
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.logging.reasons import Reason
-from oncelog.broker.proxy.apis import REWRITTEN, KnownApis, Plan
+from oncelog.broker.proxy.apis import READ_RESPONSES, KnownApis, Plan
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR, PassedProxies
 from oncelog.broker.proxy.relay.in_flight import KEPT
 from oncelog.broker.proxy.versions import passable, unsupported
@@ -71,7 +71,7 @@ class ProxyDispatcher:
         """By the first four bytes of a header, as a number: API key and version."""
         self._apis = KnownApis()
         self._addresses = addresses
-        self.passed = PassedProxies()
+        self.passed_proxies = PassedProxies()
         self.has_started = False
         """Whether the proxy serves. A start that finds a loop fails, and says so itself."""
         self.close_hint = ""
@@ -112,9 +112,9 @@ class ProxyDispatcher:
         if plan.api is not None:
             plan.reads_request = bool(wanting) or self.interception.quotas is not None
         elif plan.key == API_VERSIONS_KEY:
-            plan.reads_request = True
+            plan.is_refused = True  # with a response of version 0 (KIP-511)
         else:
-            plan.is_refused = plan.key in REWRITTEN or any(not one.only_reads for one in wanting)
+            plan.is_refused = plan.key in READ_RESPONSES or any(not one.only_reads for one in wanting)
         if plan.key == SASL_HANDSHAKE_KEY and plan.version == 0 and self._refuses_bare_tokens:
             plan.is_refused = True
         plan.keeps_requests = plan.reads_request or plan.is_refused or plan.key == API_VERSIONS_KEY
@@ -175,8 +175,8 @@ class ProxyDispatcher:
         return await self.interception.or_refused(context, self.interception.ask(context))
 
     async def handle(self, context: RequestContext) -> Any:
-        """Forward the request, as far as the client may, and wait for the response. Only
-        for `Interceptor.on_request`, and not for those of `Interception.install_own`.
+        """Show ``context.request`` to the interceptors of `Interception.install_own`, forward it, and wait for the
+        response. For the `on_request` of other interceptors only.
         """
         return await self.interception.or_refused(context, self.forward_through(context))
 
@@ -228,7 +228,7 @@ class ProxyDispatcher:
 
     def as_forwarded(self, frame: Buffer, before: bytes = b"") -> bytes:
         """Return a request as it goes upstream, with its size; see `PassedProxies.added`. Raises DecodeError."""
-        body = self.passed.added(frame, before)
+        body = self.passed_proxies.added(frame, before)
         return b"".join((len(body).to_bytes(4, "big"), body))
 
     def wants_response(self, context: RequestContext) -> bool:
@@ -252,6 +252,7 @@ class ProxyDispatcher:
                 version = 0
             response: Any = api.response.decode(payload, version, start)
             if not response.error_code:
+                # Decoded again: the other object is changed for this client.
                 self.versions = api.response.decode(payload, version, start)  # type: ignore[assignment]
             response.api_keys = passable(response.api_keys, passes_unknown=self.passes_unknown)
             return version, response
@@ -325,7 +326,7 @@ class ProxyDispatcher:
         """Return upstream's latest ApiVersions response, for a request that does not go upstream: the client has not
         logged in, or the proxy has asked instead.
 
-        ``node_id`` is the node that the client's address stands for; None for the proxy's own address, where any node
+        ``node_id`` is the node whose port the client has connected to; None for the proxy's own address, where any node
         may answer. Raises CloseConnection if upstream has not answered yet.
         """
         from oncelog.broker.handlers.api_versions import is_misdirected, is_valid

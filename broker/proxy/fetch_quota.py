@@ -33,9 +33,8 @@ class FetchQuota(Interceptor):
             return response
         is_share = context.api.handler.api_key != FETCH_KEY
         throttle_ms = self._quotas.throttle_fetch(usage, _size_of(response))
-        if (
-            throttle_ms and not is_share
-        ):  # records that a share group has acquired cannot be fetched again at once
+        # Records that a share group has acquired cannot be fetched again at once.
+        if throttle_ms and not is_share:
             response.responses = []
             response.node_endpoints = []
         return response

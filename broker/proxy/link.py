@@ -61,7 +61,7 @@ class UpstreamLink:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a response is on its way to the client whose request is no longer in flight."""
+        """Whether a response is still being written to the client although its request is no longer in flight."""
         state = self.mover.relay.state
         return state is not LOST and (state is not WAIT or self.mover.blocked_since is not None)
 
@@ -121,8 +121,8 @@ class UpstreamLink:
         return view
 
     async def _rewrite(self, view: memoryview) -> memoryview:
-        """Rewrite the node endpoints at the beginning of ``view`` in place. Nodes that are new have ports then, before
-        anybody is told of these.
+        """Rewrite the node endpoints at the beginning of ``view`` in place. A new node gets its port first, before a
+        client is told of it.
         """
         listener = self._connection.listener_name
         fields = view[: self.mover.relay.left]
@@ -149,7 +149,7 @@ class UpstreamLink:
         return view
 
     async def _respond(self, request: InFlight, payload: bytearray) -> None:
-        """Give a response to who waits for it, or put it into the client's writer."""
+        """Give a response to its receiver, or put it into the client's writer."""
         connection, dispatcher, to = self._connection, self._dispatcher, request.to
         plan = request.plan
         assert isinstance(plan, Plan), "it has come from upstream"

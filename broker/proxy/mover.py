@@ -105,7 +105,7 @@ class Mover:
         while True:
             have = len(rest)
             if have >= limit:
-                if limit == len(shared):
+                if limit == len(shared):  # only a Produce whose acks have not come yet can fill it
                     raise CloseConnection("the header of a request is too long")
                 limit = len(shared)
             if have:  # the other connections use the buffer, too
@@ -166,7 +166,9 @@ class Mover:
             relay.resume()
 
     def _turn(self, now: float) -> bool:
-        """Forward what has come; see `Turn`. At the end of the stream nothing is left: the next receive tells."""
+        """Forward what has come; see `Turn`. False wakes the task, which gets `_unsent` and `_rest`. At the end of the
+        stream both are empty, and the task's own receive finds the end.
+        """
         count = self.source.receive_into(self._buffer)
         if count <= 0:
             self._unsent = self._rest = bytearray()

@@ -54,7 +54,7 @@ class _Counted(NamedTuple):
     quota: MutationQuota
     partitions: dict[str, int]
     is_strict: bool
-    """Whether they have been counted already."""
+    """Whether the quota is strict: then they were counted before the request was forwarded."""
 
 
 class MutationQuotas(Interceptor):
@@ -111,7 +111,7 @@ class MutationQuotas(Interceptor):
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
-        """See `Interceptor`. If no response has come, it counts that the changes may have been made."""
+        """See `Interceptor`. Without a response, what was counted before stays: the changes may have been made."""
         self._open.pop(context, None)
 
     async def _changes(self, context: RequestContext) -> list[tuple[str, int]]:

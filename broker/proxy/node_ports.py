@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 
+def ports_after(ports: Mapping[str, int]) -> dict[str, int]:
+    """Return the first node port of each listener where nothing else is said: the one after the listener's.
+    ``ports``: listener -> its port. A listener at any free port (0), or at the last one, gets no entry.
+    """
+    return {name: port + 1 for name, port in ports.items() if 0 < port < PORT_MAX}
+
+
 class NodePorts:
     """Each new node gets the next port, and keeps it. ``first``: listener -> the first node's port; a listener without
     an entry takes free ports.
@@ -45,7 +52,7 @@ class NodePorts:
         """Called with each new listener, which has to be served."""
 
     def add(self, node_id: int, *, must: bool = False) -> None:
-        """Listen for a new node. If a port cannot be used, raises ListenError if it ``must``; otherwise logs it, and
+        """Listen for a new node. ``must``: raise ListenError if a port cannot be used. Otherwise it is logged, and
         clients cannot connect there, as with a node that is down.
         """
         place = self._order.setdefault(node_id, len(self._order))

@@ -52,7 +52,7 @@ class UpstreamOpener:
 
         For ``carries_ids`` see `open`.
         """
-        if self._dispatcher.passed.is_loop(client.passed):
+        if self._dispatcher.passed_proxies.is_loop(client.passed_ids):
             raise LoopError
         if client.node_id is not None:
             node = self._upstream.nodes[client.node_id]
@@ -86,6 +86,7 @@ class UpstreamOpener:
             raise CloseConnection(
                 f"upstream cannot be reached: {said(error, address_text(host, port))}"
             ) from error
+        # The time is over: everything above returns or raises.
         raise CloseConnection(
             f"upstream cannot be reached: {address_text(host, port)}: not connected within {CONNECT_TIMEOUT_S:g} s"
         )
@@ -115,7 +116,7 @@ class UpstreamOpener:
             if client is None
             else self._logins.of(client.principal)
         )
-        marked = partial(self._dispatcher.as_forwarded, before=b"" if client is None else client.passed)
+        marked = partial(self._dispatcher.as_forwarded, before=b"" if client is None else client.passed_ids)
         if security is not None and security.mechanism is not None:
             connection = await open_connection(self._reach, host, port, security=security, marked=marked)
             if client is not None and connection.renewal_s is not None:
@@ -139,16 +140,18 @@ class UpstreamOpener:
         """Whether a connection leads to a listener of this proxy."""
         host, _, port = transport.peer.rpartition(":")
         for bound in self._listeners():
-            listens_at, listens_on = bound.listener.address
-            if str(listens_on) == port and (
-                listens_at == host or (listens_at in _EVERY_ADDRESS and transport.local[0] == host)
+            own_host, own_port = bound.listener.address
+            if str(own_port) == port and (
+                own_host == host or (own_host in _EVERY_ADDRESS and transport.local[0] == host)
             ):
                 return True
         return False
 
 
 def said(error: Exception, about: str) -> str:
-    """Return the words of an error at the address ``about``, which they name once, without its number or code."""
+    """Return the message of an error, without a number, or a code that says no more than it. It begins with the address
+    ``about``.
+    """
     text = str(error)
     if isinstance(error, OSError):
         text = error.strerror or text

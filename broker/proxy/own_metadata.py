@@ -45,7 +45,7 @@ class OwnMetadata:
             files,
             clock,
             rng,
-            # Not the proxy's: a change that was acknowledged outlives a loss of power, too.
+            # Not the proxy's configuration: an acknowledged change must outlive a loss of power, whatever that says.
             BrokerConfig({"log.flush.interval.messages": "1"}),
             cluster_id=self._directory.cluster_id,
             directory_id=self._directory.directory_id,
@@ -58,8 +58,8 @@ class OwnMetadata:
             raise DataDirectoryError.of(self.data_dir, error) from error
 
     def _raise_level(self) -> None:
-        """Finalize the newest ``metadata.version``: what the proxy keeps is no other release's, and a client's
-        UpdateFeatures is for the cluster. Raises KafkaError.
+        """Finalize the newest ``metadata.version``: no node of an older release reads what the proxy keeps, and clients
+        cannot raise it, since their UpdateFeatures go to the cluster. Raises KafkaError.
         """
         _, newest = self.store.features.supported[METADATA_VERSION]
         if self.store.image.features[METADATA_VERSION] < newest:

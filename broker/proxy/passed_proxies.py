@@ -5,9 +5,9 @@ own. A proxy that finds its own there knows that the connection leads back to it
 do not know (KIP-482).
 
 So each upstream connection begins with an ApiVersions of version 3 or later: the client's, or, where the client begins
-with another request, one of the proxy's own; its response answers a client's older ApiVersions, too. That of a log-in
-is the proxy's own; it carries the ids with which the client has come. The proxy also sends one when it starts: the last
-start that would close a loop fails.
+with another request, one of the proxy's own; its response answers a client's older ApiVersions, too. If the proxy logs
+in upstream, its log-in begins with an ApiVersions of its own, which carries the ids with which the client has come. The
+proxy also sends one when it starts, so the start that would close a loop fails.
 """
 
 from __future__ import annotations

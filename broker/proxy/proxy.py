@@ -17,7 +17,7 @@ from oncelog.broker.proxy.access import answer_logins, install_access
 from oncelog.broker.proxy.addresses import Addresses
 from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.dispatcher import ProxyDispatcher
-from oncelog.broker.proxy.node_ports import NodePorts
+from oncelog.broker.proxy.node_ports import NodePorts, ports_after
 from oncelog.broker.proxy.opening import UpstreamOpener, said
 from oncelog.broker.proxy.own_metadata import OwnMetadata
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR
@@ -78,7 +78,7 @@ class Proxy:
         listeners = host.listeners
         first = settings.first_node_ports
         if first is None:
-            first = {row.name: row.listener.address[1] + 1 for row in listeners}
+            first = ports_after({row.name: row.listener.address[1] for row in listeners})
         self.node_ports = NodePorts(listeners, bind_node, first, host.lines)
         self.dispatcher = ProxyDispatcher(
             host.authorization,
@@ -106,7 +106,7 @@ class Proxy:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; all listeners and connections are closed then.
 
-        Raises UpstreamError if the cluster cannot be used, ListenError for a node's port that cannot be.
+        Raises UpstreamError for an unusable cluster, ListenError for an unusable port of a node.
         """
         async with (
             nullcontext() if self._reactor is None else self._reactor.running(),
@@ -178,6 +178,7 @@ class Proxy:
                 return
             finally:
                 connection.close()
+        # The time is over: everything above returns or raises.
         raise CloseConnection(
             f"no response to ApiVersions within {CONNECT_TIMEOUT_S:g} s: is it a Kafka broker?"
         )

@@ -1,4 +1,4 @@
-"""Who gets a response that is not forwarded as bytes (`InFlight.to`)."""
+"""The receivers of responses that are not forwarded as bytes, and responses of the proxy's own (`InFlight.to`)."""
 
 from __future__ import annotations
 

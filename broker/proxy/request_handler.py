@@ -47,12 +47,12 @@ class RequestHandler:
         connection = self._connection
         key_and_version, correlation_id = _ids_at(frame, 0)
         plan = self._dispatcher.plan(key_and_version)
-        if plan.is_refused or (plan.api is None and plan.reads_request):
+        if plan.is_refused:
             await self._respond(OwnResponse(self._dispatcher.refuse_version(plan, correlation_id)))
             return
         if plan.key == API_VERSIONS_KEY:
-            connection.passed = ids_of(frame) or connection.passed
-            if self._dispatcher.passed.is_loop(connection.passed):
+            connection.passed_ids = ids_of(frame) or connection.passed_ids
+            if self._dispatcher.passed_proxies.is_loop(connection.passed_ids):
                 await self._refuse_loop(plan, correlation_id)
                 return
         await connection.wait_room()
@@ -61,7 +61,7 @@ class RequestHandler:
             return
         data = memoryview(self._dispatcher.as_forwarded(frame))
         try:
-            goes_upstream = await self._goes_upstream(data)
+            goes_upstream = await self._connect_for(data)
         except LoopError:
             if plan.key != API_VERSIONS_KEY:
                 raise
@@ -78,9 +78,9 @@ class RequestHandler:
             connection.in_flight.append(InFlight(correlation_id, plan))
         await connection.send(data)
 
-    async def _goes_upstream(self, data: Buffer) -> bool:
-        """Whether a request, here with its size, goes upstream, for which the connection is open then. An ApiVersions
-        that does not gets upstream's latest response.
+    async def _connect_for(self, data: Buffer) -> bool:
+        """Open the upstream connection for a request, here with its size. Returns whether the request goes upstream; an
+        ApiVersions that does not gets upstream's latest response.
 
         There is no upstream connection before the client has logged in, since its user is not known. If the request
         opens it and cannot carry ids, the proxy sends an ApiVersions of its own first: before a log-in, Kafka closes a
@@ -90,7 +90,7 @@ class RequestHandler:
         if connection.must_log_in_since is not None:
             return False
         if connection.is_connected:
-            await connection.connect()
+            await connection.connect()  # raises if it was lost
             return True
         frame = memoryview(data)[4:]
         carries_ids = has_ids(frame)
@@ -105,7 +105,7 @@ class RequestHandler:
     async def _handle_intercepted(self, context: RequestContext, plan: Plan) -> None:
         """Show a request to the interceptors; forward it, or send their response."""
         connection, dispatcher = self._connection, self._dispatcher
-        is_in_flight = False  # from then on, whoever takes it off says that the request is done
+        is_in_flight = False  # once it is, the code that removes it from the in-flight requests calls `done`
         try:
             response = await dispatcher.ask(context)
             if response is not None:
@@ -115,7 +115,7 @@ class RequestHandler:
                     return
             else:
                 data = await dispatcher.encode_request(context)
-                if not await self._goes_upstream(data):
+                if not await self._connect_for(data):
                     response = dispatcher.known_versions(context, connection.node_id)
                 elif dispatcher.wants_response(context):
                     is_in_flight = True
@@ -129,7 +129,7 @@ class RequestHandler:
                     return
         except BaseException as failure:
             if isinstance(failure, LoopError) and plan.key == API_VERSIONS_KEY:
-                response = dispatcher.loop_response(connection.transport.peer)
+                response = dispatcher.loop_response(connection.transport.peer)  # this response is sent below
             else:
                 if not is_in_flight:
                     dispatcher.done(context, None, failure)
@@ -145,7 +145,7 @@ class RequestHandler:
         connection = self._connection
         began = real_time.monotonic()
         data = await self._dispatcher.encode_request(context)
-        if not await self._goes_upstream(data):
+        if not await self._connect_for(data):
             return self._dispatcher.known_versions(context, connection.node_id)
         if connection.is_response_task():
             raise RuntimeError("a response cannot wait for another one: call handle in on_request")

@@ -79,8 +79,8 @@ class AllRows(NamedTuple):
 Choice = RefusedRows | RefusedConfigs | AllRows
 
 
-def refused_rows(authorization: Authorization, services: Any, context: RequestContext) -> Iterator[Choice]:
-    """Yield the choices of the refused rows, in Kafka's order of checks."""
+def row_choices(authorization: Authorization, services: Any, context: RequestContext) -> Iterator[Choice]:
+    """Yield the choices of rows to refuse, in Kafka's order of checks."""
     handler, request = context.api.handler, context.request
     name = handler.name
     if handler.config_operation is not None:
@@ -90,7 +90,7 @@ def refused_rows(authorization: Authorization, services: Any, context: RequestCo
             yield RefusedConfigs(refusal, error_of(handler, kind))
         return
     if name == "find_coordinator" and context.api_version < 4:
-        return
+        return  # the whole request needs the right: see `check_rights`
     instead = handler.cluster_instead
     if instead is not None and authorization.allows(context, instead, *CLUSTER_ITSELF, quiet=True):
         return
@@ -99,10 +99,10 @@ def refused_rows(authorization: Authorization, services: Any, context: RequestCo
             yield AllRows(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return
     if name == "add_partitions_to_txn" and context.api_version >= 4:
-        return
+        return  # the whole request needs the right: see `check_rights`
     for operation, kind in handler.row_rights:
         if name == "offset_fetch" and kind == GROUP and context.api_version < 8:
-            continue
+            continue  # the whole request needs the right: see `check_rights`
         may = authorization.filter(context, operation, RESOURCE_TYPES[kind])
         if name == "add_partitions_to_txn":
             may = _but_internal(may)

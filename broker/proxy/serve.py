@@ -43,8 +43,8 @@ async def serve_proxy(
 ) -> None:
     """Run a proxy until cancelled. Calls ``on_ready`` when it forwards requests.
 
-    Raises ListenError for an address that cannot be used, UpstreamError for a cluster that cannot be,
-    DataDirectoryError for a data directory that cannot be.
+    Raises ListenError for an unusable address, UpstreamError for an unusable cluster, DataDirectoryError for an
+    unusable data directory.
     """
     with ExitStack() as opened:
         try:

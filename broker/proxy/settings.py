@@ -19,6 +19,7 @@ from oncelog.broker.config.options import (
     host_and_port,
     variable_of,
 )
+from oncelog.broker.proxy.node_ports import ports_after
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins, read_upstream_users
 from oncelog.broker.proxy.used_keys import has_own_access, without_effect
 from oncelog.broker.security.acl_text import acl_warnings, check_acls, parse_acls
@@ -61,7 +62,7 @@ class ProxySettings(NamedTuple):
 
 
 NOTHING_TO_KEEP = "has no effect: no log-ins end at this proxy, and it has no ACLs of its own"
-"""What is said about a data directory of which that is true."""
+"""The end of the error or warning about a data directory in which the proxy would keep nothing."""
 
 
 def proxy_settings(
@@ -207,7 +208,7 @@ def _first_node_ports(texts: Sequence[str], listeners: Sequence[ListenerConfig])
     """Return the first node port of each listener: what ``--node-ports`` says, otherwise the one after the
     listener's.
     """
-    first = {row.bind.listener: row.bind.port + 1 for row in listeners if 0 < row.bind.port < PORT_MAX}
+    first = ports_after({row.bind.listener: row.bind.port for row in listeners})
     names = [row.bind.listener for row in listeners]
     for text in texts:
         name, equals, port = text.rpartition("=")

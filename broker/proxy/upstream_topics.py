@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 BY_ID_VERSION = 12
-"""The first version of Metadata with topic ids in its request. The request creates no topic."""
+"""The first version of Metadata whose request may name topics by their ids."""
 
 
 class UpstreamTopics:

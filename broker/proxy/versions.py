@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.proxy.apis import REWRITTEN
+from oncelog.broker.proxy.apis import READ_RESPONSES
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.header import API_VERSIONS_KEY
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -28,7 +28,7 @@ def passable(rows: Iterable[ApiVersion], *, passes_unknown: bool) -> list[ApiVer
             high = min(row.max_version, handler.max_version)
             if low <= high:
                 announced.append(ApiVersion(row.api_key, low, high))
-        elif passes_unknown and row.api_key not in REWRITTEN:
+        elif passes_unknown and row.api_key not in READ_RESPONSES:
             announced.append(row)
     return announced
 

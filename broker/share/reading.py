@@ -23,7 +23,7 @@ FIRST_BYTES = 16 * 1024
 MORE_BYTES = 64 * 1024
 """Bytes of the next ones, while batches are small."""
 SMALL_BATCH_BYTES = 8 * 1024
-HEAD_BYTES = 51
+BATCH_HEAD_BYTES = 51
 """Bytes of a batch up to and with its producer id."""
 INLINE_BYTES_MAX = 16 * 1024
 """Bytes of records up to which they are copied into the response."""
@@ -75,9 +75,9 @@ class BatchReader:
         size = self._records.size
         position = 0
         wanted = min(size, FIRST_BYTES)
-        while position + HEAD_BYTES <= size:
+        while position + BATCH_HEAD_BYTES <= size:
             at = position - self._chunk_at
-            if at < 0 or at + HEAD_BYTES > len(self._chunk):
+            if at < 0 or at + BATCH_HEAD_BYTES > len(self._chunk):
                 self._load(position, min(wanted, size - position))
                 at = 0
             first, length, attributes, last_delta, producer_id = _head(self._chunk, at)
@@ -88,7 +88,7 @@ class BatchReader:
                 ReadBatch(first, first + last_delta, position, length, attributes, producer_id)
             )
             position += length
-            wanted = MORE_BYTES if length < SMALL_BATCH_BYTES else HEAD_BYTES
+            wanted = MORE_BYTES if length < SMALL_BATCH_BYTES else BATCH_HEAD_BYTES
 
     def _load(self, position: int, size: int) -> None:
         file, start = self._records.file, self._records.position + position

@@ -7,7 +7,7 @@ import struct
 from oncelog.wire.compiler import uvarint
 from oncelog.wire.errors import DecodeError
 
-HEAD_BYTES = 12
+REQUEST_HEAD_BYTES = 12
 """Bytes of a request's size, API key, version and correlation id."""
 
 _int16_at = struct.Struct(">h").unpack_from
@@ -20,8 +20,8 @@ def acks_of(view: memoryview, position: int, is_flexible: bool) -> int | None:
     They follow the header and the transactional id.
     """
     try:
-        length = _int16_at(view, position + HEAD_BYTES)[0]
-        at = position + HEAD_BYTES + 2 + max(length, 0)
+        length = _int16_at(view, position + REQUEST_HEAD_BYTES)[0]
+        at = position + REQUEST_HEAD_BYTES + 2 + max(length, 0)
         if not is_flexible:
             length = _int16_at(view, at)[0]
             return int(_int16_at(view, at + 2 + max(length, 0))[0])

@@ -98,9 +98,9 @@ def has_endpoints(response: memoryview, *, is_fetch: bool) -> bool:
     """Whether a response, with its size, seems to end with node endpoints. Raises DecodeError for a large one that is
     malformed.
 
-    The last row ends with its port (an int32 below 65536), its rack and ``00``. Most responses without endpoints end
-    with ``00 00 00``; a row does only if it has no rack and the port's last byte is 0, and then the bytes before that
-    are 0, 0 and another one than 0. So few responses are looked at.
+    The last row ends with its port (an int32 below 65536, so ``00 00 hi lo``), its rack (``00`` for none) and ``00``.
+    Most responses without endpoints end with ``00 00 00``. A row does only if it has no rack and ``lo`` is 0; then
+    ``hi`` is not 0, and ``00 00`` stands before it. So few responses are searched.
     """
     end = bytes(response[-6:])
     if end[3:] == b"\0\0\0" and (end[2] == 0 or end[0] or end[1]):
@@ -141,7 +141,8 @@ def rewrite_fields(fields: memoryview, address_of: Callable[[Endpoint], tuple[st
     filler = b"" if room == 0 else _filler(room)
     if data[0] == 1 and len(filler) == room:
         fields[:] = (b"\x02" if filler else b"\x01") + field + filler
-    else:  # tags ascend
+    else:
+        # Tags ascend: one below the next field's. If that is 1, nothing fits between, and the order is broken.
         after = data[position + size] if data[0] > 1 and position + size < len(data) else FILLER_TAG + 1
         fields[1] = min(FILLER_TAG, after - 1) or FILLER_TAG
 

@@ -6,8 +6,8 @@ from collections import deque
 from typing import Final, NamedTuple
 
 FORWARDED, ENDPOINTS, KEPT = range(3)
-"""What a relay does with responses: `FORWARDED` as they are, `ENDPOINTS` so unless they end with node endpoints, `KEPT`
-for the handler."""
+"""What a relay does with responses: `FORWARDED` as they are, `ENDPOINTS` so unless they end with node endpoints,
+`KEPT`: not forwarded, but decoded."""
 IN_FLIGHT_MAX: Final = 1024
 """In-flight requests of a client, beyond which no more of its requests are read."""
 
@@ -22,7 +22,7 @@ class RelayPlan:
         self.is_flexible = is_flexible
         """Whether the version has compact fields and tagged fields."""
         self.keeps_requests = False
-        """Whether its requests are for the handler."""
+        """Whether its requests are not forwarded as bytes, but given to `RequestHandler`."""
         self.response = FORWARDED
         """`FORWARDED`, `ENDPOINTS` or `KEPT`."""
 
@@ -34,8 +34,8 @@ class InFlight(NamedTuple):
     plan: RelayPlan | None
     """None if the proxy responds itself."""
     to: object | None = None
-    """Who gets the response; None if it is forwarded to the client unread. The proxy's own response if it responds
-    itself."""
+    """The receiver of the response; None if the plan alone says what happens to it. If the proxy responds itself: the
+    response, which waits for its turn (`OwnResponse`)."""
 
 
 InFlightRequests = deque[InFlight]

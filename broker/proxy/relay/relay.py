@@ -9,7 +9,7 @@ forwarded, and the state that it is in then says what comes next:
     FORWARD   the next `left` bytes are forwarded, whatever they are
     WALK      (responses) the same as WAIT in the middle of a large Fetch response, which is forwarded in pieces
     REWRITE   (responses) its end, with node endpoints, is the next `left` bytes: change them in place
-    KEEP      the next frame is for the handler, who reads it to its end
+    KEEP      the next frame is not forwarded: the connection's task or the link's reads it to its end
     FULL      (requests) as many requests are in flight as may be: wait until a response has left
     OWN       (responses) the next response is the proxy's own: send it
     LOST      either side is gone: nothing is forwarded
@@ -19,8 +19,8 @@ say and calls `Relay.resume`. While the relay forwards, the mover may move bytes
 (`Relay.moved`): most bytes of a large frame need not be shown.
 
 The theory: each frame begins in WAIT and ends there. So a state of its middle (FORWARD, WALK, REWRITE) is followed
-neither by another frame nor by a response of the proxy's own, and nothing is forwarded into a frame that the handler
-reads (KEEP) or a response that the proxy sends (OWN). FULL begins in WAIT: a request that has begun is forwarded to its
+neither by another frame nor by a response of the proxy's own, and nothing is forwarded into a frame that a task reads
+(KEEP) or a response that the proxy sends (OWN). FULL begins in WAIT: a request that has begun is forwarded to its
 end. Each state leads into LOST, and LOST into none.
 """
 
@@ -100,7 +100,7 @@ class Relay:
         return False
 
     def moved(self, size: int) -> int:
-        """So many bytes were there to be forwarded. Returns how many of them were."""
+        """``size`` bytes were moved or are at hand. Returns how many of them belong to what is forwarded."""
         if self.state is not FORWARD:
             return 0
         left = self.left

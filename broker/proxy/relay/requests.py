@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Protocol
 
-from oncelog.broker.proxy.relay.acks import HEAD_BYTES, acks_of
+from oncelog.broker.proxy.relay.acks import REQUEST_HEAD_BYTES, acks_of
 from oncelog.broker.proxy.relay.in_flight import IN_FLIGHT_MAX, InFlight
 from oncelog.broker.proxy.relay.relay import FORWARD, FULL, KEEP, REQUEST_MOVES, WAIT, Relay
 from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
@@ -25,7 +25,7 @@ class Client(Protocol):
 
     @property
     def authentication_handler(self) -> object | None:
-        """Takes requests in place of the handler."""
+        """Takes requests in place of `RequestHandler`."""
 
     @property
     def lets_pass(self) -> Callable[[int], bool] | None:
@@ -34,7 +34,7 @@ class Client(Protocol):
 
 class RequestRelay(Relay):
     """``plans`` are those of the API versions that were seen, by the first four bytes of a request header, and ``plan``
-    makes another one. A frame of more than ``frame_bytes_max`` bytes is for the handler, who refuses it.
+    makes another one. A frame of more than ``frame_bytes_max`` bytes is kept, and refused where it is read.
     """
 
     __slots__ = ("_client", "_frame_bytes_max", "_plan", "_plans")
@@ -68,7 +68,7 @@ class RequestRelay(Relay):
                 self._move(KEEP)
             return position
         in_flight, plans = self._in_flight, self._plans
-        while end - position >= HEAD_BYTES:
+        while end - position >= REQUEST_HEAD_BYTES:
             size, key_and_version, correlation_id = _head_at(view, position)
             if not REQUEST_PREFIX_SIZE <= size <= self._frame_bytes_max:
                 self._move(KEEP)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from oncelog.broker.proxy.relay.in_flight import InFlightRequests
 
 WHOLE_BYTES_MAX: Final = 64 * 1024
-"""Bytes of a response with perhaps node endpoints that is waited for; a larger Fetch response is forwarded as it comes,
-up to its end."""
-HEAD_BYTES: Final = 8
+"""Bytes up to which a response that may have node endpoints is read whole. A larger Fetch response is forwarded as it
+comes, but for its own tagged fields."""
+RESPONSE_HEAD_BYTES: Final = 8
 """Bytes of a response's size and correlation id."""
 
 _head_at = struct.Struct(">ii").unpack_from
@@ -60,7 +60,7 @@ class ResponseRelay(Relay):
         in_flight = self._in_flight
         while self.state is WAIT:
             if not in_flight:
-                if end - position >= HEAD_BYTES:
+                if end - position >= RESPONSE_HEAD_BYTES:
                     self._refuse(view, position)
                 break
             first = in_flight[0]
@@ -68,7 +68,7 @@ class ResponseRelay(Relay):
             if plan is None:
                 self._move(OWN)
                 break
-            if end - position < HEAD_BYTES:
+            if end - position < RESPONSE_HEAD_BYTES:
                 break
             size, correlation_id = _head_at(view, position)
             if correlation_id != first.correlation_id or size < 4:
