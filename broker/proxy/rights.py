@@ -6,6 +6,7 @@ APIs (`oncelog.broker.handlers.table`). Source: ``KafkaApis``, ``ControllerApis`
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.handlers.config_rights import config_refusal
@@ -103,7 +104,8 @@ def row_choices(authorization: Authorization, services: Any, context: RequestCon
     for operation, kind in handler.row_rights:
         if name == "offset_fetch" and kind == GROUP and context.api_version < 8:
             continue  # the whole request needs the right: see `check_rights`
-        may = authorization.filter(context, operation, RESOURCE_TYPES[kind])
+        # Asked for twice, a denied name would count twice in the log.
+        may: May = cache(authorization.filter(context, operation, RESOURCE_TYPES[kind]))
         if name == "add_partitions_to_txn":
             may = _but_internal(may)
         yield RefusedRows(kind, may, error_of(handler, kind))

@@ -23,12 +23,15 @@ from oncelog.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscr
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from oncelog.wire.messages.push_telemetry import PushTelemetryRequest
 from tests.client.security.test_login import password
+from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch_request, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 from tests.harness.steps import LongestTurn
 from tests.proxy.sim_proxy import HOST, PORT, SimProxy
 from tests.proxy.test_logins import BOOTSTRAP, MECHANISMS
+
+__all__ = ["lines"]
 
 CONFIG = {
     **MECHANISMS,
@@ -66,6 +69,19 @@ async def test_denied_rows_are_refused_and_the_others_go_on() -> None:
         assert found == {"mine": 0, "yours": DENIED}
         ends = {name: broker.node.logs.get(name, 0).log_end_offset for name in names}
         assert ends["mine"] == ends["yours"] + 1
+
+
+def test_a_denied_row_is_logged_once(lines: list[str]) -> None:
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker, guarded(broker, "User:app Write topic:mine") as proxy:
+            client = await logged_in(proxy)
+            await client.call(produce_request("yours", batch()), BY_NAME)
+
+    run()
+    [line] = [one for one in lines if "denied" in one]
+    assert "topic yours" in line
+    assert "left_out" not in line
 
 
 @simulated
@@ -191,7 +207,7 @@ async def test_metrics_of_clients_need_no_right() -> None:
 async def test_topics_are_asked_for_upstream_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user without any right names many topics. Would upstream create them? The proxy asks what there is."""
     monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 2)
-    lines = []
+    longest = []
     async with SimBroker() as broker, guarded(broker, "User:app Describe group:mine") as proxy:
         client = await logged_in(proxy)
         for count in (10, 2_100, 3_100):
@@ -202,8 +218,8 @@ async def test_topics_are_asked_for_upstream_in_turns(monkeypatch: pytest.Monkey
             response = await client.call(request, 4)
             turn.end()
             assert {row.error_code for row in response.topics} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-            lines.append(turn.lines)
-    assert lines[2] - lines[1] < 6 * 1_000, turn.where.most_common(8)
+            longest.append(turn.lines)
+    assert longest[2] - longest[1] < 6 * 1_000, turn.where.most_common(8)
 
 
 @pytest.mark.slow
