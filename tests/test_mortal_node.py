@@ -58,7 +58,7 @@ class MortalNode:
             with open_node(
                 self.config, bound, files=self.files, clock=self.clock, rng=random.Random(1)
             ) as self.node:
-                self.node.host.fail_on_bugs = True
+                self.node.host.fail_on_internal_errors = True
                 async with trio.open_nursery() as nursery:
                     self.process = nursery.cancel_scope
                     await nursery.start(self.node.run)
@@ -213,7 +213,7 @@ def test_nodes_of_one_process_share_disk_clock_and_random_numbers() -> None:
                             rng=rng,
                         )
                     )
-                    one.host.fail_on_bugs = True
+                    one.host.fail_on_internal_errors = True
                     await nursery.start(one.run)
                     clusters.add(one.cluster.cluster_id)
                     with ClusterClient([listener.address], connect) as client:

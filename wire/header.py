@@ -19,11 +19,11 @@ from oncelog.wire.primitives import Buffer
 PRODUCE_KEY, FETCH_KEY, METADATA_KEY = 0, 1, 3
 SASL_HANDSHAKE_KEY, API_VERSIONS_KEY, SASL_AUTHENTICATE_KEY = 17, 18, 36
 SHARE_FETCH_KEY, SHARE_ACKNOWLEDGE_KEY = 78, 79
-REQUEST_PREFIX_SIZE = 8
+FIXED_HEADER_SIZE = 8
 """Bytes of a request's key, version and correlation id, with which it can be refused."""
 
-_unpack_fixed = struct.Struct(">hhih").unpack_from
-_pack_fixed = struct.Struct(">hhih").pack
+_unpack_start = struct.Struct(">hhih").unpack_from
+_pack_start = struct.Struct(">hhih").pack
 _unpack_correlation_id = struct.Struct(">i").unpack_from
 _pack_v0 = struct.Struct(">i").pack
 _pack_v1 = struct.Struct(">ix").pack
@@ -60,7 +60,7 @@ def read_request_header(buffer: Buffer, flexible: bool, offset: int = 0) -> Requ
     Raises DecodeError.
     """
     try:
-        api_key, api_version, correlation_id, length = _unpack_fixed(buffer, offset)
+        api_key, api_version, correlation_id, length = _unpack_start(buffer, offset)
         pos = offset + 10
         if length > 0:
             stop = pos + length
@@ -91,10 +91,10 @@ def encode_request_header(
     """
     text = b"" if client_id is None else client_id.encode()
     try:
-        fixed = _pack_fixed(api_key, api_version, correlation_id, -1 if client_id is None else len(text))
+        start = _pack_start(api_key, api_version, correlation_id, -1 if client_id is None else len(text))
     except struct.error as error:
         raise ValueError(f"request header: {error}") from None
-    return fixed + text + b"\0" if flexible else fixed + text
+    return start + text + b"\0" if flexible else start + text
 
 
 def has_tagged_response_header(api_key: int, flexible: bool) -> bool:

@@ -27,5 +27,5 @@ class CoordinatorEnvironment(NamedTuple):
     lines: LineLimiter
     """Limits log lines that would repeat with every request."""
     background: BackgroundWork
-    note_bug: Callable[[], None]
-    """Called after work failed because of a bug. Tests end the node then."""
+    note_internal_error: Callable[[], None]
+    """Called after work failed with an internal error. Tests end the node then."""

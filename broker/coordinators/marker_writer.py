@@ -57,7 +57,7 @@ class MarkerWriter:
         self._clock = environment.clock
         self._lines = environment.lines
         self._background = environment.background
-        self._note_bug = environment.note_bug
+        self._note_internal_error = environment.note_internal_error
         self._nursery: trio.Nursery | None = None
         self._ended: dict[PendingEnd, trio.Event] = {}
         """The event is set when the transaction is complete, or when this node no longer ends it."""
@@ -98,7 +98,7 @@ class MarkerWriter:
         except KafkaError:
             waits = True
         except Exception:
-            self._report_bug(pending)
+            self._report_internal_error(pending)
             waits = True
         if waits and not pending.given_up and self._nursery is not None:
             self._nursery.start_soon(self._finish, shard, pending)
@@ -132,7 +132,7 @@ class MarkerWriter:
                     _log.warning, "a transaction could not be completed yet", about, error=error
                 )
             except Exception:
-                self._report_bug(pending)
+                self._report_internal_error(pending)
             await real_time.sleep(markers.retry_delay_ms(pending) / 1000)
         self._set_ended(pending)
 
@@ -227,9 +227,9 @@ class MarkerWriter:
                 outcome=outcome.name,
             )
 
-    def _report_bug(self, pending: PendingEnd) -> None:
+    def _report_internal_error(self, pending: PendingEnd) -> None:
         _log.exception("a transaction was not completed with an internal error", id=pending.transactional_id)
-        self._note_bug()
+        self._note_internal_error()
 
 
 def _pending_end(shard: TransactionShard, transactional_id: str) -> PendingEnd | None:

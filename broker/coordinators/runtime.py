@@ -62,11 +62,16 @@ class CoordinatorRuntime(Generic[S]):
         self._logs = environment.logs
         self._files = environment.files
         self._clock = environment.clock
-        self._note_bug = environment.note_bug
+        self._note_internal_error = environment.note_internal_error
         self.timer = CoordinatorTimer(
-            topic, self._clock, environment.lines, environment.background, self._unload_lost, self._note_bug
+            topic,
+            self._clock,
+            environment.lines,
+            environment.background,
+            self._unload_lost,
+            self._note_internal_error,
         )
-        self.background = SlicedWork(topic, environment.background, self._note_bug)
+        self.background = SlicedWork(topic, environment.background, self._note_internal_error)
         self.loaded: dict[int, ShardContext[S]] = {}
         self._loading: dict[int, ShardContext[S]] = {}
         self._unloaded: dict[int, float] = {}
@@ -240,7 +245,7 @@ class CoordinatorRuntime(Generic[S]):
             return
         self._failed.add(partition)
         if not isinstance(error, DecodeError):
-            self._note_bug()
+            self._note_internal_error()
 
     def _retry_loading(self, partition: int) -> None:
         """Load the shard after a back-off, or earlier if a request needs it."""

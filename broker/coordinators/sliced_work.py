@@ -24,12 +24,16 @@ _log = get_logger(__name__)
 
 
 class SlicedWork:
-    """A queue of work on the shards of ``topic``. ``note_bug`` is called after work failed because of a bug."""
+    """A queue of work on the shards of ``topic``. ``note_internal_error`` is called after work failed with an internal
+    error.
+    """
 
-    def __init__(self, topic: str, background: BackgroundWork, note_bug: Callable[[], None]) -> None:
+    def __init__(
+        self, topic: str, background: BackgroundWork, note_internal_error: Callable[[], None]
+    ) -> None:
         self._topic = topic
         self._background = background
-        self._note_bug = note_bug
+        self._note_internal_error = note_internal_error
         self._queue: deque[Iterator[object]] = deque()
         self._added = trio.Event()
 
@@ -50,5 +54,5 @@ class SlicedWork:
                     _log.warning("work on shards not finished", topic=self._topic, error=str(error))
                 except Exception:
                     _log.exception("work on shards failed with an internal error", topic=self._topic)
-                    self._note_bug()
+                    self._note_internal_error()
             await self._added.wait()

@@ -35,7 +35,7 @@ _log = get_logger(__name__)
 
 class CoordinatorTimer:
     """The deadlines of the coordinator of ``topic``, in broker time. The timer's task calls ``on_wake`` each time it
-    wakes, and ``note_bug`` after an action failed because of a bug.
+    wakes, and ``note_internal_error`` after an action failed with an internal error.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class CoordinatorTimer:
         lines: LineLimiter,
         background: BackgroundWork,
         on_wake: Callable[[], None],
-        note_bug: Callable[[], None],
+        note_internal_error: Callable[[], None],
     ) -> None:
         self.deadlines = Deadlines(clock.monotonic, self.wake)
         self._topic = topic
@@ -53,7 +53,7 @@ class CoordinatorTimer:
         self._lines = lines
         self._background = background
         self._on_wake = on_wake
-        self._note_bug = note_bug
+        self._note_internal_error = note_internal_error
         self._woken = trio.Event()
         self._is_acting = False
 
@@ -104,6 +104,6 @@ class CoordinatorTimer:
                 self.deadlines.set(key, RETRY_BACKOFF_MS, action, early_ms=RETRY_BACKOFF_MS)
         except Exception:
             _log.exception("a deadline failed with an internal error", topic=self._topic, deadline=key)
-            self._note_bug()
+            self._note_internal_error()
         finally:
             self._is_acting = False

@@ -100,7 +100,7 @@ class Api:
         request, _ = await in_slices(compile_step_decoder(self.request, version)(frame, start))
         return request
 
-    async def response_in_steps(self, version: int, payload: Any, start: int) -> Any:
+    async def decode_response_in_steps(self, version: int, payload: Any, start: int) -> Any:
         """Decode the response that begins at ``start``, while other tasks run. Raises DecodeError."""
         response, _ = await in_slices(compile_step_decoder(self.response, version)(payload, start))
         return response
@@ -155,7 +155,8 @@ class Api:
         out += head(0, correlation_id)
         encode = compile_step_encoder(self.response, version)
         slices = Slices()
-        counted = 0  # bytes that are encoded again
+        # bytes encoded only to know the size, and dropped; they are encoded again when they are sent
+        counted = 0
         size = 0
         is_large = False
         try:
@@ -190,7 +191,8 @@ class Api:
         """Encode a response again, and send it as the client reads."""
         slices = Slices()
         part = bytearray()
-        writer.hold(WHOLE_RESPONSE_BYTES_MAX)  # what the objects take is not known better
+        # a guess: the memory that the response's objects take is not known
+        writer.hold(WHOLE_RESPONSE_BYTES_MAX)
         try:
             for _ in encode(response, part, []):
                 writer.out += part
@@ -213,8 +215,8 @@ class Api:
         name = self.handler.name
         if name == "produce" and request.acks == 0:
             raise CloseConnection(Reason("{} without acks cannot be answered: {}", name, error))
-        places = error_fields_of(name, self.request, self.response, version)
-        return begun(error_response_in_steps(places, request, error))
+        error_fields = error_fields_of(name, self.request, self.response, version)
+        return begun(error_response_in_steps(error_fields, request, error))
 
 
 def _not_handled(services: Services, request: Any, context: RequestContext) -> Message:

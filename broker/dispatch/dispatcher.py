@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
     HandleAsync = Callable[[RequestContext], Awaitable[Any]]
 
-_prefix_at = struct.Struct(">hhi").unpack_from
+_fixed_header_at = struct.Struct(">hhi").unpack_from
 
 
 PENDING_S = 0.001
-"""Seconds that are charged for a response that is not there at once: it may be made without giving others a turn."""
+"""Seconds charged at least for a pending response: making it may hold the loop later, where nobody measures."""
 
 
 def _charged(handle: Handle) -> Handle:
-    """Return the handler of an API whose requests cost their connection the time that they take: many small ones, each
-    as costly as may be handled at once, could come together.
+    """Return a handler that charges the connection for the time that each request takes. Many small requests, each
+    cheap enough to be handled at once, would otherwise keep the others waiting.
     """
 
     def handle_and_charge(services: Services, request: Any, context: RequestContext) -> Any:
@@ -72,7 +72,7 @@ class Dispatcher:
 
     def __init__(self, services: Services) -> None:
         self.interception = Interception(
-            services.authorization, services.lines, services.note_bug, self._on_installed
+            services.authorization, services.lines, services.note_internal_error, self._on_installed
         )
         self._authorization = services.authorization
         self._services = services
@@ -109,14 +109,14 @@ class Dispatcher:
         """Handle one request, a frame without its size. Append the response to the connection's writer and return None,
         or return a `Pending` one. Raises CloseConnection, DecodeError.
         """
-        api_key, version, correlation_id = _prefix_at(frame, 0)
+        api_key, version, correlation_id = _fixed_header_at(frame, 0)
         fast, prefixes = self._fast_produce, connection.produce_prefixes
         if (
             fast is not None
             and api_key == PRODUCE_KEY
             and prefixes is not None
             and not connection.pending
-            and fast.handle(frame, prefixes, version, correlation_id, connection.writer.out)
+            and fast.append(frame, prefixes, version, correlation_id, connection.writer.out)
         ):
             return None
         if self._may_intercept and self._intercepts(connection, frame):
@@ -126,7 +126,9 @@ class Dispatcher:
         except ManyElements:
             context = self._large_context(connection, frame)
             frame = memoryview(bytearray(frame))  # others use the buffer meanwhile
-            large = self._handle_large(context, frame, self._handle, may_wait=context.api.handler.may_wait)
+            large = self._handle_large(
+                context, frame, self._authorize_and_handle, may_wait=context.api.handler.may_wait
+            )
             return self._pending(context, large)
         if connection.pending and api_key != PRODUCE_KEY:
             return self._pending(context, self._handle_in_turn(context))
@@ -177,7 +179,9 @@ class Dispatcher:
     async def _handle_large(
         self, context: RequestContext, frame: memoryview, handle: HandleAsync, *, may_wait: bool
     ) -> Any:
-        """Decode a request in steps, and let ``handle`` return its response; ``may_wait``: perhaps for long."""
+        """Decode a request in steps, and let ``handle`` return its response. With ``may_wait`` its turn ends when it is
+        decoded: its handler may wait for long.
+        """
         api, connection, turns = context.api, context.connection, self.interception.large_requests
         await turns.acquire()
         has_turn = True
@@ -238,13 +242,14 @@ class Dispatcher:
         """Make a request of bytes. Raises DecodeError, CloseConnection if the API or version is not served, and
         ManyElements for a request that has to be decoded in steps.
         """
-        api_key, version, correlation_id = _prefix_at(frame, 0)
+        api_key, version, correlation_id = _fixed_header_at(frame, 0)
         api = self._apis.get(api_key) or self._load(api_key)
         if not api.min_version <= version <= api.max_version:
             if api_key != API_VERSIONS_KEY:
                 raise CloseConnection(
                     Reason("version {} of {} (API key {}) is not served", version, api.handler.name, api_key)
                 )
+            # as in Kafka: its handler responds UNSUPPORTED_VERSION, in version 0 (KIP-511)
             return RequestContext(api, 0, correlation_id, None, connection, None)
         header = read_request_header(frame, api.flexible[version])
         decode = api.decoders[version] or api.decoder(version)
@@ -254,7 +259,7 @@ class Dispatcher:
 
     def _large_context(self, connection: Connection, frame: memoryview) -> RequestContext:
         """Make a request that is not decoded yet."""
-        api_key, version, correlation_id = _prefix_at(frame, 0)
+        api_key, version, correlation_id = _fixed_header_at(frame, 0)
         api = self._apis[api_key]
         client_id = connection.client_id = read_request_header(frame, api.flexible[version]).client_id
         return LargeRequestContext(api, version, correlation_id, client_id, connection, NOT_DECODED)
@@ -264,6 +269,8 @@ class Dispatcher:
         if handler is None:
             raise CloseConnection(Reason("API key {} is not served", api_key))
         api = self._apis[api_key] = Api(handler)
+        # The most frequent requests, those with records, are not measured. Produce charges itself for several batches
+        # (`Appends.append`); Fetch and ShareFetch are not charged.
         if not handler.has_records:
             api.handle = _charged(api.handle)
         return api
@@ -271,7 +278,7 @@ class Dispatcher:
     # -- intercept
 
     def _intercepts(self, connection: Connection, frame: memoryview) -> bool:
-        """Whether interceptors see a request, it may be throttled, or an earlier one of its connection was."""
+        """Whether interceptors see the request, a quota may throttle it, or its connection is muted."""
         if self.interception.interceptors or connection.muted_until:
             return True
         header = read_request_header(frame, False)  # the client id stands at the same place in all versions
@@ -281,7 +288,7 @@ class Dispatcher:
     async def _handle_intercepted(self, context: RequestContext) -> Any:
         response = await self.interception.ask(context)
         return self.interception.if_wanted(
-            context, await self.handle(context) if response is None else response
+            context, await self.handle_as_interceptor(context) if response is None else response
         )
 
     # -- authorize
@@ -294,7 +301,7 @@ class Dispatcher:
 
     # -- handle
 
-    async def _handle(self, context: RequestContext) -> Any:
+    async def _authorize_and_handle(self, context: RequestContext) -> Any:
         """Authorize and handle, as `dispatch` does, and wait. Returns None for no response."""
         try:
             if self._authorization.authorizer is not None:
@@ -303,7 +310,7 @@ class Dispatcher:
         except Exception as error:
             return await finished(self.interception.refuse(context, error))
 
-    async def handle(self, context: RequestContext) -> Any:
+    async def handle_as_interceptor(self, context: RequestContext) -> Any:
         """Authorize and handle ``context.request``, as after the last interceptor. An interceptor may call it, also
         several times, and return what it returns, or a response of its own.
 
@@ -311,7 +318,7 @@ class Dispatcher:
         """
         began = real_time.monotonic()
         try:
-            response = await self._handle(context)
+            response = await self._authorize_and_handle(context)
             return NO_RESPONSE if response is None else response
         finally:
             context.handled_s = real_time.monotonic() - began
@@ -321,7 +328,9 @@ class Dispatcher:
         is handled at once.
         """
         await context.connection.wait_drained()
-        return await (self._handle_intercepted(context) if self._may_intercept else self._handle(context))
+        return await (
+            self._handle_intercepted(context) if self._may_intercept else self._authorize_and_handle(context)
+        )
 
     def _remember(
         self, connection: Connection, context: RequestContext, frame: memoryview, response: Any

@@ -92,7 +92,7 @@ HEAD = """\
 # APIs
 
 `make docs` makes this page from `broker/handlers/table.py` and the handlers' docstrings; a test compares. oncelog
-serves and advertises no other API. A version is flexible if its request has tagged fields (KIP-482). Of the {count}
+serves and announces no other API. A version is flexible if its request has tagged fields (KIP-482). Of the {count}
 APIs that brokers of Kafka 4.4.0 serve to clients, {served} are served here; five more are between brokers.
 
 | key | API | versions | in Kafka 4.4.0 | first flexible version | what it does |

@@ -28,7 +28,7 @@ from oncelog.wire.batch import (
 )
 from oncelog.wire.compiler import long_uvarint
 from oncelog.wire.errors import KafkaError
-from oncelog.wire.header import REQUEST_PREFIX_SIZE
+from oncelog.wire.header import FIXED_HEADER_SIZE
 from oncelog.wire.messages.produce import (
     PRODUCE_TOPIC_ID_VERSION,
     PartitionProduceResponse,
@@ -78,9 +78,9 @@ class _KnownPrefix:
         "acks",
         "index",
         "leader",
-        "name",
         "offsets_at",
         "response",
+        "response_name",
         "support",
         "topic",
         "topic_id",
@@ -99,14 +99,15 @@ class _KnownPrefix:
         self.topic = name
         self.topic_id = topic.topic_id
         self.index = topic.partition_data[0].index
-        self.name = topic.name
+        self.response_name = topic.name
+        """The name as the request has it: empty where it names the topic by id."""
         self.response = self.encode(api, 0, PartitionProduceResponse(self.index, 0, *_MARKS))
         self.offsets_at = self.response.find(_offsets.pack(*_MARKS))
 
     def encode(self, api: Api, correlation_id: int, row: PartitionProduceResponse) -> bytes:
         """Return the encoded response with that row. For acks=0 it is empty, and an error raises CloseConnection."""
         response = response_for_acks(
-            ProduceResponse([TopicProduceResponse(self.name, self.topic_id, [row])]), self.acks
+            ProduceResponse([TopicProduceResponse(self.response_name, self.topic_id, [row])]), self.acks
         )
         if response is None:
             return b""
@@ -137,8 +138,8 @@ class FastProduce:
         self._cluster = services.cluster
         self._api = api
         self._known: dict[object, dict[bytes, _KnownPrefix]] = {}
-        """By whom decisions are about (`Authorization.identity`), and by the bytes between a request's correlation id
-        and the size of its records.
+        """By `Authorization.identity` (the principal; with an authorizer, also the host), and by the bytes between a
+        request's correlation id and the size of its records.
         """
         self._count = 0
 
@@ -149,7 +150,7 @@ class FastProduce:
         self._known.clear()
         self._count = 0
 
-    def handle(
+    def append(
         self, frame: memoryview, prefixes: ProducePrefixes, version: int, correlation_id: int, out: bytearray
     ) -> bool:
         """Append the records of ``frame`` to their log, and the response to ``out``. Returns False if the prefix is not
@@ -158,7 +159,7 @@ class FastProduce:
         known = None
         prefixes_known = prefixes.known
         for position in prefixes.lengths:
-            known = prefixes_known.get(bytes(frame[REQUEST_PREFIX_SIZE:position]))
+            known = prefixes_known.get(bytes(frame[FIXED_HEADER_SIZE:position]))
             if known is not None:
                 break
         if known is None or known.version != version:
@@ -183,7 +184,8 @@ class FastProduce:
             return True
         except LongValidation:
             return False
-        # A duplicate of a batch that is not on the disk yet: the handler waits for that.
+        # Only for a duplicate of a batch that is not on the disk yet, so nothing was appended. The handler waits for
+        # the disk.
         if result.must_flush:
             return False
         if known.acks:
@@ -234,8 +236,9 @@ class FastProduce:
     ) -> None:
         """Remember the prefix of ``frame``: later requests may have the same.
 
-        A prefix is remembered for what its principal may do, so only where the handler has refused nothing. The handler
-        asks for the transactional id only if the records are transactional; later ones of the prefix may be.
+        A request with a known prefix is not authorized again, so a prefix is remembered only if the handler has refused
+        nothing. The handler checks the right to the transactional id only if the records are transactional. Later ones
+        with this prefix may be, so it is checked here.
         """
         request: ProduceRequest = context.request
         version = context.api_version
@@ -252,6 +255,7 @@ class FastProduce:
         ):
             return
         size = len(topic.partition_data[0].records or b"")
+        # back over the tags, the records, and the varint of size + 1
         position = len(frame) - TAGS_BYTES - size - ((size + 1).bit_length() + 6) // 7
         records = _records_at(frame, position)
         if records is None or len(records) != size or position > PREFIX_BYTES_MAX:
@@ -264,9 +268,10 @@ class FastProduce:
             if len(lengths) >= LENGTHS_MAX:
                 del lengths[0]
             lengths.append(position)
-        prefix = bytes(frame[REQUEST_PREFIX_SIZE:position])
+        prefix = bytes(frame[FIXED_HEADER_SIZE:position])
         who = self._services.authorization.identity(context)
-        # Never a dictionary from before `forget`: connections of other principals may still hold it.
+        # Never the dictionary that the connection held before `forget`: connections that now have another identity
+        # may share it.
         prefixes.known = self._known.get(who) or {}
         known = prefixes.known.get(prefix)
         if known is not None and known.version == version:

@@ -50,7 +50,7 @@ class Interception:
         self,
         authorization: Authorization,
         lines: LineLimiter,
-        note_bug: Callable[[], None],
+        note_internal_error: Callable[[], None],
         on_installed: Callable[[], None],
         seen_by: Callable[[RequestContext], tuple[Interceptor, ...]] | None = None,
     ) -> None:
@@ -68,15 +68,16 @@ class Interception:
         """Taken while a request with very many elements is decoded and handled: its objects take much memory."""
         self.large_responses = LargeResponses()
         self._lines = lines
-        self._note_bug = note_bug
+        self._note_internal_error = note_internal_error
         self._on_installed = on_installed
         self._seen_by = seen_by or (lambda context: self.interceptors)
 
     # -- install and remove
 
     def install(self, interceptor: Interceptor) -> None:
-        """From now on ``interceptor`` sees every request after those that were installed earlier, and every response
-        before them. It also sees the responses to requests that wait already. Those of `install_own` stay the last.
+        """From now on ``interceptor`` sees every request, after the interceptors that were installed earlier, and every
+        response, before them. It also sees the responses to requests that wait already. The interceptors of
+        `install_own` stay the last.
         """
         outer = self.interceptors[: len(self.interceptors) - len(self.own)]
         self.interceptors = (*outer, interceptor, *self.own)
@@ -84,8 +85,8 @@ class Interception:
 
     def install_own(self, interceptor: Interceptor) -> None:
         """Install what a proxy does behind its interceptors, as a broker does in its handlers: rights and quotas, and
-        requests that it answers itself. A request passes it whoever forwards it, and after all that others have changed
-        in it.
+        requests that it answers itself. It sees every request that goes upstream, also one that another interceptor
+        forwards, with all changes of the others.
         """
         self.interceptors += (interceptor,)
         self.own += (interceptor,)
@@ -115,7 +116,9 @@ class Interception:
     # -- the path
 
     async def ask(self, context: RequestContext) -> Any:
-        """Show a request to the interceptors. Returns what the one returns that responds, None to handle it."""
+        """Show a request to the interceptors. Returns the response of the first one that responds; None if none does,
+        and the request goes on.
+        """
         if context.connection.muted_until:  # by a response that was sent since this request was read
             await context.connection.wait_unmuted()
         for interceptor in self._seen_by(context):
@@ -204,14 +207,14 @@ class Interception:
             client_id=context.client_id,
             correlation_id=context.correlation_id,
         )
-        self._note_bug()
+        self._note_internal_error()
         return context.api.refuse(
             context.request, context.api_version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         )
 
     @staticmethod
     def if_wanted(context: RequestContext, response: Any) -> Any:
-        """Return an interceptor's response, None if it has none, or for a Produce with acks=0.
+        """Return the response to send; None for `NO_RESPONSE`, and for a Produce with acks=0.
 
         Raises CloseConnection for a Produce with acks=0 whose response has an error.
         """

@@ -51,8 +51,8 @@ class Interceptor:
         return None
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        """Return the response to send, or `NO_RESPONSE` to send none; so does None, which may be a mistake: of a
-        filter, the log tells it. Raises as `on_request`.
+        """Return the response to send, or `NO_RESPONSE` to send none. None sends none either. It may be a mistake, so
+        for a filter the log says so. Raises as `on_request`.
         """
         return response
 
@@ -74,8 +74,8 @@ class RequestPath(Protocol):
 
     interception: Interception
 
-    async def handle(self, context: RequestContext) -> Any:
-        """Let ``context.request`` be handled, by the node or upstream. See `Dispatcher.handle`."""
+    async def handle_as_interceptor(self, context: RequestContext) -> Any:
+        """Let ``context.request`` be handled, by the node or upstream. See `Dispatcher.handle_as_interceptor`."""
 
 
 class KnownTopic(Protocol):
@@ -110,8 +110,8 @@ class Quotas(Protocol):
     """How much of the node one client may use (Kafka: ``ClientQuotaManager``)."""
 
     def concern(self, principal: str, client_id: str, api_key: int) -> bool:
-        """Whether the principal's requests of the API with that client id may be throttled or count. The dispatcher
-        remembers the decision until `Interception.throttle_with` is called again.
+        """Whether the principal's requests of the API with that client id may be throttled or count. The fast
+        path of Produce relies on the decision until `Interception.throttle_with` is called again.
         """
         return True
 

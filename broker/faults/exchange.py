@@ -107,7 +107,7 @@ class Exchange:
         context = self._context
         context.request = request
         try:
-            response = await self._dispatcher.handle(context)
+            response = await self._dispatcher.handle_as_interceptor(context)
             return None if response is NO_RESPONSE else response
         finally:
             context.request = self._request

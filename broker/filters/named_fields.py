@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from oncelog.broker.handlers.rights import GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE
 from oncelog.broker.handlers.table import api_names
-from oncelog.broker.refusal.rows import GROUP_RESOURCE, TOPIC_RESOURCE
+from oncelog.broker.refusal.rows import GROUP_CONFIG, TOPIC_CONFIG
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.schema import Field, Struct
 
@@ -49,7 +49,7 @@ TOPICS = Kind(
     frozenset(("topic_names", "subscribed_topic_names")),
     frozenset(("subscribed_topic_regex",)),
     ACL_TOPIC,
-    TOPIC_RESOURCE,
+    TOPIC_CONFIG,
     None,
     ErrorCode.INVALID_TOPIC_EXCEPTION,
 )
@@ -60,7 +60,7 @@ GROUPS = Kind(
     frozenset(("group_ids", "groups_names", "groups")),
     frozenset(),
     ACL_GROUP,
-    GROUP_RESOURCE,
+    GROUP_CONFIG,
     GROUP_KEY_TYPE,
     ErrorCode.INVALID_GROUP_ID,
 )

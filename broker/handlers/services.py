@@ -69,5 +69,5 @@ class Services(NamedTuple):
     lines: LineLimiter
     """For log lines that may repeat with every request."""
     delegation_tokens: DelegationTokens
-    note_bug: Callable[[], None]
+    note_internal_error: Callable[[], None]
     """Called after a request failed with an internal error: tests end the node then."""

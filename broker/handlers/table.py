@@ -138,7 +138,7 @@ class Handler(NamedTuple):
     rights: Rights = NO_RIGHT
     """The rights that a whole request needs, before anything else is looked at."""
     row_rights: Rights = ()
-    """The rights that each row needs."""
+    """The rights that each row needs. Only a proxy reads them; the broker's handlers ask for theirs beside the data."""
     cluster_instead: int | None = None
     """The operation on the cluster that implies the right to all rows."""
     config_operation: int | None = None

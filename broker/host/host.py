@@ -72,7 +72,7 @@ class Host:
         acls: Sequence[AclBinding],
         background: BackgroundWork,
     ) -> None:
-        """Raises ConfigError for an ACL that cannot be."""
+        """Raises KafkaError for an ACL that cannot be created."""
         self.config = config
         self.metadata = metadata
         self.files = files
@@ -81,9 +81,9 @@ class Host:
         self.lines = LineLimiter(clock)
         """For log lines that may repeat with every request."""
         self.background = background
-        self.fail_on_bugs = False
+        self.fail_on_internal_errors = False
         """Whether an internal error ends the node or proxy, as tests want it, or only the request."""
-        self.bugs = 0
+        self.internal_errors = 0
         """How many requests and tasks failed with an internal error."""
         self.users = Users({}) if users is None else users
         """Users that may log in beside those of the metadata and of the JAAS texts."""
@@ -91,7 +91,9 @@ class Host:
         store_acls(metadata, acls)
         image = metadata.image
         self.authorizer: StandardAuthorizer | None = None
-        """The one that the configuration asks for."""
+        """The one that the configuration asks for, else None. Stored ACLs without one give a warning
+        (`authorizer_in_force`).
+        """
         if config.static.authorizer_class_name or image.acls.by_id:
             from oncelog.broker.security.acls import authorizer_in_force
 
@@ -101,12 +103,12 @@ class Host:
         self.login_observers: list[Callable[[Peer, LoginExchange | FailedAuthentication], None]] = []
         """Told of each request of a log-in, which no interceptor sees, and of peers turned away. Must not raise."""
         self.listeners = list(listeners)
-        for row in listeners:
-            if row.security is not None:
-                row.security.attach(self)
+        for listener in listeners:
+            if listener.security is not None:
+                listener.security.attach(self)
         self.host_names = HostNames(files)
         self.client_quotas = ClientQuotas(config.current, image)
-        limits = ConnectionLimits(config, [row.name for row in listeners])
+        limits = ConnectionLimits(config, [listener.name for listener in listeners])
         self._connection_rates = ConnectionRates(config, limits, image, self.host_names.address)
         self.on_access_change: Callable[[], None] = lambda: None
         metadata.subscribe(self._on_record)
@@ -116,10 +118,12 @@ class Host:
         """The `client_quotas`; None while nobody has one: asking them costs time."""
         return self.client_quotas if self.metadata.image.client_quotas.clients > 0 else None
 
-    def note_bug(self) -> None:
-        """Count a request or task that failed with an internal error; raise AssertionError if `fail_on_bugs`."""
-        self.bugs += 1
-        if self.fail_on_bugs:
+    def note_internal_error(self) -> None:
+        """Count a request or task that failed with an internal error; raise AssertionError if
+        `fail_on_internal_errors`.
+        """
+        self.internal_errors += 1
+        if self.fail_on_internal_errors:
             raise AssertionError("a request failed with an internal error: see the log")
 
     def new_server(
@@ -171,7 +175,7 @@ def open_listeners(
     listeners: Iterable[ListenerConfig], config: BrokerConfig
 ) -> Iterator[list[BoundListener]]:
     """Listen on all of them; close them in the end. Raises ListenError for an address that cannot be used, ConfigError
-    for security settings that cannot be.
+    for unusable security settings.
     """
     with ExitStack() as opened:
         bound = []

@@ -1,7 +1,7 @@
 """The tasks beside requests: recovery, flushes, checkpoints, deletions, retention, compaction.
 
-Each sleeps until its next deadline. A bug in one does not end the process: it is logged with its traceback and
-the task goes on.
+Each sleeps until its next deadline. An internal error in one does not end the process: it is logged with its traceback,
+and the task goes on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
 
 RESTART_DELAY_S = 1.0
-"""Seconds after which a task goes on that failed because of a bug."""
+"""Seconds after which a task goes on that failed with an internal error."""
 
 LONGEST_SLEEP_S = 365 * 24 * 3600
 """Kafka's "never", 2**63-1 milliseconds, is too much for a timer."""
@@ -42,9 +42,9 @@ async def run_background(manager: LogManager, task_status: trio.TaskStatus[None]
         def every(interval_ms: int, work: Callable[[], Awaitable[None]], delay_ms: int = 0) -> None:
             nursery.start_soon(_every, manager, interval_ms, delay_ms, work)
 
-        nursery.start_soon(_restart_after_bugs, manager, manager.recover)
-        nursery.start_soon(_restart_after_bugs, manager, manager.flusher.run)
-        nursery.start_soon(_restart_after_bugs, manager, manager.deletions.run)
+        nursery.start_soon(_restart_after_internal_errors, manager, manager.recover)
+        nursery.start_soon(_restart_after_internal_errors, manager, manager.flusher.run)
+        nursery.start_soon(_restart_after_internal_errors, manager, manager.deletions.run)
         every(config.log_flush_offset_checkpoint_interval_ms, offsets.save_recovery_points)
         every(config.log_flush_start_offset_checkpoint_interval_ms, save_log_starts)
         every(config.replica_high_watermark_checkpoint_interval_ms, offsets.save_high_watermarks)
@@ -55,17 +55,17 @@ async def run_background(manager: LogManager, task_status: trio.TaskStatus[None]
             config.log_initial_task_delay_ms,
         )
         if config.log_cleaner_enable:
-            nursery.start_soon(_restart_after_bugs, manager, lambda: _compact(manager))
+            nursery.start_soon(_restart_after_internal_errors, manager, lambda: _compact(manager))
         task_status.started()
 
 
-async def _restart_after_bugs(manager: LogManager, task: Callable[[], Awaitable[None]]) -> None:
+async def _restart_after_internal_errors(manager: LogManager, task: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await task()
             return
         except Exception:
-            _report_bug(manager)
+            _report_internal_error(manager)
             await real_time.sleep(RESTART_DELAY_S)
 
 
@@ -86,7 +86,7 @@ async def _every(
             about = {"path": error.filename or manager.data_dir}
             manager.lines.write(_log.error, "checkpoint not written", about, error=error)
         except Exception:
-            _report_bug(manager)
+            _report_internal_error(manager)
 
 
 async def _compact(manager: LogManager) -> None:
@@ -99,9 +99,9 @@ async def _compact(manager: LogManager) -> None:
     await Cleaner(manager).run()
 
 
-def _report_bug(manager: LogManager) -> None:
+def _report_internal_error(manager: LogManager) -> None:
     _log.exception("background work on logs failed")
-    manager.on_bug()
+    manager.on_internal_error()
 
 
 def _expire_producers(manager: LogManager) -> Iterator[None]:

@@ -63,8 +63,8 @@ class LocalTopic(NamedTuple):
 class LogManager:
     """All partitions of one data directory.
 
-    ``start``, ``load``, ``run`` (until cancelled) and ``stop``, in this order. ``on_bug`` is called when
-    background work failed because of a bug, after its traceback was logged.
+    ``start``, ``load``, ``run`` (until cancelled) and ``stop``, in this order. ``on_internal_error`` is called when
+    background work failed with an internal error, after its traceback was logged.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LogManager:
         self.clock = clock
         self.config = config
         """The broker's configuration; `update_broker_config` replaces it."""
-        self.on_bug: Callable[[], None] = lambda: None
+        self.on_internal_error: Callable[[], None] = lambda: None
         self.background = BackgroundWork()
         self.flusher = Flusher(files, clock, data_dir, self.background)
         self.deletions = Deletions(files, clock, self.background)
@@ -388,7 +388,7 @@ class LogManager:
         self._unusable[key] = str(error)
         _log.exception("log is offline", topic=key[0], partition=key[1], error=str(error))
         if not isinstance(error, UNREADABLE):
-            self.on_bug()
+            self.on_internal_error()
 
     def _schedule_delete(self, paths: Sequence[str]) -> None:
         for path in paths:

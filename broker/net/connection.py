@@ -28,7 +28,7 @@ from oncelog.broker.net.writer import SEND_SOON_BYTES
 from oncelog.broker.requests.request import CloseConnection, ConnectionLost, DelayedProduce
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
-from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
+from oncelog.wire.header import FIXED_HEADER_SIZE, PRODUCE_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -46,7 +46,7 @@ FAIR_REQUESTS = 256
 FAIR_S = 0.02
 """How much a connection may do before it yields to the others: `FAIR_S` seconds count as `FAIR_REQUESTS`."""
 REQUESTS_PER_SEND = 32
-"""As how many requests it counts to have encoded and sent `SEND_SOON_BYTES`."""
+"""Sending `SEND_SOON_BYTES` counts as so many requests towards `FAIR_REQUESTS`."""
 OTHER_FRAME_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of the largest request that is no Produce. Decoded fields take many times their size; records take none."""
 PENDING_RESPONSES_MAX = 1024
@@ -92,7 +92,7 @@ class Connection(Peer):
         self._requests += int(seconds * (FAIR_REQUESTS / FAIR_S))
 
     def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
-        """Handle a request, whatever the authentication handler is. See `Dispatcher.dispatch`."""
+        """Let the dispatcher handle a request, past the authentication handler. See `Dispatcher.dispatch`."""
         return self._dispatcher.dispatch(self, frame)
 
     async def flush(self) -> None:
@@ -188,16 +188,17 @@ class Connection(Peer):
         head = bytearray(rest)
         if self.writer.out and not self.pending:
             await self.writer.flush()
-        wanted = 4 + REQUEST_PREFIX_SIZE
+        wanted = 4 + FIXED_HEADER_SIZE
         while len(head) < wanted:
             more = bytearray(wanted - len(head))
             count = await self._receive(memoryview(more))
             head += more[:count]
             if len(head) >= 4:
-                wanted = 4 + min(REQUEST_PREFIX_SIZE, self._frame_size(memoryview(head), 0))
+                wanted = 4 + min(FIXED_HEADER_SIZE, self._frame_size(memoryview(head), 0))
         size = 4 + self._frame_size(memoryview(head), 0)
         api_key = _key_at(head, 4)[0] if size >= 6 else -1
-        if size > OTHER_FRAME_BYTES_MAX and api_key != PRODUCE_KEY:  # its records are not copied
+        # a Produce may be larger: its records are not copied
+        if size > OTHER_FRAME_BYTES_MAX and api_key != PRODUCE_KEY:
             raise CloseConnection(
                 unexpected_bytes(head)
                 or Reason("a frame of {} bytes for API key {}; only a Produce may be so large", size, api_key)
@@ -281,7 +282,7 @@ class Connection(Peer):
             log.exception("a connection failed with an internal error", peer=self.transport.peer)
             self._lost = True
             self.close("see the error above")
-            self._server.note_bug()
+            self._server.note_internal_error()
         finally:
             while pending:
                 pending.popleft().close()

@@ -15,15 +15,16 @@ LOGIN_BYTES_MAX = 16 * 1024 * 1024
 
 class HeldBytes:
     """At most ``limit`` bytes. Where more are held, the connection with the most of them is closed, the oldest of equal
-    ones, for the reason ``why``: one that waits longer for others would let a few peers stop all.
+    ones. If connections waited for room instead, a few peers could stop all others. ``what`` names the bytes in the
+    reason.
     """
 
-    __slots__ = ("_holders", "_why", "limit", "used")
+    __slots__ = ("_holders", "_what", "limit", "used")
 
-    def __init__(self, limit: int, why: str) -> None:
+    def __init__(self, limit: int, what: str) -> None:
         self.limit = limit
         self.used = 0
-        self._why = why
+        self._what = what
         self._holders: dict[Callable[[str], None], int] = {}
         """Bytes by what closes the connection that holds them, the oldest first."""
 
@@ -34,7 +35,7 @@ class HeldBytes:
         while self.used > self.limit and self._holders:
             most = max(self._holders, key=self._holders.__getitem__)
             size = self.release(most)
-            most(f"{size} bytes of {self._why}; the limit is {self.limit} for all connections together")
+            most(f"{size} bytes of {self._what}; the limit is {self.limit} for all connections together")
 
     def release(self, close: Callable[[str], None]) -> int:
         """Forget the bytes of that connection; return how many they were."""

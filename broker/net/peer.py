@@ -21,7 +21,7 @@ from oncelog.broker.requests.request import AuthenticationFailed, CloseConnectio
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.errors import DecodeError
-from oncelog.wire.header import REQUEST_PREFIX_SIZE
+from oncelog.wire.header import FIXED_HEADER_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,9 @@ class Peer:
         self.heard_at = real_time.monotonic()
         """When the peer was last heard, or a response to it was completed (real time, seconds)."""
         self.close_reason: str | None = None
-        """What the log says of its end, if neither side says another thing; None: nothing."""
+        """The reason that the log gives for its end, unless a CloseConnection ends it; `close` and a refused log-in
+        set it. None: the log has none.
+        """
         self.authentication_handler: Callable[[memoryview], Pending[Any] | None] | None = None
         """Takes frames in place of the dispatcher: a log-in, or a session that ends."""
         self.lets_pass: Callable[[int], bool] | None = None
@@ -96,7 +98,7 @@ class Peer:
         self.is_token_authenticated = False
         """Whether the peer has logged in by a delegation token."""
         self.on_close: Callable[[], None] | None = None
-        """Called once it is closed: something of its peer's ends with it."""
+        """Called once it is closed, for what ends with it, such as share sessions."""
         self._security = listener.security
         self._server = server
         self._is_waiting = False
@@ -117,7 +119,9 @@ class Peer:
         raise NotImplementedError
 
     def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
-        """Handle a request, whatever the authentication handler is. Returns a response to wait for, or None."""
+        """Let the dispatcher handle a request, past the authentication handler. Returns a response to wait for, or
+        None.
+        """
         raise NotImplementedError
 
     def charge(self, seconds: float) -> None:
@@ -156,7 +160,7 @@ class Peer:
                 log.debug("connection lost", peer=self.transport.peer, error=str(error))
         except Exception:
             log.exception("a connection failed with an internal error", peer=self.transport.peer)
-            self._server.note_bug()
+            self._server.note_internal_error()
         finally:
             self.writer.discard()
             self.transport.close()
@@ -207,15 +211,12 @@ class Peer:
     def _frame_size(self, view: memoryview, position: int) -> int:
         """Return the size of the frame at ``position``, in bytes. Raises CloseConnection if it is out of bounds."""
         size: int = _size_at(view, position)[0]
-        if (
-            not REQUEST_PREFIX_SIZE <= size <= self._server.max_frame_bytes
-            or self.frame_bytes_max is not None
-        ):
+        if not FIXED_HEADER_SIZE <= size <= self._server.max_frame_bytes or self.frame_bytes_max is not None:
             self._check_frame_size(view, position, size)
         return size
 
     def _check_frame_size(self, view: memoryview, position: int, size: int) -> None:
-        key, least, limit = "socket.request.max.bytes", REQUEST_PREFIX_SIZE, self._server.max_frame_bytes
+        key, least, limit = "socket.request.max.bytes", FIXED_HEADER_SIZE, self._server.max_frame_bytes
         if self.frame_bytes_max is not None:  # bare tokens have no prefix
             key, least, limit = "sasl.server.max.receive.size", 0, self.frame_bytes_max
         if not least <= size <= limit:

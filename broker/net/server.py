@@ -75,7 +75,7 @@ class ServerServices(Protocol):
     def lines(self) -> LineLimiter: ...
 
     @property
-    def note_bug(self) -> Callable[[], None]: ...
+    def note_internal_error(self) -> Callable[[], None]: ...
 
 
 PeerT = TypeVar("PeerT", bound=Peer)
@@ -123,7 +123,7 @@ class Server(Generic[PeerT]):
         self.listeners = listeners
         self.files = services.files
         self.lines = services.lines
-        self.note_bug: Callable[[], None] = services.note_bug
+        self.note_internal_error: Callable[[], None] = services.note_internal_error
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.max_frame_bytes = config.socket_request_max_bytes
         self.frame_budget = ByteBudget(config.queued_max_request_bytes)

@@ -82,8 +82,8 @@ class Node:
             static.max_incremental_fetch_session_cache_slots, host.clock, host.random
         )
         addresses = {
-            row.name: NodeAddress(current.node_id, row.host, row.port, current.broker_rack)
-            for row in host.listeners
+            listener.name: NodeAddress(current.node_id, listener.host, listener.port, current.broker_rack)
+            for listener in host.listeners
         }
         self.cluster = Cluster(current.node_id, self.metadata, logs, addresses)
         self.metadata.subscribe(self._on_record)
@@ -96,14 +96,14 @@ class Node:
             clock=host.clock,
             lines=host.lines,
             background=host.background,
-            note_bug=host.note_bug,
+            note_internal_error=host.note_internal_error,
         )
         self.share_coordinator = ShareCoordinator(environment)
         self.shares = SharePartitionManager(environment, self.share_coordinator)
         self.groups = GroupCoordinator(environment, host.random)
         self.groups.warn_of_limits()
         share_group_states = ShareGroupStates(
-            self.groups, self.share_coordinator, host.background, host.note_bug
+            self.groups, self.share_coordinator, host.background, host.note_internal_error
         )
         self.transactions = TransactionCoordinator(environment, self.groups, self.next_producer_id)
         self.client_metrics = ClientMetricsManager(config, self.metadata, host.clock)
@@ -129,7 +129,7 @@ class Node:
             clock=host.clock,
             lines=host.lines,
             delegation_tokens=host.delegation_tokens,
-            note_bug=host.note_bug,
+            note_internal_error=host.note_internal_error,
         )
         self.dispatcher = Dispatcher(self.services)
         host.on_access_change = self._apply_access
@@ -169,7 +169,9 @@ class Node:
                 flushed = offset
 
     def _apply_access(self) -> None:
-        """Throttle by the quotas of now, and forget what somebody was allowed."""
+        """Throttle by the current quotas. `throttle_with` also empties what the fast paths remember, so a changed ACL
+        holds at once.
+        """
         self.dispatcher.interception.throttle_with(self.host.quotas)
 
     def next_producer_id(self) -> int:
@@ -188,7 +190,7 @@ class Node:
 
     @property
     def share_sessions(self) -> ShareSessions:
-        """What ShareFetches do not repeat."""
+        """The share sessions: they remember what ShareFetches do not repeat."""
         return self.shares.sessions
 
     def watch_metadata(self, on_change: Callable[[KnownTopic | None], None]) -> None:
@@ -287,8 +289,13 @@ def open_node(
             _apply_broker_configs(dynamic, metadata, logs)
             metadata.register(
                 [
-                    BrokerEndpoint(row.name, row.host, row.port, SECURITY_PROTOCOLS.index(row.protocol))
-                    for row in listeners
+                    BrokerEndpoint(
+                        listener.name,
+                        listener.host,
+                        listener.port,
+                        SECURITY_PROTOCOLS.index(listener.protocol),
+                    )
+                    for listener in listeners
                 ],
                 is_cordoned=dynamic.current.is_data_dir_cordoned,
             )
@@ -303,7 +310,7 @@ def open_node(
                 acls=acls,
                 background=logs.background,
             )
-            logs.on_bug = host.note_bug
+            logs.on_internal_error = host.note_internal_error
             node = Node(host, logs, release)
             on_loaded(node)
         except (KafkaError, DecodeError, OSError) as error:

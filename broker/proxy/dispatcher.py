@@ -60,11 +60,11 @@ class ProxyDispatcher:
         self,
         authorization: Authorization,
         lines: LineLimiter,
-        note_bug: Callable[[], None],
+        note_internal_error: Callable[[], None],
         addresses: Addresses,
     ) -> None:
         self.interception = Interception(
-            authorization, lines, note_bug, self._on_installed, self._interceptors_for
+            authorization, lines, note_internal_error, self._on_installed, self._interceptors_for
         )
         self._lines = lines
         self.plans: dict[int, Plan] = {}
@@ -174,7 +174,7 @@ class ProxyDispatcher:
         """
         return await self.interception.or_refused(context, self.interception.ask(context))
 
-    async def handle(self, context: RequestContext) -> Any:
+    async def handle_as_interceptor(self, context: RequestContext) -> Any:
         """Show ``context.request`` to the interceptors of `Interception.install_own`, forward it, and wait for the
         response. For the `on_request` of other interceptors only.
         """
@@ -259,7 +259,7 @@ class ProxyDispatcher:
         if len(payload) < LARGE_PAYLOAD_BYTES:
             response = api.response.decode(payload, version, start)
         else:
-            response = await api.response_in_steps(version, payload, start)
+            response = await api.decode_response_in_steps(version, payload, start)
         await in_slices(self._addresses.rewrite(plan.key, response, connection.listener_name))
         return version, response
 

@@ -95,7 +95,7 @@ class UpstreamLink:
             log.debug("upstream connection lost", peer=upstream, error=str(error))
         except Exception:
             log.exception("a connection failed with an internal error", peer=self._client.peer)
-            self._server.note_bug()
+            self._server.note_internal_error()
         finally:
             self.mover.relay.lose()
             self._transport.close()

@@ -78,19 +78,19 @@ class Proxy:
         listeners = host.listeners
         first = settings.first_node_ports
         if first is None:
-            first = ports_after({row.name: row.listener.address[1] for row in listeners})
+            first = ports_after({listener.name: listener.listener.address[1] for listener in listeners})
         self.node_ports = NodePorts(listeners, bind_node, first, host.lines)
         self.dispatcher = ProxyDispatcher(
             host.authorization,
             host.lines,
-            host.note_bug,
+            host.note_internal_error,
             Addresses(self.upstream, self.node_ports.address),
         )
         if logins.are_passed:
             self.dispatcher.refuse_bare_tokens()
         else:
             answer_logins(host, self.dispatcher)
-        protocols = {row.protocol for row in listeners}
+        protocols = {listener.protocol for listener in listeners}
         if has_own_access(host.config.static, protocols, are_passed=logins.are_passed):
             install_access(host, self.dispatcher, self.upstream.topic_name)
         self._opener = UpstreamOpener(

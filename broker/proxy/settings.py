@@ -127,10 +127,10 @@ def proxy_settings(
     if logins.are_passed:
         if users:
             raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
-        listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
+        listeners = [listener._replace(protocol=PASSED[listener.protocol]) for listener in listeners]
     first = _first_node_ports(_parts(given, "node_ports"), listeners)
     data_dir = given.text("data_dir")[0] or None
-    protocols = {row.protocol for row in listeners}
+    protocols = {listener.protocol for listener in listeners}
     if data_dir is not None and not has_own_access(config, protocols, are_passed=logins.are_passed):
         if options.data_dir is not None:
             raise ConfigError(f"--data-dir {NOTHING_TO_KEEP}: add --user or --acl, or leave it out")
@@ -208,8 +208,9 @@ def _first_node_ports(texts: Sequence[str], listeners: Sequence[ListenerConfig])
     """Return the first node port of each listener: what ``--node-ports`` says, otherwise the one after the
     listener's.
     """
-    first = ports_after({row.bind.listener: row.bind.port for row in listeners})
-    names = [row.bind.listener for row in listeners]
+    binds = [listener.bind for listener in listeners]
+    first = ports_after({bind.listener: bind.port for bind in binds})
+    names = [bind.listener for bind in binds]
     for text in texts:
         name, equals, port = text.rpartition("=")
         if not port.isascii() or not port.isdecimal() or int(port) > PORT_MAX:

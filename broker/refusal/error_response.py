@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Struct
     from oncelog.wire.steps import Steps
 
-ERROR_FIELDS = ("error_code", "partition_error_code")
+ERROR_FIELD_NAMES = ("error_code", "partition_error_code")
 
 JOIN_GROUP_NULLABLE_VERSION = 7
 """The first version of JoinGroup in which the protocol's name can be null."""
@@ -25,7 +25,7 @@ TOKEN_REQUESTER_VERSION = 3
 """The first version of CreateDelegationToken whose response names who has asked (KIP-373)."""
 
 
-class Places:
+class ErrorFields:
     """The error fields of an API's responses in one version. ``depths``: how deep they stand; 0: in the response."""
 
     def __init__(self, name: str, request: Any, response: Any, version: int) -> None:
@@ -45,7 +45,11 @@ class Places:
                 self.structs.append(struct)
         self.fields = [
             next(
-                (name for name in ERROR_FIELDS if struct is not None and name in fields_of(struct, version)),
+                (
+                    name
+                    for name in ERROR_FIELD_NAMES
+                    if struct is not None and name in fields_of(struct, version)
+                ),
                 None,
             )
             for struct in self.structs
@@ -60,18 +64,20 @@ class Places:
         """Whether Kafka puts the error's message beside the error, by depth."""
 
     def depth(self, at_least: int) -> int | None:
-        """Return the outermost place at or below a depth, else the innermost one above it. None: there is no place."""
-        places = [depth for depth, field in enumerate(self.fields) if field is not None]
-        below = [depth for depth in places if depth >= at_least]
-        return below[0] if below else places[-1] if places else None
+        """Return the depth of the outermost error field at ``at_least`` or deeper, else of the innermost one; None if
+        there is none.
+        """
+        depths = [depth for depth, field in enumerate(self.fields) if field is not None]
+        deeper = [depth for depth in depths if depth >= at_least]
+        return deeper[0] if deeper else depths[-1] if depths else None
 
     def rows_depth(self) -> int:
         """Return how deep the rows stand that have an error of the whole request; 0: none do."""
-        place = self.depth(0)
+        depth = self.depth(0)
         first, last = self.handler.error_in_rows
-        if not place and first <= self.version <= last:
-            place = self.depth(1)
-        return place or 0
+        if not depth and first <= self.version <= last:
+            depth = self.depth(1)
+        return depth or 0
 
     def new_row(self, key: dict[str, Any], depth: int) -> Any:
         """Return a row of the response with the fields of ``key``, as far as it has them."""
@@ -95,31 +101,31 @@ class Places:
 
 
 @lru_cache(maxsize=256)
-def error_fields_of(name: str, request: Any, response: Any, version: int) -> Places:
-    """Return the places of an API's version, whose messages are of these classes."""
-    return Places(name, request, response, version)
+def error_fields_of(name: str, request: Any, response: Any, version: int) -> ErrorFields:
+    """Return the error fields of an API's version, whose messages are of these classes."""
+    return ErrorFields(name, request, response, version)
 
 
-def error_response(places: Places, request: Any, error: KafkaError) -> Any:
+def error_response(error_fields: ErrorFields, request: Any, error: KafkaError) -> Any:
     """Return a response with nothing but ``error``; see `error_response_in_steps`."""
-    return finish(error_response_in_steps(places, request, error))
+    return finish(error_response_in_steps(error_fields, request, error))
 
 
-def error_response_in_steps(places: Places, request: Any, error: KafkaError) -> Steps[Any]:
-    """Make a response with nothing but ``error``, a row at each step; one without it, if this version has no place for
-    errors. The generator returns it.
+def error_response_in_steps(error_fields: ErrorFields, request: Any, error: KafkaError) -> Steps[Any]:
+    """Make a response with nothing but ``error``, a row at each step; one without it, if this version has no error
+    field. The generator returns it.
 
     ``request`` is None where it could not be decoded (ApiVersions of an unknown version).
     """
-    kind: Any = places.structs[0]
+    kind: Any = error_fields.structs[0]
     response = kind()
-    if places.fields[0] is not None:
-        places.set_error(response, 0, error)
-    depth = places.rows_depth()
+    if error_fields.fields[0] is not None:
+        error_fields.set_error(response, 0, error)
+    depth = error_fields.rows_depth()
     if depth:
-        yield from _add_rows(places, response, request, 0, depth, error)
-    complete(places, response, request, error.code)
-    yield from _add_what_no_row_says(places, response, request, error)
+        yield from _add_rows(error_fields, response, request, 0, depth, error)
+    complete(error_fields, response, request, error.code)
+    yield from _add_what_no_row_says(error_fields, response, request, error)
     return response
 
 
@@ -129,30 +135,32 @@ def _message(error: KafkaError) -> str | None:
 
 
 def _add_rows(
-    places: Places, response: Any, asked: Any, depth: int, place: int, error: KafkaError
+    error_fields: ErrorFields, response: Any, asked: Any, depth: int, error_depth: int, error: KafkaError
 ) -> Iterator[None]:
-    """Add the rows at ``place`` and those around them. ``depth`` is that of ``asked``, whose rows are added."""
-    rows = places.levels[depth]
+    """Add the rows at ``error_depth``, with the error, and those around them. ``depth`` is that of ``asked``, whose
+    rows are added.
+    """
+    rows = error_fields.levels[depth]
     elements = getattr(asked, rows.request) or ()
-    if places.name == "write_txn_markers" and depth == 0:  # Kafka has one row per producer, the last
+    if error_fields.name == "write_txn_markers" and depth == 0:  # Kafka has one row per producer, the last
         elements = {marker.producer_id: marker for marker in elements}.values()
     added = None if rows.response is None else getattr(response, rows.response)
     for element in elements:
         if added is None:  # its inner rows stand where its own would
-            yield from _add_rows(places, response, element, depth + 1, place, error)
+            yield from _add_rows(error_fields, response, element, depth + 1, error_depth, error)
             continue
-        row = places.new_row(key_of(rows, element), depth + 1)
-        if depth + 1 == place:
-            places.set_error(row, place, error)
+        row = error_fields.new_row(key_of(rows, element), depth + 1)
+        if depth + 1 == error_depth:
+            error_fields.set_error(row, error_depth, error)
         else:
-            yield from _add_rows(places, row, element, depth + 1, place, error)
+            yield from _add_rows(error_fields, row, element, depth + 1, error_depth, error)
         added.append(row)
         yield
 
 
-def complete(places: Places, response: Any, request: Any, code: ErrorCode) -> None:
+def complete(error_fields: ErrorFields, response: Any, request: Any, code: ErrorCode) -> None:
     """Set the fields that Kafka sets beside the error, of a response or of some of its rows."""
-    name, version = places.name, places.version
+    name, version = error_fields.name, error_fields.version
     if name == "fetch":
         response.session_id = response.session_id or request.session_id
     elif name == "join_group" and version >= JOIN_GROUP_NULLABLE_VERSION:
@@ -168,10 +176,12 @@ def complete(places: Places, response: Any, request: Any, code: ErrorCode) -> No
         response.api_keys = [ApiVersion(api.api_key, api.min_version, api.max_version)]
 
 
-def _add_what_no_row_says(places: Places, response: Any, request: Any, error: KafkaError) -> Iterator[None]:
+def _add_what_no_row_says(
+    error_fields: ErrorFields, response: Any, request: Any, error: KafkaError
+) -> Iterator[None]:
     """Add the fields that Kafka derives from the request, but not from its rows."""
-    name = places.name
-    kind: Any = places.structs[0]
+    name = error_fields.name
+    kind: Any = error_fields.structs[0]
     if name == "alter_user_scram_credentials":
         # A user may have deletions and upsertions: Kafka has one row for all.
         users = {one.name for one in (*request.deletions, *request.upsertions)}

@@ -1,6 +1,7 @@
 """An error in a response: of the whole request (`error_response`), or of some of its rows.
 
-The error of some rows stands beside the results of the others, which are handled as usual.
+The error of some rows stands beside the results of the others, which are handled as usual. Fault rules and a proxy use
+it. The broker's handlers make the rows of denied resources themselves.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class RowChoice(Protocol):
         """Return the depth of the rows that it chooses from; 0: it chooses the whole request."""
 
     def matches(self, row: Row) -> bool:
-        """Return whether a row is refused. A row that stands for all is."""
+        """Return whether a row is refused. A rule refuses a row that stands for all. A missing right does not:
+        `restrict` of the proxy handles the response.
+        """
 
 
 class Refusal:
@@ -66,14 +69,16 @@ class Refusal:
         self._name = api.handler.name
         self._response = api.response
         self._error = error
-        self._places = error_fields_of(self._name, api.request, api.response, version)
+        self._error_fields = error_fields_of(self._name, api.request, api.response, version)
         self._located = located
         self._matches = chosen.matches
-        self._is_wildcard = depth == 0
-        place = self._places.depth(depth)
-        self._is_whole = not place
-        """Whether the whole response has the error, or there is no place for it at all."""
-        self._depth = self._places.rows_depth() if self._is_whole else place or 0
+        self._chooses_all = depth == 0
+        error_depth = self._error_fields.depth(depth)
+        self._is_about_rows = bool(error_depth)
+        """Whether only rows have the error. Otherwise the whole response has it, in some versions beside its rows
+        (`Handler.error_in_rows`), or there is no place for it.
+        """
+        self._depth = error_depth or self._error_fields.rows_depth()
         """How deep the rows stand that get the error; 0: none do."""
         self._refused: set[int] = set()
         """The ids of these rows."""
@@ -85,7 +90,7 @@ class Refusal:
     def _find(self, row: Row, depth: int) -> Iterator[None]:
         self._is_left |= row.is_all
         if depth == self._depth:
-            if self._is_wildcard or any(map(self._matches, row.leaves())):
+            if self._chooses_all or any(map(self._matches, row.leaves())):
                 self._refused.add(id(row))
             else:
                 self._is_left = True
@@ -97,11 +102,11 @@ class Refusal:
     @property
     def leaves_nothing(self) -> bool:
         """Return whether no row is left for the handler."""
-        if self._is_whole:
+        if not self._is_about_rows:
             return True
-        if self._name == "metadata" and self._places.version >= METADATA_OF_NO_TOPICS_VERSION:
+        if self._name == "metadata" and self._error_fields.version >= METADATA_OF_NO_TOPICS_VERSION:
             return False  # the response tells of brokers, too: clients ignore one without any
-        if self._is_wildcard:
+        if self._chooses_all:
             return True
         if self._name in ("fetch", "share_fetch"):
             return False  # its session goes on
@@ -117,8 +122,9 @@ class Refusal:
     # -- the remaining request
 
     def remaining(self) -> Any:
-        """Return the request without the refused rows. A Fetch has all, and does not wait: an error ends a wait. A
-        ShareFetch acquires nothing, since nobody would get it.
+        """Return the request without the refused rows. A Fetch keeps all its rows, but does not wait: an error ends the
+        wait. A ShareFetch does not wait either, and acquires no records: its session may have the refused rows from
+        before, and the error would stand in place of their records.
         """
         return finish(self.remaining_in_steps())
 
@@ -155,15 +161,15 @@ class Refusal:
     def response_in_steps(self, handled: Any = None) -> Steps[Any]:
         """Do as `response`, a row at each step."""
         request = self._located.whole.element
-        if handled is None and (self._is_whole or self._is_wildcard):
-            self.is_placed = bool(self._places.depth(0) == 0 or (self._depth and self._refused))
-            return (yield from error_response_in_steps(self._places, request, self._error))
+        if handled is None and (not self._is_about_rows or self._chooses_all):
+            self.is_placed = bool(self._error_fields.depth(0) == 0 or (self._depth and self._refused))
+            return (yield from error_response_in_steps(self._error_fields, request, self._error))
         response = self._response() if handled is None else handled
-        if self._is_whole and self._places.fields[0] is not None:
+        if not self._is_about_rows and self._error_fields.fields[0] is not None:
             self._set_error(response, 0)
         if self._depth:
             yield from self._merge(response, self._located.whole, 0)
-        complete(self._places, response, request, self._error.code)
+        complete(self._error_fields, response, request, self._error.code)
         return response
 
     def _merge(self, response: Any, row: Row, depth: int) -> Iterator[None]:
@@ -177,11 +183,11 @@ class Refusal:
         handled: list[Any] = list(getattr(response, rows.response) or [])
         merged = []
         if row.is_all:
-            for told in handled:
-                merged.append((yield from self._refuse_told(told, row, rows, depth + 1)))
+            for response_row in handled:
+                merged.append((yield from self._refuse_response_row(response_row, row, rows, depth + 1)))
                 yield
             handled = []
-        left = _Told(handled)
+        left = _ResponseRows(handled)
         for inner in row.inner:
             yield
             found = left.take(inner.key)
@@ -190,7 +196,7 @@ class Refusal:
                     found = self._error_row(inner.key, depth + 1)
             else:
                 if found is None and self._has_refused(inner, depth + 1):
-                    found = self._places.new_row(inner.key, depth + 1)
+                    found = self._error_fields.new_row(inner.key, depth + 1)
                 if found is not None:
                     yield from self._merge(found, inner, depth + 1)
             if found is not None:
@@ -202,9 +208,9 @@ class Refusal:
             return id(row) in self._refused
         return any(self._has_refused(inner, depth + 1) for inner in row.inner)
 
-    def _refuse_told(self, told: Any, parent: Row, rows: Rows, depth: int) -> Steps[Any]:
-        """Refuse a row of the response to a request for all."""
-        key = {name: getattr(told, name) for _, name in rows.key if hasattr(told, name)}
+    def _refuse_response_row(self, response_row: Any, parent: Row, rows: Rows, depth: int) -> Steps[Any]:
+        """Refuse a row of the response to a request for all, if it is chosen."""
+        key = {name: getattr(response_row, name) for _, name in rows.key if hasattr(response_row, name)}
         names = dict(rows.key)
         facts = {
             fact: key[names[field]]
@@ -213,22 +219,22 @@ class Refusal:
         }
         row = Row(None, key, parent.facts | facts)
         if depth == self._depth:
-            return self._error_row(key, depth) if self._is_wildcard or self._matches(row) else told
+            return self._error_row(key, depth) if self._chooses_all or self._matches(row) else response_row
         row.is_all = True
-        yield from self._merge(told, row, depth)
-        return told
+        yield from self._merge(response_row, row, depth)
+        return response_row
 
     def _error_row(self, key: dict[str, Any], depth: int) -> Any:
-        row = self._places.new_row(key, depth)
+        row = self._error_fields.new_row(key, depth)
         self._set_error(row, depth)
         return row
 
     def _set_error(self, row: Any, depth: int) -> None:
-        self._places.set_error(row, depth, self._error)
+        self._error_fields.set_error(row, depth, self._error)
         self.is_placed = True
 
 
-class _Told:
+class _ResponseRows:
     """The rows of a response, each of which is taken once, by its key; a topic with an id is known by the id."""
 
     __slots__ = ("_by_id", "_by_names", "_rows")

@@ -1,6 +1,6 @@
 """The rows of a request: what it asks row by row, and where its response says the result of a row.
 
-Which list of a request belongs to which list of its response, the table of APIs says (`Handler.rows`).
+The table of APIs (`Handler.rows`) pairs each list of a request with a list of its response.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from oncelog.wire.steps import Steps
 
 FACTS = (TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID)
-"""The facts about a request's rows by which a rule can filter."""
+"""The facts about a request's rows by which a rule can filter. The table also has ``topic_id``, ``resource`` and
+``key``, from which `_facts` derives these."""
 
-TOPIC_RESOURCE, GROUP_RESOURCE = 2, 32
+TOPIC_CONFIG, GROUP_CONFIG = 2, 32
 """Resource types of the requests about configurations (Kafka: ``ConfigResource.Type``)."""
 
 TOP_LEVEL_FACTS = {
@@ -152,8 +153,8 @@ def _add_rows(
 def key_of(rows: Rows, element: Any) -> dict[str, Any]:
     """Return the fields of the response's row that repeat fields of a request's row, with their values."""
     return {
-        told: _value(element, field)
-        for field, told in rows.key
+        response_field: _value(element, field)
+        for field, response_field in rows.key
         if field == ELEMENT or hasattr(element, field)
     }
 
@@ -171,7 +172,7 @@ def _facts(
             if not facts.get(TOPIC) and hasattr(element, field):
                 facts[TOPIC] = topic_name(element.topic_id)
         elif fact == "resource":
-            kind = {TOPIC_RESOURCE: TOPIC, GROUP_RESOURCE: GROUP}.get(element.resource_type)
+            kind = {TOPIC_CONFIG: TOPIC, GROUP_CONFIG: GROUP}.get(element.resource_type)
             if kind is not None:
                 facts[kind] = element.resource_name
         elif fact == "key":

@@ -146,8 +146,9 @@ def _tell_nobody(who: Asking, operation: int, resource_type: int, name: str) -> 
 class Authorization:
     """The one place where handlers ask what a request may do. ``authorizer`` is None where everybody may do everything.
 
-    Hot paths look at ``authorizer`` themselves first. ``on_denied`` is told what the client wanted and may not do, but
-    not what was only looked at: ``quiet`` is for those (Kafka: ``Action.logIfDenied``).
+    Hot paths look at ``authorizer`` themselves first. ``on_denied`` is told of each denial, unless the check is
+    ``quiet``: one that only selects what the client sees, or for which another right will do (Kafka:
+    ``Action.logIfDenied``).
     """
 
     __slots__ = ("authorizer", "on_denied")
@@ -221,13 +222,15 @@ class Authorization:
         )
 
     def cluster_operations(self, who: Asking) -> int:
-        """Return the bit field for the cluster; 0 for who may not describe it."""
+        """Return the bit field for the cluster; 0 if ``who`` may not describe it."""
         if not self.allows(who, DESCRIBE, *CLUSTER):
             return 0
         return self.operations(who, *CLUSTER)
 
     def identity(self, who: Asking) -> str | tuple[str, str]:
-        """Return what a decision depends on besides operation and resource, for who remembers decisions."""
+        """Return the key under which decisions may be remembered: what they depend on besides operation and
+        resource.
+        """
         return who.principal if self.authorizer is None else (who.principal, who.host)
 
 

@@ -156,8 +156,8 @@ class NoResponse(Enum):
 
 
 NO_RESPONSE: Final = NoResponse.NO_RESPONSE
-"""In place of a response: the request is done, and its client gets none, as of a Produce with acks=0. None says
-something else to who asks interceptors: that the request is still to be handled."""
+"""In place of a response: the request is done, and its client gets none, as of a Produce with acks=0. None would
+mean something else from `Interceptor.on_request`: the request is still to be handled."""
 
 
 NOT_DECODED: Final = object()

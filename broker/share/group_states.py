@@ -32,19 +32,19 @@ _log = get_logger(__name__)
 
 
 class ShareGroupStates:
-    """Calls ``persister`` for ``groups``. ``note_bug`` is called after work failed with an internal error."""
+    """Calls ``persister`` for ``groups``, and ``note_internal_error`` after work failed with an internal error."""
 
     def __init__(
         self,
         groups: GroupCoordinator,
         persister: SharePersister,
         background: BackgroundWork,
-        note_bug: Callable[[], None],
+        note_internal_error: Callable[[], None],
     ) -> None:
         self._groups = groups
         self._persister = persister
         self._background = background
-        self._note_bug = note_bug
+        self._note_internal_error = note_internal_error
         self._nursery: trio.Nursery | None = None
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -69,7 +69,7 @@ class ShareGroupStates:
         except Exception:
             errors = {}
             _log.exception("initialization failed with an internal error", group=begun.group_id)
-            self._note_bug()
+            self._note_internal_error()
         if errors:
             _log.warning(
                 "share partitions not initialized",

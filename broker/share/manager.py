@@ -56,7 +56,7 @@ class SharePartitionManager:
         self._cluster = environment.cluster
         self._background = environment.background
         self.timer_event = environment.background.timer_event
-        self._note_bug = environment.note_bug
+        self._note_internal_error = environment.note_internal_error
         self.sessions = ShareSessions(environment.config.current.group_share_max_share_sessions)
         self._partitions: dict[tuple[str, Uuid, int], SharePartition] = {}
         self._storing: dict[tuple[str, Uuid, int], SharePartition] = {}
@@ -69,7 +69,7 @@ class SharePartitionManager:
         self._own_queue_readers: set[str] = set()
         """The groups with a session that were found to read their own dead-letter queue: one warning for each."""
         self.timer = CoordinatorTimer(
-            NAME, self.clock, environment.lines, self._background, lambda: None, self._note_bug
+            NAME, self.clock, environment.lines, self._background, lambda: None, self._note_internal_error
         )
         self._nursery: trio.Nursery | None = None
         self._metadata.subscribe(self._on_record)
@@ -99,7 +99,7 @@ class SharePartitionManager:
                 _log.debug("state of a share partition was not stored", error=str(error))
             except Exception:
                 _log.exception("work for a share partition failed with an internal error")
-                self._note_bug()
+                self._note_internal_error()
 
     def set_deadline(self, partition: SharePartition, at: float) -> None:
         """Call `SharePartition.expire` at that time, in the clock's seconds."""

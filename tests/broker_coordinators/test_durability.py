@@ -261,7 +261,7 @@ async def test_a_topic_that_grows_moves_no_group_before_a_restart() -> None:
 @simulated
 async def test_a_bug_at_a_deadline_does_not_affect_other_groups() -> None:
     async with SimBroker(config=ONE_PARTITION) as broker:
-        broker.node.host.fail_on_bugs = False
+        broker.node.host.fail_on_internal_errors = False
         deadlines = broker.node.groups.runtime.timer.deadlines
         done: list[float] = []
 
@@ -281,7 +281,7 @@ async def test_a_bug_at_a_deadline_does_not_affect_other_groups() -> None:
         deadlines.set("again", 100, not_at_first)
         deadlines.set("good", 100, lambda: done.append(trio.current_time() - began))
         await trio.sleep(1)
-        assert broker.node.host.bugs == 1
+        assert broker.node.host.internal_errors == 1
         assert done == pytest.approx([0.1, 0.6])
 
 

@@ -57,7 +57,7 @@ class Path:
                 "Connection._serve",
                 "Connection._handle_frames",
                 "Dispatcher.dispatch",
-                "FastProduce.handle",
+                "FastProduce.append",
                 "PartitionLog.append",
                 "Segment.append",
             ],

@@ -61,13 +61,13 @@ class Recorder(Interceptor):
 def fast(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of every request that the fast path of Produce was asked for: whether it took it."""
     found: list[bool] = []
-    handle = FastProduce.handle
+    append = FastProduce.append
 
     def told(self: FastProduce, *arguments: Any) -> bool:
-        found.append(handle(self, *arguments))
+        found.append(append(self, *arguments))
         return found[-1]
 
-    monkeypatch.setattr(FastProduce, "handle", told)
+    monkeypatch.setattr(FastProduce, "append", told)
     return found
 
 
@@ -265,7 +265,7 @@ async def test_a_bug_that_every_request_meets_is_one_traceback_a_minute(lines: l
             raise ZeroDivisionError
 
     async with SimBroker() as broker:
-        broker.node.host.fail_on_bugs = False
+        broker.node.host.fail_on_internal_errors = False
         broker.node.dispatcher.interception.install(Broken())
         for _ in range(10):
             response = await broker.connect().call(ListGroupsRequest(), 0, ListGroupsResponse)

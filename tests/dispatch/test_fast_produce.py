@@ -49,13 +49,13 @@ TOPICS: dict[str, dict[str, str] | None] = {
 def fast(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of every request that the fast path was asked for: whether it took it."""
     found: list[bool] = []
-    handle = FastProduce.handle
+    append = FastProduce.append
 
     def told(self: FastProduce, *arguments: object) -> bool:
-        found.append(handle(self, *arguments))  # type: ignore[arg-type]
+        found.append(append(self, *arguments))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(FastProduce, "handle", told)
+    monkeypatch.setattr(FastProduce, "append", told)
     return found
 
 
@@ -293,7 +293,7 @@ async def test_a_repeated_request_of_acks_0_is_not_answered_and_its_error_closes
 @simulated
 async def test_a_bug_of_ours_ends_the_connection_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimBroker() as broker:
-        broker.node.host.fail_on_bugs = False
+        broker.node.host.fail_on_internal_errors = False
         client = broker.connect()
         await create_topic(client, "t")
         assert (await produce(client, "t")).error_code == 0

@@ -85,7 +85,7 @@ async def go_on(response: Any) -> Any:
 @simulated
 async def test_files_of_a_response_that_is_not_sent_are_released(act: Any, waits: bool) -> None:
     async with SimBroker() as broker:
-        broker.node.host.fail_on_bugs = False
+        broker.node.host.fail_on_internal_errors = False
         client, writer = broker.connect(), broker.connect()
         await create_topic(writer, "t")
         broker.node.dispatcher.interception.install(OnResponse(act))
@@ -120,7 +120,7 @@ class Done(Interceptor):
 @simulated
 async def test_done_is_told_what_leaves(act: Any) -> None:
     async with SimBroker() as broker:
-        broker.node.host.fail_on_bugs = False
+        broker.node.host.fail_on_internal_errors = False
         client = broker.connect()
         await create_topic(client, "t")
         done = Done()
@@ -257,7 +257,7 @@ async def test_what_an_interceptor_has_handled_itself_is_handled_once(acks: int)
 
         async def on_request(self, context: RequestContext) -> Any:
             if context.api_name == "Produce":
-                return await broker.node.dispatcher.handle(context)
+                return await broker.node.dispatcher.handle_as_interceptor(context)
             return None
 
     async with SimBroker() as broker:
@@ -345,12 +345,12 @@ async def test_no_error_of_an_interceptor_is_taken_for_a_lost_peer(
             raise error
 
     async with SimBroker() as broker:
-        broker.node.host.fail_on_bugs = False
+        broker.node.host.fail_on_internal_errors = False
         client = broker.connect()
         broker.node.dispatcher.interception.install(Failing())
         response = await client.call(ListGroupsRequest(), 0, ListGroupsResponse)
         assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-        assert broker.node.host.bugs == 1
+        assert broker.node.host.internal_errors == 1
         assert [type(error).__name__ in line for line in lines if "internal error" in line] == [True]
 
 

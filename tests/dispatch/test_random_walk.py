@@ -237,7 +237,7 @@ def test_responses_are_those_of_a_broker_that_never_had_an_interceptor(seed: int
                 walker.compare(is_end=True)
             for broker in brokers:
                 assert broker.files.held == 0
-                assert broker.node.host.bugs == 0
+                assert broker.node.host.internal_errors == 0
             seen.append(interceptor.seen)
 
     deterministic(run, seed)

@@ -122,7 +122,7 @@ async def test_random_rules(seed: int) -> None:
         it.rules.clear()
         await trio.sleep(60)
         assert it.broker.server_connections() == []
-        assert it.broker.node.host.bugs == 0
+        assert it.broker.node.host.internal_errors == 0
         client = it.broker.connect()
         assert (await client.call(ListGroupsRequest(), 2, ListGroupsResponse)).error_code == 0
         for name in "abc":

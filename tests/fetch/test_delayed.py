@@ -94,7 +94,7 @@ def test_an_error_on_the_way_is_the_consumers_and_not_the_producers(monkeypatch:
     @simulated
     async def run() -> None:
         async with SimBroker() as broker:
-            broker.node.host.fail_on_bugs = False
+            broker.node.host.fail_on_internal_errors = False
             client, writer = broker.connect(), broker.connect()
             await create_topic(writer, "t")
             await wait_at(client)

@@ -77,10 +77,10 @@ class LogManagerHarness:
         """A new process, stopped cleanly at the end."""
         manager = self.manager()
 
-        def on_bug() -> None:
+        def on_internal_error() -> None:
             raise AssertionError("background work failed")
 
-        manager.on_bug = on_bug
+        manager.on_internal_error = on_internal_error
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(manager.run)

@@ -134,7 +134,7 @@ class SimBroker:
                     users=self._users,
                 )
                 with opened as self.node:
-                    self.node.host.fail_on_bugs = True
+                    self.node.host.fail_on_internal_errors = True
                     await self.node.run(task_status)
         except BaseException:
             # A dead process reports nothing: exceptions of its tasks while they unwind mean nothing.

@@ -118,7 +118,7 @@ class SimProxy:
 
     async def _run(self, bound: list[BoundListener], task_status: trio.TaskStatus[None]) -> None:
         with self._open(bound) as self.proxy:
-            self.proxy.host.fail_on_bugs = True
+            self.proxy.host.fail_on_internal_errors = True
             await self.proxy.run(task_status)
 
     async def __aexit__(

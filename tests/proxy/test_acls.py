@@ -141,7 +141,7 @@ class Produces(Interceptor):
 
     async def on_request(self, context: RequestContext) -> Any:
         self.asked.append([topic.name for topic in context.request.topic_data])
-        return await self._proxy.proxy.dispatcher.handle(context) if self._handles else None
+        return await self._proxy.proxy.dispatcher.handle_as_interceptor(context) if self._handles else None
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         self.told.append(sorted(row.partition_responses[0].error_code for row in response.responses))

@@ -225,7 +225,7 @@ async def test_interceptors_see_what_is_asked_before_a_login_and_nothing_of_it_g
         told = await asked()
         assert told.api_keys
         assert early.seen == ["request", "response", "done"]
-        early.acts = [proxy.proxy.dispatcher.handle, refuse]
+        early.acts = [proxy.proxy.dispatcher.handle_as_interceptor, refuse]
         assert await asked() == told
         assert (await asked()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert early.seen == ["request", "response", "done"] * 3

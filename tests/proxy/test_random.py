@@ -45,7 +45,7 @@ class Holds(Interceptor):
         if choice == 0:
             await trio.sleep(self._rng.random())
         if choice == 1 and not self.only_reads and getattr(context.request, "acks", None) != 0:
-            return await self._proxy.proxy.dispatcher.handle(context)
+            return await self._proxy.proxy.dispatcher.handle_as_interceptor(context)
         return None
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:

@@ -189,7 +189,7 @@ async def through_a_proxy(*, has_pipes: bool, has_reactor: bool, tls: str) -> No
             reactor=SocketReactor() if has_reactor else None,
         )
         with opened as proxy:
-            proxy.host.fail_on_bugs = True
+            proxy.host.fail_on_internal_errors = True
             async with trio.open_nursery() as nursery:
                 await nursery.start(proxy.run)
                 node = next(one for one in proxy.server.listeners if one.node_id == 1)

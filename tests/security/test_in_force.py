@@ -87,13 +87,13 @@ async def cluster(*, has_shortcuts: bool = True) -> AsyncIterator[Cluster]:
 def fast(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of every request that the fast path was asked for: whether it took it."""
     found: list[bool] = []
-    handle = FastProduce.handle
+    append = FastProduce.append
 
     def told(self: FastProduce, *arguments: object) -> bool:
-        found.append(handle(self, *arguments))  # type: ignore[arg-type]
+        found.append(append(self, *arguments))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(FastProduce, "handle", told)
+    monkeypatch.setattr(FastProduce, "append", told)
     return found
 
 

@@ -111,10 +111,10 @@ async def test_quotas_hold_and_end_with_the_next_request_and_are_there_after_a_r
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the fast paths did: ``produce``, ``fetch``."""
     found: list[str] = []
-    handle, send_now = FastProduce.handle, ResponseWriter.send_now
+    append, send_now = FastProduce.append, ResponseWriter.send_now
 
     def handled(self: FastProduce, *arguments: Any) -> bool:
-        is_handled = handle(self, *arguments)
+        is_handled = append(self, *arguments)
         found.extend(["produce"] * is_handled)
         return is_handled
 
@@ -122,7 +122,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append("fetch")
         send_now(self)
 
-    monkeypatch.setattr(FastProduce, "handle", handled)
+    monkeypatch.setattr(FastProduce, "append", handled)
     monkeypatch.setattr(ResponseWriter, "send_now", sent)
     return found
 

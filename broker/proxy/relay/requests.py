@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from oncelog.broker.proxy.relay.acks import REQUEST_HEAD_BYTES, acks_of
 from oncelog.broker.proxy.relay.in_flight import IN_FLIGHT_MAX, InFlight
 from oncelog.broker.proxy.relay.relay import FORWARD, FULL, KEEP, REQUEST_MOVES, WAIT, Relay
-from oncelog.wire.header import PRODUCE_KEY, REQUEST_PREFIX_SIZE
+from oncelog.wire.header import FIXED_HEADER_SIZE, PRODUCE_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ class RequestRelay(Relay):
         in_flight, plans = self._in_flight, self._plans
         while end - position >= REQUEST_HEAD_BYTES:
             size, key_and_version, correlation_id = _head_at(view, position)
-            if not REQUEST_PREFIX_SIZE <= size <= self._frame_bytes_max:
+            if not FIXED_HEADER_SIZE <= size <= self._frame_bytes_max:
                 self._move(KEEP)
                 break
             plan = plans.get(key_and_version) or self._plan(key_and_version)

@@ -32,7 +32,7 @@ REQUEST_BYTES_MAX = 16 * 1024
 """Bytes of a request before the log-in that carries no token: ApiVersions and SaslHandshake need some hundred. Kafka
 has no such limit."""
 
-_prefix_at = struct.Struct(">hhi").unpack_from
+_fixed_header_at = struct.Struct(">hhi").unpack_from
 _SIZE = struct.Struct(">i")
 
 
@@ -146,7 +146,7 @@ class SaslServerAuthenticator:
     # -- ApiVersions and SaslHandshake
 
     def _handshake(self, frame: memoryview) -> Step:
-        api_key, version, correlation_id = _prefix_at(frame, 0)
+        api_key, version, correlation_id = _fixed_header_at(frame, 0)
         if len(frame) > REQUEST_BYTES_MAX:
             return Step(
                 failed=Reason(
@@ -224,7 +224,7 @@ class SaslServerAuthenticator:
             bare = SaslAuthenticateRequest(bytes(frame))
             exchange = self._token(server, 0, 0, self._client_id, bare, None, is_refused=failed is not None)
             return Step(send, failed=failed, refused=self._refusal(server), exchange=exchange)
-        api_key, version, correlation_id = _prefix_at(frame, 0)
+        api_key, version, correlation_id = _fixed_header_at(frame, 0)
         if api_key != SASL_AUTHENTICATE_KEY:
             # Some clients do not notice that a token was refused, and go on.
             during = Reason("API key {} during SASL authentication", api_key)
