@@ -47,14 +47,14 @@ class ProxyOptions:
         """Return the settings. Raises ConfigError."""
         config = self.own.broker_config()
         listeners, _ = resolve_listeners(config, lambda: self.own.host_name)
-        unused = without_effect(config, self.own.config, listeners, are_passed=self.pass_logins)
+        unused = without_effect(config, self.own.config, listeners, pass_through=self.pass_logins)
         if unused:
             raise ConfigError(*(f"config {why}" for why in unused.values()))
         if self.pass_logins:
             listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
         protocols = {row.protocol for row in listeners}
         if self.own.data_dir is not None and not has_own_access(
-            config, protocols, are_passed=self.pass_logins
+            config, protocols, pass_through=self.pass_logins
         ):
             raise ConfigError(f"data_dir= {NOTHING_TO_KEEP}")
         port = self.own.port
@@ -67,7 +67,7 @@ class ProxyOptions:
             UpstreamLogins(
                 self.upstream_config,
                 self.upstream_users,
-                are_passed=self.pass_logins,
+                pass_through=self.pass_logins,
                 origin=self.upstream_config_origin,
                 users_origin=self.upstream_users_origin,
             ),

@@ -14,7 +14,7 @@ from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.refusal.rows import Located, Row
 
 VALUES_SEEN_MAX = 10
-"""How many values of each filter are told, of requests that did not pass it."""
+"""How many values `RuleState.seen` keeps for each filter, of requests that it did not accept."""
 TIMES_LOGGED, TIMES_PER_LINE = 10, 100
 """The first `TIMES_LOGGED` times that a rule fires are logged, later every `TIMES_PER_LINE`-th."""
 

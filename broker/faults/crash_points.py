@@ -110,7 +110,7 @@ class CrashPoints(Interceptor):
         if header.is_control:
             yield "marker", facts
         elif partition[0] == TRANSACTIONS_TOPIC:
-            yield from _moves(data, header)
+            yield from _transaction_events(data, header)
         elif partition[0] == OFFSETS_TOPIC:
             for group in _groups_of_offsets(data, header):
                 yield "offsets", {**facts, GROUP: group}
@@ -158,7 +158,7 @@ class CrashPoints(Interceptor):
             self._crash(rule)
 
 
-def _moves(data: Buffer, header: BatchHeader) -> Iterator[Event]:
+def _transaction_events(data: Buffer, header: BatchHeader) -> Iterator[Event]:
     """Yield the events of a batch of ``__transaction_state``."""
     for record in iterate_records(data, header):
         if record.key is not None and record.value is not None:

@@ -142,7 +142,7 @@ class FaultRules(Interceptor):
 
     def check_topics(self, rule: Rule) -> None:
         """Raises RuleError for a topic, or a partition, that the rule needs and the target does not have."""
-        if self._target is None or not asks_for_topics(rule):
+        if self._target is None or not needs_topics(rule):
             return
         known = self._target.known_topics.topics
         for name in rule.filters.get(TOPIC, ()):
@@ -297,7 +297,7 @@ class FaultRules(Interceptor):
         return self.due("refuse_connections", True, {"listener": listener}) is None
 
 
-def asks_for_topics(rule: Rule) -> bool:
+def needs_topics(rule: Rule) -> bool:
     """Return whether the topics that the rule names must exist."""
     if rule.data.get("topic_exists") is False or TOPIC not in rule.filters:
         return False

@@ -281,7 +281,7 @@ class Connection(Peer):
         except Exception:
             log.exception("a connection failed with an internal error", peer=self.transport.peer)
             self._lost = True
-            self.close("see the error above")
+            self.close("an internal error")
             self._server.note_internal_error()
         finally:
             while pending:

@@ -38,12 +38,12 @@ def open_listener(listener: ListenerConfig, config: BrokerConfig) -> BoundListen
     except OSError as error:
         raise ListenError.of(listener.bind, error) from error
     bound.set_buffers(config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes)
-    told = listener.advertised or listener.bind
+    advertised = listener.advertised or listener.bind
     return BoundListener(
         listener.bind.listener,
         bound,
-        told.host or bound.address[0],
-        told.port or bound.address[1],
+        advertised.host or bound.address[0],
+        advertised.port or bound.address[1],
         listener.protocol,
         security,
     )

@@ -185,7 +185,7 @@ class Peer:
 
     @property
     def is_open(self) -> bool:
-        """Whether neither side has closed it, as far as is known, and its peer is heard."""
+        """Whether neither side has closed it, as far as is known, and no fault holds back what the peer sends."""
         return self in self._server.connections and not self.is_cut_off
 
     def close(self, reason: str) -> None:

@@ -39,7 +39,7 @@ OWN_APIS = (
     *("describe_user_scram_credentials", "alter_user_scram_credentials"),
 )
 """The APIs that the proxy answers itself if it has users or ACLs of its own."""
-LOGIN_APIS = ("sasl_handshake", "sasl_authenticate", *TOKEN_APIS)
+LOGIN_AND_TOKEN_APIS = ("sasl_handshake", "sasl_authenticate", *TOKEN_APIS)
 """The APIs that it answers itself unless log-ins pass through: the log-in upstream is the proxy's, and a token that
 upstream makes is a log-in as the proxy's user. Where a listener asks for a log-in, that is over before a request comes
 to the handlers (`oncelog.broker.security.sasl.login`).
@@ -48,7 +48,7 @@ to the handlers (`oncelog.broker.security.sasl.login`).
 
 def answer_logins(host: Host, dispatcher: ProxyDispatcher) -> None:
     """Let no client's log-in, and no request for a token, reach upstream through ``dispatcher``."""
-    dispatcher.interception.install_own(OwnRequests(host, LOGIN_APIS))
+    dispatcher.interception.install_own(OwnRequests(host, LOGIN_AND_TOKEN_APIS))
 
 
 def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable[[Uuid], str | None]) -> None:
@@ -97,6 +97,6 @@ class OwnRequests(Interceptor):
             api = self._loaded[key] = Api(HANDLERS[key])
         if api.authorize is not None:
             api.authorize(self._host.authorization, context)
-        # In tests/proxy/test_own_handlers.py mypy sees that each of these is one.
+        # Each of these handlers is an AccessHandle: tests/proxy/test_own_handlers.py lets mypy check that.
         handle: AccessHandle = api.handle  # type: ignore[assignment]
         return await finished(handle(self._host, context.request, context))

@@ -118,8 +118,8 @@ class Addresses:
             node_id = int(result.resource_name)
             if node_id not in self._upstream.nodes:
                 continue
-            told = f"{listener}://{address_text(*self._address_of(listener, node_id))}"
+            advertised = f"{listener}://{address_text(*self._address_of(listener, node_id))}"
             for config in result.configs:
                 if config.name == ADVERTISED_LISTENERS:
                     for row in (config, *config.synonyms):
-                        row.value = told
+                        row.value = advertised

@@ -96,7 +96,7 @@ class AuthorizingInterceptor(Interceptor):
             if not refusal.leaves_nothing:
                 context.request = await in_slices(refusal.remaining_in_steps())
                 later = choices[index + 1 :]
-                if name == "add_partitions_to_txn":  # it is done for all or for none
+                if name == "add_partitions_to_txn":  # partitions are added all or none
                     later = await self._not_attempted(context)
                 try:
                     handled = await self._refuse(context, later)

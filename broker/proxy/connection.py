@@ -267,6 +267,7 @@ class ProxyConnection(Peer):
                 raise
             self._link = UpstreamLink(self, self._dispatcher, self._server, transport)
             self._link.mover.join(self.transport, self._pipes, self._reactor)
+            # With a renewal the task has to look between two frames.
             self._mover.join(transport, self._pipes, self._reactor if self.renewal is None else None)
             self._mover.renewal = self.renewal
             self._server.nursery.start_soon(self._link.run)

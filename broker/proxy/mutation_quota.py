@@ -102,8 +102,8 @@ class MutationQuotas(Interceptor):
                 partitions = counted.partitions.pop(row.name, None)
                 if partitions is None:
                     continue
-                told = getattr(row, "num_partitions", -1)  # of CreateTopics 5 and up
-                done = 0 if row.error_code else told if told > 0 else partitions
+                count = getattr(row, "num_partitions", -1)  # of CreateTopics 5 and up
+                done = 0 if row.error_code else count if count > 0 else partitions
                 if not counted.is_strict:
                     counted.quota.record(done)
                 elif done != partitions:
@@ -121,23 +121,25 @@ class MutationQuotas(Interceptor):
             rows = request.topics or [DeleteTopicState(name) for name in request.topic_names]
             ids = [row.topic_id for row in rows if row.name is None]
             names = [row.name for row in rows if row.name is not None]
-            there = (await self._there(context, names)) | (await self._there(context, ids))
+            existing = (await self._existing(context, names)) | (await self._existing(context, ids))
             wanted = [row.name or self._topic_name(row.topic_id) or "" for row in rows]
-            return [(name, there[name]) for name in dict.fromkeys(wanted) if name in there]
-        there = await self._there(context, [topic.name for topic in request.topics])
+            return [(name, existing[name]) for name in dict.fromkeys(wanted) if name in existing]
+        existing = await self._existing(context, [topic.name for topic in request.topics])
         if context.api_name == "CreateTopics":
             return [
                 (topic.name, len(topic.assignments) or max(topic.num_partitions, DEFAULT_PARTITIONS))
                 for topic in request.topics
-                if topic.name not in there
+                if topic.name not in existing
             ]
         return [
-            (topic.name, topic.count - there[topic.name])
+            (topic.name, topic.count - existing[topic.name])
             for topic in request.topics
-            if topic.count > there.get(topic.name, topic.count)
+            if topic.count > existing.get(topic.name, topic.count)
         ]
 
-    async def _there(self, context: RequestContext, wanted: Sequence[str] | Sequence[Uuid]) -> dict[str, int]:
+    async def _existing(
+        self, context: RequestContext, wanted: Sequence[str] | Sequence[Uuid]
+    ) -> dict[str, int]:
         """Return the partitions of those topics that there are. Kafka does not take names and ids together."""
         rows = [
             MetadataRequestTopic(name=one) if isinstance(one, str) else MetadataRequestTopic(one)
@@ -145,8 +147,8 @@ class MutationQuotas(Interceptor):
         ]
         if not rows:
             return {}
-        told = (await self._topics.ask(context, rows)).topics
-        return {row.name: len(row.partitions) for row in told if row.name and not row.error_code}
+        found = (await self._topics.ask(context, rows)).topics
+        return {row.name: len(row.partitions) for row in found if row.name and not row.error_code}
 
     async def _without(self, context: RequestContext, exhausted: set[str]) -> Any:
         """Return the response to the request with an error for these topics."""

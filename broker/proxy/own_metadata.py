@@ -88,6 +88,8 @@ class OwnMetadata:
         try:
             self.store.close(sync=self._is_kept)
         except OSError as error:
-            log.error("own metadata not closed", data_dir=self.data_dir, error=str(error))
+            log.error(
+                "the proxy's own metadata could not be closed", data_dir=self.data_dir, error=str(error)
+            )
         finally:
             self._directory.release()

@@ -52,7 +52,7 @@ class PassedProxies:
         """Return a request, without its size, as it goes upstream: an ApiVersions says that it has passed this proxy,
         and those with the ids ``before``. Raises DecodeError.
         """
-        if not has_ids(frame):
+        if not can_carry_ids(frame):
             return frame
         tags, start, stop = _tags(frame)
         tags[TAG] = tags.get(TAG, b"") + before + self._own
@@ -73,7 +73,7 @@ class LoopError(CloseConnection):
         super().__init__(LOOP)
 
 
-def has_ids(frame: Buffer) -> bool:
+def can_carry_ids(frame: Buffer) -> bool:
     """Whether a request has a header with tagged fields, and is one that carries ids."""
     return is_api_versions(frame) and ApiVersionsRequest.is_flexible(_key_and_version_at(frame)[1])
 
@@ -85,7 +85,7 @@ def is_api_versions(frame: Buffer) -> bool:
 
 def ids_of(frame: Buffer) -> bytes:
     """Return the ids that a request carries. Raises DecodeError."""
-    return _tags(frame)[0].get(TAG, b"") if has_ids(frame) else b""
+    return _tags(frame)[0].get(TAG, b"") if can_carry_ids(frame) else b""
 
 
 def _tags(frame: Buffer) -> tuple[dict[int, bytes], int, int]:

@@ -86,12 +86,12 @@ class Proxy:
             host.note_internal_error,
             Addresses(self.upstream, self.node_ports.address),
         )
-        if logins.are_passed:
+        if logins.pass_through:
             self.dispatcher.refuse_bare_tokens()
         else:
             answer_logins(host, self.dispatcher)
         protocols = {listener.protocol for listener in listeners}
-        if has_own_access(host.config.static, protocols, are_passed=logins.are_passed):
+        if has_own_access(host.config.static, protocols, pass_through=logins.pass_through):
             install_access(host, self.dispatcher, self.upstream.topic_name)
         self._opener = UpstreamOpener(
             connect, self.upstream, logins, self.dispatcher, lambda: self.server.listeners

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.security.login import HANDSHAKE_VERSION
-from oncelog.broker.proxy.passed_proxies import LoopError, has_ids, ids_of, is_api_versions
+from oncelog.broker.proxy.passed_proxies import LoopError, can_carry_ids, ids_of, is_api_versions
 from oncelog.broker.proxy.receivers import Awaited, Intercepted, OwnResponse
 from oncelog.broker.proxy.relay.acks import acks_of
 from oncelog.broker.proxy.relay.in_flight import InFlight
@@ -93,7 +93,7 @@ class RequestHandler:
             await connection.connect()  # raises if it was lost
             return True
         frame = memoryview(data)[4:]
-        carries_ids = has_ids(frame)
+        carries_ids = can_carry_ids(frame)
         await connection.connect(carries_ids=carries_ids)
         return carries_ids or not is_api_versions(frame)
 

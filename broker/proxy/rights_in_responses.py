@@ -167,7 +167,7 @@ def _offset_fetch(
     may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     request = context.request
 
-    def has_name(topic: Any) -> bool:
+    def may_see(topic: Any) -> bool:
         name = getattr(topic, "name", "") or topic_name(topic.topic_id)
         return name is not None and may_describe(name)
 
@@ -179,7 +179,7 @@ def _offset_fetch(
     for group in response.groups:
         yield
         if group.group_id in everything:
-            group.topics = yield from _filtered(group.topics, has_name)
+            group.topics = yield from _filtered(group.topics, may_see)
 
 
 def _list_groups(

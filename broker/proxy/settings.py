@@ -110,7 +110,7 @@ def proxy_settings(
     except ConfigError as error:
         problems += error.problems
     else:
-        unused = without_effect(config, config.texts, listeners, are_passed=logins.are_passed)
+        unused = without_effect(config, config.texts, listeners, pass_through=logins.pass_through)
         problems += _refused(unused, from_options, own)
         others = [one.name for one in from_environment if one.name in unused]
         if others:  # they may be there for brokers
@@ -122,16 +122,16 @@ def proxy_settings(
         check_logins("--user", listeners)
     if acls:
         check_acls(acl_origin, config)
-    if not logins.are_passed:
+    if not logins.pass_through:
         warnings += acl_warnings(acls, listeners, acl_origin)
-    if logins.are_passed:
+    if logins.pass_through:
         if users:
             raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
         listeners = [listener._replace(protocol=PASSED[listener.protocol]) for listener in listeners]
     first = _first_node_ports(_parts(given, "node_ports"), listeners)
     data_dir = given.text("data_dir")[0] or None
     protocols = {listener.protocol for listener in listeners}
-    if data_dir is not None and not has_own_access(config, protocols, are_passed=logins.are_passed):
+    if data_dir is not None and not has_own_access(config, protocols, pass_through=logins.pass_through):
         if options.data_dir is not None:
             raise ConfigError(f"--data-dir {NOTHING_TO_KEEP}: add --user or --acl, or leave it out")
         warnings.append(f"{variable_of('data_dir')} {NOTHING_TO_KEEP}")  # it may be there for a broker
@@ -161,7 +161,7 @@ def _logins(given: Given) -> UpstreamLogins:
     return UpstreamLogins(
         read_client_properties(config) if config else {},
         read_upstream_users(users) if users else None,
-        are_passed=given.is_true("pass_logins"),
+        pass_through=given.is_true("pass_logins"),
         origin=config,
         users_origin=users,
     )

@@ -88,17 +88,17 @@ class Upstream:
 
     def learn_node(self, node_id: int, host: str, port: int) -> None:
         """Upstream has said where a node is. Raises CloseConnection for one too many."""
-        told = UpstreamNode(host, port)
+        node = UpstreamNode(host, port)
         known = self.nodes.get(node_id)
-        if known == told:
+        if known == node:
             return
         if known is None:
             if len(self.nodes) >= NODES_MAX:
                 raise CloseConnection(f"the upstream has more than {NODES_MAX} nodes")
-            self.nodes[node_id] = told
+            self.nodes[node_id] = node
             self._on_node(node_id)
         else:
-            self.nodes[node_id] = told
+            self.nodes[node_id] = node
             about = {"node": node_id, "host": host, "port": port}
             self._lines.write(log.info, "an upstream node has moved", about)
 

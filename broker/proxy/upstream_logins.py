@@ -32,7 +32,7 @@ class NoUpstreamLogin(Exception):  # noqa: N818 - what the client's connection e
 class UpstreamLogins:
     """``values``: the settings for everybody, and for the proxy itself. ``by_user``: what differs, by user's name.
 
-    With ``are_passed`` clients log in to upstream themselves, through the proxy; ``values`` then say no more than
+    With ``pass_through`` clients log in to upstream themselves, through the proxy; ``values`` then say no more than
     whether that is done over TLS. ``origin`` and ``users_origin`` are where both stand, such as their files. Raises
     ConfigError, which quotes no password.
     """
@@ -42,12 +42,12 @@ class UpstreamLogins:
         values: Mapping[str, str],
         by_user: Mapping[str, Mapping[str, str]] | None = None,
         *,
-        are_passed: bool = False,
+        pass_through: bool = False,
         origin: str = "",
         users_origin: str = "--upstream-users",
     ) -> None:
-        self.are_passed = are_passed
-        if are_passed:
+        self.pass_through = pass_through
+        if pass_through:
             if by_user:
                 raise ConfigError("--upstream-users has no effect: log-ins pass through (--pass-logins)")
             values = {key: text for key, text in values.items() if not key.startswith("sasl.")}
@@ -61,7 +61,8 @@ class UpstreamLogins:
         has_login = "sasl.jaas.config" in values
         needs_login = (values.get("security.protocol") or "").strip().upper().startswith("SASL")
         self.own: ClientSecurity | None = None
-        """For the proxy's own connections; None if only its users have log-ins."""
+        """For the proxy's own connections, and for those of all clients without --upstream-users; None if only
+        users have log-ins."""
         if has_login or not needs_login or not self._has_users:
             self.own = _security(origin, dict, values)
         self.without_login = self.own
@@ -73,7 +74,7 @@ class UpstreamLogins:
     @property
     def are_of_clients(self) -> bool:
         """Whether each client has a log-in of its own: its own one passes, or its user has an entry."""
-        return self.are_passed or self._has_users
+        return self.pass_through or self._has_users
 
     def of(self, principal: str) -> ClientSecurity:
         """Return the security of the upstream connections of ``principal``. Raises NoUpstreamLogin."""

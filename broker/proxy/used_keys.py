@@ -23,36 +23,36 @@ OF_CLIENTS = (
 OF_BROKERS = "it is for the cluster's brokers; a proxy uses the keys of listeners, log-ins, rights and quotas"
 
 
-def has_own_access(config: BrokerConfig, protocols: Iterable[str], *, are_passed: bool) -> bool:
+def has_own_access(config: BrokerConfig, protocols: Iterable[str], *, pass_through: bool) -> bool:
     """Return whether a proxy with listeners of these protocols has users, ACLs, quotas and tokens of its own: otherwise
     upstream's are in force.
 
-    are_passed: whether log-ins pass through.
+    pass_through: whether log-ins pass through.
     """
     if config.authorizer_class_name:
         return True
-    return not are_passed and any(protocol != PLAINTEXT for protocol in protocols)
+    return not pass_through and any(protocol != PLAINTEXT for protocol in protocols)
 
 
 def without_effect(
-    config: BrokerConfig, names: Iterable[str], listeners: Sequence[ListenerConfig], *, are_passed: bool
+    config: BrokerConfig, names: Iterable[str], listeners: Sequence[ListenerConfig], *, pass_through: bool
 ) -> dict[str, str]:
     """Return a line for each of these keys that has no effect on a proxy with this configuration and these listeners.
 
-    are_passed: whether log-ins pass through.
+    pass_through: whether log-ins pass through.
     """
     own = [row.bind.listener for row in listeners]
     found = {}
     for name in names:
-        why = _why(config, name, own, are_passed=are_passed)
+        why = _why(config, name, own, pass_through=pass_through)
         if why:
             found[name] = f"{name} has no effect on a proxy: {why}"
     return found
 
 
-def _why(config: BrokerConfig, name: str, listeners: Sequence[str], *, are_passed: bool) -> str | None:
+def _why(config: BrokerConfig, name: str, listeners: Sequence[str], *, pass_through: bool) -> str | None:
     """Return why a key has no effect, None if it has one."""
-    if are_passed and _is_of_logins(name):
+    if pass_through and _is_of_logins(name):
         return "log-ins pass through it"
     if not is_known(name):
         return None  # that is another error

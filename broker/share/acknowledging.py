@@ -52,7 +52,7 @@ class Acknowledging:
         results: dict[PartitionKey, KafkaError] = {}
         stores: list[tuple[PartitionKey, Storing]] = []
         nothing_said: list[PartitionKey] = []
-        is_asked = False
+        has_acknowledgements = False
         for key, batches in asked:
             try:
                 topic = cluster.topic_by_id(key[0])
@@ -66,14 +66,14 @@ class Acknowledging:
                 if not acknowledgements:
                     nothing_said.append(key)
                     continue
-                is_asked = True
+                has_acknowledgements = True
                 partition = manager.get(group_id, *key)
                 if partition is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION)
                 stores.append((key, partition.acknowledge(member_id, acknowledgements)))
             except KafkaError as error:
                 results[key] = error
-        if is_asked:  # Kafka has rows for the others only then
+        if has_acknowledgements:  # Kafka has rows for the others only then
             results.update(dict.fromkeys(nothing_said, DONE))
         return cls(stores, results)
 

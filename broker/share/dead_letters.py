@@ -15,7 +15,7 @@ from oncelog.broker.metadata.configs import effective_topic_config
 from oncelog.broker.metadata.topics import UNSET, create
 from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.share.letters import RECORD_OVERHEAD_MAX, HeaderTemplate, batch_size, originals_in
+from oncelog.broker.share.letters import RECORD_OVERHEAD_MAX, LetterTemplate, batch_size, originals_in
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -54,7 +54,7 @@ class _NoQueueError(Exception):
 
 
 class DeadLetterWriter:
-    """Writes for all share groups of a node."""
+    """Writes dead letters of any share group of a node."""
 
     def __init__(
         self,
@@ -118,9 +118,9 @@ class DeadLetterWriter:
             originals, end = await self._originals(batch, offset, letter.last)
             for one in range(offset, end):
                 key, value = originals.get(one, (None, None))
-                fields = template.fields(one, key, value)
+                fields = template.letter(one, key, value)
                 if batch_size(fields) > batch.limit:
-                    fields = template.fields(one)
+                    fields = template.letter(one)
                 await batch.add(one, [fields])
             offset = end
 
@@ -130,7 +130,7 @@ class DeadLetterWriter:
         log = source.leader.log
         try:
             found = log.read(offset, COPY_BYTES_MAX, minimum_one=True, up_to=log.high_watermark).records
-            if isinstance(found, bytes):
+            if isinstance(found, bytes):  # there is nothing to read
                 return {}, last + 1
             try:
                 data = found.file.pread_cached(found.size, found.position)
@@ -140,7 +140,12 @@ class DeadLetterWriter:
                 found.release()
         except (KafkaError, OSError) as error:
             _log.warning(
-                "dead letters without a copy", group=source.group_id, offset=offset, error=str(error)
+                "dead letters have no copy of their records",
+                group=source.group_id,
+                topic=source.topic,
+                partition=source.partition,
+                offset=offset,
+                error=str(error),
             )
             return {}, last + 1
         originals, end = await in_slices(originals_in(data, offset, last, batch.limit))
@@ -214,10 +219,10 @@ class _Batch:
         """The offsets of the source that the batch stands for: the first and the last of each range."""
         self._slices = Slices()
 
-    def template(self, letter: DeadLetters) -> HeaderTemplate:
+    def template(self, letter: DeadLetters) -> LetterTemplate:
         """Return the headers of the records of ``letter``."""
         source = self.source
-        return HeaderTemplate(
+        return LetterTemplate(
             source.topic,
             source.partition,
             source.group_id,
@@ -229,7 +234,7 @@ class _Batch:
         """Add a record without key and value for each offset."""
         template, offset = self.template(letter), letter.first
         while offset <= letter.last:
-            fields = template.fields_of(offset, min(letter.last + 1, offset + RECORDS_AT_ONCE))
+            fields = template.letters(offset, min(letter.last + 1, offset + RECORDS_AT_ONCE))
             await self.add(offset, fields)
             offset += len(fields)
 

@@ -75,7 +75,7 @@ class DelayedShareFetch:
                 pass  # the read that follows meets it again
             finally:
                 cold.range.release()
-        return self._fetch.try_complete(at_once=at_once, may_wait=True)
+        return self._fetch.try_complete(at_once=at_once, may_block=True)
 
     def _watch(self) -> None:
         self._partitions = list(self._fetch.partitions.values())

@@ -68,15 +68,15 @@ class ShareFetch:
             except KafkaError as error:
                 self.errors[key] = error_row(key[1], error)
 
-    def try_complete(self, *, at_once: bool = False, may_wait: bool = False) -> bool:
+    def try_complete(self, *, at_once: bool = False, may_block: bool = False) -> bool:
         """Read the records that the member can acquire, and acquire them if they are ``min_bytes``; with ``at_once`` in
         any case.
 
-        Returns whether the response is ready, which it stays. Raises NotCached unless ``may_wait``: nothing was
+        Returns whether the response is ready, which it stays. Raises NotCached unless ``may_block``: nothing was
         acquired then.
         """
         if not self._is_ready:
-            self._is_ready = self._try(at_once=at_once, may_wait=may_wait)
+            self._is_ready = self._try(at_once=at_once, may_block=may_block)
         return self._is_ready
 
     def note_loaded(self, partition: SharePartition) -> bool:
@@ -101,7 +101,7 @@ class ShareFetch:
         self.errors[key] = error_row(key[1], error)
         del self.partitions[key]
 
-    def _try(self, *, at_once: bool, may_wait: bool) -> bool:
+    def _try(self, *, at_once: bool, may_block: bool) -> bool:
         for key, partition in list(self.partitions.items()):
             if partition.error is not None:
                 self._note_error(key, partition.error)
@@ -119,18 +119,18 @@ class ShareFetch:
             self._found_bytes = self._size(found)
             if not at_once and self._found_bytes < self._min_bytes:
                 return False
-            self._acquire(found, may_wait)
+            self._acquire(found, may_block)
         finally:
             _release(found)
         return True
 
     def _read(self, offsets: Sequence[tuple[PartitionKey, SharePartition, int]]) -> list[Found]:
-        share = max(1, self._max_bytes // len(offsets))
+        bytes_each = max(1, self._max_bytes // len(offsets))
         is_first = True
         found: list[Found] = []
         for key, partition, offset in offsets:
             try:
-                read = partition.read(offset, share, minimum_one=is_first)
+                read = partition.read(offset, bytes_each, minimum_one=is_first)
             except KafkaError as error:
                 found.append((key, partition, offset, error))
                 continue
@@ -150,7 +150,7 @@ class ShareFetch:
                 size += read.records.size
         return size
 
-    def _acquire(self, found: Iterable[Found], may_wait: bool) -> None:
+    def _acquire(self, found: Iterable[Found], may_block: bool) -> None:
         request = self._request
         left = request.max_records
         rows: dict[PartitionKey, PartitionData] = {}
@@ -167,7 +167,8 @@ class ShareFetch:
                         left,
                         batch_size=request.batch_size,
                         by_record=request.share_acquire_mode == RECORD_LIMIT,
-                        may_wait=may_wait or bool(left < request.max_records),
+                        # Once records were acquired, NotCached would lose them.
+                        may_block=may_block or bool(left < request.max_records),
                     )
                 except KafkaError as error:
                     if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -68,7 +68,9 @@ class ShareGroupStates:
             _log.warning("share partitions not noted as initialized", group=begun.group_id, error=str(error))
         except Exception:
             errors = {}
-            _log.exception("initialization failed with an internal error", group=begun.group_id)
+            _log.exception(
+                "initialization of share partitions failed with an internal error", group=begun.group_id
+            )
             self._note_internal_error()
         if errors:
             _log.warning(

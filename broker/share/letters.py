@@ -37,8 +37,8 @@ def _field(data: bytes | None) -> bytes:
     return varint(-1) if data is None else varint(len(data)) + data
 
 
-class HeaderTemplate:
-    """The headers of records that differ only in their offset."""
+class LetterTemplate:
+    """Encoded records that differ only in their offset, key and value."""
 
     __slots__ = ("_after", "_before")
 
@@ -58,11 +58,11 @@ class HeaderTemplate:
         self._before = varint(len(headers) + 1) + b"".join(headers[:2]) + _field(_OFFSET)
         self._after = b"".join(headers[2:])
 
-    def fields(self, offset: int, key: bytes | None = None, value: bytes | None = None) -> bytes:
+    def letter(self, offset: int, key: bytes | None = None, value: bytes | None = None) -> bytes:
         """Return the encoded record for an offset."""
         return _field(key) + _field(value) + self._before + _field(b"%d" % offset) + self._after
 
-    def fields_of(self, first: int, end: int) -> list[bytes]:
+    def letters(self, first: int, end: int) -> list[bytes]:
         """Return the encoded records without key and value, for offsets from ``first`` on and before ``end`` whose
         numbers have as many digits.
         """
@@ -71,9 +71,9 @@ class HeaderTemplate:
         return [before + b"%d" % offset + after for offset in range(first, min(end, 10**digits))]
 
 
-def batch_size(fields: bytes) -> int:
-    """Return the bytes of a batch of one record."""
-    size = _FIRST_OVERHEAD + len(fields)
+def batch_size(record: bytes) -> int:
+    """Return the bytes of a batch of one encoded record."""
+    size = _FIRST_OVERHEAD + len(record)
     return HEADER_SIZE + len(varint(size)) + size
 
 

@@ -1,7 +1,8 @@
 """`SharePartitionManager`: the share partitions and share sessions of a node.
 
-The first read of a group makes a share partition. The end of its topic or of the group's last session removes it, and
-so does a state that another leader has stored. Without traffic it costs memory only. Source: ``SharePartitionManager``.
+The first read of a group makes a share partition. It is removed when its topic is deleted, when a connection closes and
+the group has no session left, and when another leader has stored a state. Without traffic it costs memory only.
+Source: ``SharePartitionManager``.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class SharePartitionManager:
             try:
                 await work
             except KafkaError as error:
-                _log.debug("state of a share partition was not stored", error=str(error))
+                _log.debug("the release of a member's records was not stored", error=str(error))
             except Exception:
                 _log.exception("work for a share partition failed with an internal error")
                 self._note_internal_error()

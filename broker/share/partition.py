@@ -152,7 +152,13 @@ class SharePartition:
         except KafkaError as error:
             self._fail(error.code if self._is_from_log(error) else _client_code(error), str(error))
         except StoredStateError as error:
-            _log.error("stored state of a share partition", about=repr(self), error=str(error))
+            _log.error(
+                "the stored state of a share partition contradicts itself",
+                group=self.group_id,
+                topic=self.topic,
+                partition=self.partition,
+                error=str(error),
+            )
             self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         finally:
             for waiter in tuple(self.waiters):
@@ -222,11 +228,11 @@ class SharePartition:
         *,
         batch_size: int,
         by_record: bool,
-        may_wait: bool,
+        may_block: bool,
     ) -> AcquiredRecords:
         """Acquire records for a member, of those that were ``found`` from the offset on.
 
-        Raises NotCached unless ``may_wait``, and KafkaError (KAFKA_STORAGE_ERROR); nothing is acquired then.
+        Raises NotCached unless ``may_block``, and KafkaError (KAFKA_STORAGE_ERROR); nothing is acquired then.
         """
         window, records = self.window, found.records
         assert window is not None
@@ -234,7 +240,7 @@ class SharePartition:
             return AcquiredRecords((), NOTHING)
         settings = self._manager.settings(self.group_id)
         log = self.leader.log
-        reader = BatchReader(log, records, may_wait=may_wait)
+        reader = BatchReader(records, may_block=may_block)
         try:
             reader.read(max(window.end_offset, offset) + records_max, found.next_offset)
             aborted = []
@@ -295,15 +301,18 @@ class SharePartition:
 
     def end_store(self, changes: Sequence[StateBatch], *, is_stored: bool) -> None:
         """A store has ended: the transitions hold, or the members still have the records."""
-        self._stores -= 1
-        if not self._stores and self.is_fenced:
-            self._stored.set()
+        self._count_down()
         if changes:
             assert self.window is not None
             self.window.complete(changes, is_stored=is_stored)
             self._begin_dead_letters()
             self.watch_locks()
             self.wake()
+
+    def _count_down(self) -> None:
+        self._stores -= 1
+        if not self._stores and self.is_fenced:
+            self._stored.set()
 
     async def store(self, changes: Sequence[StateBatch]) -> None:
         """Store the new states of records. Raises KafkaError, with the error code for clients."""
@@ -366,14 +375,18 @@ class SharePartition:
         try:
             await self.store(changes)
         except KafkaError as error:
-            _log.debug("the end of locks was not stored", group=self.group_id, error=str(error))
+            _log.debug(
+                "the release of records whose locks ended was not stored",
+                group=self.group_id,
+                error=str(error),
+            )
         assert self.window is not None
         if self.window.advance():
             self.wake()
         if letters:
             self.window.dead_letters += letters
             self._begin_dead_letters()
-            self.end_store((), is_stored=True)
+            self._count_down()
 
     # -- dead letters
 
@@ -394,13 +407,15 @@ class SharePartition:
                     await self.store(window.archive_dead_letters(letters))
                 except KafkaError as error:
                     _log.error(
-                        "the end of dead letters was not stored", group=self.group_id, error=str(error)
+                        "the archived state of dead letters was not stored",
+                        group=self.group_id,
+                        error=str(error),
                     )
                 if window.advance():
                     self.wake()
         finally:
             self._is_writing_dead_letters = False
-            self.end_store((), is_stored=True)
+            self._count_down()
 
 
 class Storing:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncelog.broker.log.indexes import AbortedTxn
-    from oncelog.broker.log.partition_log import PartitionLog
 
 FIRST_BYTES = 16 * 1024
 """Bytes of the first read."""
@@ -53,15 +52,14 @@ class NotCached(Exception):  # noqa: N818 - an instruction, not an error
 
 
 class BatchReader:
-    """The batches of what a read of ``log`` found: ``records``, which the reader releases."""
+    """The batches of what a read of the log found: ``records``, which the caller releases."""
 
-    __slots__ = ("_chunk", "_chunk_at", "_log", "_may_wait", "_records", "batches")
+    __slots__ = ("_chunk", "_chunk_at", "_may_block", "_records", "batches")
 
-    def __init__(self, log: PartitionLog, records: FileRange, *, may_wait: bool) -> None:
-        """``may_wait``: read from the disk if the bytes are not in the page cache."""
-        self._log = log
+    def __init__(self, records: FileRange, *, may_block: bool) -> None:
+        """``may_block``: read from the disk in this task if the bytes are not in the page cache."""
         self._records = records
-        self._may_wait = may_wait
+        self._may_block = may_block
         self._chunk = b""
         self._chunk_at = 0
         self.batches: list[ReadBatch] = []
@@ -92,7 +90,7 @@ class BatchReader:
 
     def _load(self, position: int, size: int) -> None:
         file, start = self._records.file, self._records.position + position
-        data = file.pread(size, start) if self._may_wait else file.pread_cached(size, start)
+        data = file.pread(size, start) if self._may_block else file.pread_cached(size, start)
         if data is None:
             raise NotCached(FileRange(file, start, size))
         self._chunk, self._chunk_at = data, position

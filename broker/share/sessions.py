@@ -119,6 +119,7 @@ class ShareSessions:
         self._partitions += len(known) - before
         if self._partitions > SESSION_PARTITIONS_MAX:
             self.end(key)
+            # The client begins a new session, which is told of the limit.
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
         session.epoch = next_epoch(epoch)
         return ShareFetchContext(epoch, {one: it.topic for one, it in known.items()}, session)

@@ -39,7 +39,7 @@ USERS = {"app": "app-secret"}
 
 class RingThatPassesLogins(Ring):
     def proxy(self, upstream: str) -> SimProxy:
-        return self.new_proxy(upstream, logins=UpstreamLogins({}, are_passed=True))
+        return self.new_proxy(upstream, logins=UpstreamLogins({}, pass_through=True))
 
 
 class RingWithLogins(Ring):
@@ -252,7 +252,7 @@ async def test_one_proxy_of_a_loop_ends_logins() -> None:
         ring = RingWithLogins(broker)
         [ending] = await chain(ring, 1, running)
         passing = await running.enter_async_context(
-            ring.new_proxy("proxy1", logins=UpstreamLogins({}, are_passed=True))
+            ring.new_proxy("proxy1", logins=UpstreamLogins({}, pass_through=True))
         )
         ring.hosts[KAFKA[0]] = passing
         before = ring.connections

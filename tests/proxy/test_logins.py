@@ -287,7 +287,7 @@ async def test_a_cluster_that_asks_for_a_login_which_nobody_gives_is_told(lines:
     async with sasl_broker() as broker:
         for logins, level in (
             (UpstreamLogins({}), "WARNING"),
-            (UpstreamLogins({}, are_passed=True), "INFO"),
+            (UpstreamLogins({}, pass_through=True), "INFO"),
         ):
             async with proxy_before(broker, logins):
                 [told] = [line for line in lines if "without a log-in" in line or "asks for a log-in" in line]
@@ -297,20 +297,20 @@ async def test_a_cluster_that_asks_for_a_login_which_nobody_gives_is_told(lines:
 
 
 @pytest.mark.parametrize(
-    ("are_passed", "why"),
+    ("pass_through", "why"),
     [
         (True, "perhaps the client has not logged in"),
         (False, "--upstream-config says as whom, --pass-logins lets clients log in there"),
     ],
 )
 def test_the_log_says_why_a_client_without_a_log_in_loses_its_connection(
-    are_passed: bool, why: str, lines: list[str]
+    pass_through: bool, why: str, lines: list[str]
 ) -> None:
     @simulated
     async def main() -> None:
         async with (
             sasl_broker() as broker,
-            proxy_before(broker, UpstreamLogins({}, are_passed=are_passed)) as proxy,
+            proxy_before(broker, UpstreamLogins({}, pass_through=pass_through)) as proxy,
         ):
             lines.clear()
             with pytest.raises(KafkaError, match="closed the connection"):
@@ -324,7 +324,7 @@ def test_the_log_says_why_a_client_without_a_log_in_loses_its_connection(
 @pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS])
 def test_a_login_passes_through(mechanism: str) -> None:
     async def main() -> None:
-        logins = UpstreamLogins({}, are_passed=True)
+        logins = UpstreamLogins({}, pass_through=True)
         async with sasl_broker() as broker, proxy_before(broker, logins) as proxy:
             connection = await connected(proxy, password(mechanism))
             [server] = broker.server_connections()
@@ -341,7 +341,7 @@ def test_a_login_passes_through(mechanism: str) -> None:
 
 @simulated
 async def test_a_login_without_headers_does_not_pass() -> None:
-    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogins({}, are_passed=True)) as proxy:
+    async with sasl_broker() as broker, proxy_before(broker, UpstreamLogins({}, pass_through=True)) as proxy:
         connection = await connected(proxy)
         with pytest.raises(KafkaError, match="closed the connection"):
             await connection.call(SaslHandshakeRequest("PLAIN"), 0)

@@ -19,7 +19,7 @@ from oncelog.broker.handlers import (
     sasl_authenticate,
     sasl_handshake,
 )
-from oncelog.broker.proxy.access import LOGIN_APIS, OWN_APIS
+from oncelog.broker.proxy.access import LOGIN_AND_TOKEN_APIS, OWN_APIS
 
 if TYPE_CHECKING:
     from oncelog.broker.proxy.access import AccessHandle
@@ -43,4 +43,4 @@ HANDLES: list[AccessHandle] = [
 
 def test_each_handler_that_a_proxy_calls_is_one_of_these() -> None:
     names = {handle.__module__.rpartition(".")[2] for handle in HANDLES}
-    assert names == {*OWN_APIS, *LOGIN_APIS}
+    assert names == {*OWN_APIS, *LOGIN_AND_TOKEN_APIS}

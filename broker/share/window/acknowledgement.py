@@ -101,7 +101,7 @@ class _Acknowledger:
         for first, last, kind in _by_type(asked):
             first, last = max(first, batch.first, start), min(last, batch.last)
             if first <= last:
-                for records in batch.between(first, last):
+                for records in batch.cut_between(first, last):
                     self._check(records)
                     self._begin(records, kind)
 

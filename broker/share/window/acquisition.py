@@ -22,7 +22,7 @@ THROTTLED_FROM_LEAST = 2
 """The least number of deliveries after which a batch is delivered in parts
 (``MINIMUM_THROTTLE_RECORDS_DELIVERY_LIMIT``).
 """
-ALONE_FROM = 2
+ALONE_ABOVE = 2
 """With a larger limit of deliveries, a record is delivered alone the last time."""
 
 
@@ -190,7 +190,7 @@ class Acquisition:
         ]
         for begin, end in available:
             delivered = batch.at(begin).delivery_count
-            is_last = deliveries_max > ALONE_FROM and delivered == deliveries_max - 1
+            is_last = deliveries_max > ALONE_ABOVE and delivered == deliveries_max - 1
             if is_last and count:
                 break
             if delivered >= throttled_from and throttled_max < 0:
@@ -200,7 +200,7 @@ class Acquisition:
                 size = min(size, room - count)
             if throttled_max > count:
                 size = min(size, throttled_max - count)
-            [records] = batch.between(begin, begin + size - 1)
+            [records] = batch.cut_between(begin, begin + size - 1)
             self._take(records, taken)
             count += size
             if is_last or (self._by_record and count == room) or count == throttled_max:
@@ -264,7 +264,7 @@ class Acquisition:
     def _add(self, first: int, last: int, room: int) -> None:
         """Put a new batch into the window; with a limit of records its end may stay available."""
         window = self._window
-        if last < first:  # a batch size below 1
+        if last < first:  # batch_size is below 1: the response gets an empty range, the window nothing
             self.acquired.append(Acquired(first, last, 1))
             return
         batch = InFlightBatch(InFlightState(first, last, ACQUIRED, 1, self._member_id, self._deadline))
@@ -272,7 +272,7 @@ class Acquisition:
         if self._by_record and last - first + 1 > room:
             end = first + room - 1
             batch.is_split = True
-            for records in batch.between(end + 1, last):
+            for records in batch.cut_between(end + 1, last):
                 records.transition_to(AVAILABLE)
                 records.delivery_count = 0
             window.may_have_available = True

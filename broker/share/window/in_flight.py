@@ -98,7 +98,7 @@ class InFlightState:
 
     @property
     def is_done(self) -> bool:
-        """Whether the records have reached a final state, and it is stored."""
+        """Whether the state is final. A pending transition does not count."""
         return self.state in FINAL
 
     def is_due(self, now: float) -> bool:
@@ -182,7 +182,7 @@ class InFlightBatch:
         states = self.states
         return states[0] if len(states) == 1 else states[bisect_right(states, offset, key=_first) - 1]
 
-    def between(self, first: int, last: int) -> list[InFlightState]:
+    def cut_between(self, first: int, last: int) -> list[InFlightState]:
         """Return the states from offset ``first`` to ``last``; those that reach beyond are cut there."""
         states = self.states
         if first <= self.first and last >= self.last:

@@ -87,7 +87,7 @@ class Window:
         self.firsts: list[int] = []
         """The first offset of each batch."""
         self.delivery_complete_count = 0
-        """Records from the start offset on that are done, pending transitions included."""
+        """Records from the start offset on whose state is final, or will be after the pending transition."""
         self.may_have_available = False
         """False: no record in the window is available. True: look for one."""
         self.gap = -1
@@ -220,7 +220,7 @@ class Window:
         if not any(records.is_due(now) for records in batch.states):
             return
         if batch.first < self.start_offset <= batch.last:
-            batch.between(self.start_offset, batch.last)
+            batch.cut_between(self.start_offset, batch.last)
         changes += [self._give_back(records) for records in batch.states if records.is_due(now)]
         batch.join()
 
@@ -269,7 +269,7 @@ class Window:
             index = max(0, self.floor(first))
             for batch in self.batches[index : self.floor(last) + 1]:
                 # Neighbours that another write has yet to take to the queue may share the state.
-                for records in batch.between(first, last):
+                for records in batch.cut_between(first, last):
                     if records.state is ARCHIVING:
                         records.transition_to(ARCHIVED)
                         records.is_rejected = False
@@ -298,7 +298,7 @@ class Window:
             if all(records.member_id != member_id for records in batch.states):
                 continue
             if batch.first < self.start_offset <= batch.last:
-                batch.between(self.start_offset, batch.last)
+                batch.cut_between(self.start_offset, batch.last)
             for records in batch.states:
                 if records.state is ACQUIRED and records.pending is None and records.member_id == member_id:
                     self.begin(records, AVAILABLE, changes)
@@ -424,7 +424,7 @@ class Window:
         counts: bool = True,
     ) -> bool:
         """Archive the records from ``first`` to ``last`` that are, or are about to be, in ``state``; the caller joins
-        the states of ``batches``. ``counts``: they become done in the window. Returns whether there were any.
+        the states of ``batches``. ``counts``: add them to `delivery_complete_count`. Returns whether there were any.
         """
         found = False
         for batch in batches:
@@ -434,7 +434,7 @@ class Window:
                 records.outcome is state for records in batch.overlapping(first, last)
             ):
                 continue
-            for records in batch.between(first, last):
+            for records in batch.cut_between(first, last):
                 if records.outcome is not state:
                     continue
                 found = True
