@@ -34,7 +34,7 @@ WHOLE_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of the largest response that is encoded before it is sent. A larger one is encoded twice: first to know its
 size, then as the client reads it."""
 LARGE_RESPONSE_BYTES = 1024 * 1024
-"""Bytes of a response beyond which it is one of `LARGE_RESPONSES_AT_ONCE`."""
+"""Bytes of a response beyond which its encoding takes one of the `LARGE_RESPONSES_AT_ONCE` turns."""
 LARGE_RESPONSES_AT_ONCE = 4
 """Large responses of a node that are encoded at the same time, before they are sent."""
 

@@ -229,7 +229,9 @@ class Dispatcher:
         )
 
     def complete_satisfied_fetches(self) -> None:
-        """Complete some of `satisfied_fetches`, unless interceptors see their responses: their own tasks do then."""
+        """Complete some of `satisfied_fetches`; leave them to their own tasks if that is switched off or interceptors
+        see their responses.
+        """
         fetches = self._services.delayed_fetches
         if self._completes_fetches and not self.interception.interceptors:
             fetches.complete_satisfied()

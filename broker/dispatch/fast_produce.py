@@ -50,10 +50,11 @@ KNOWN_MAX = 16 * 1024
 """How many prefixes are remembered, at some 600 bytes each. One more, and all are forgotten."""
 
 LENGTHS_MAX = 4
-"""How many lengths of prefixes are tried for a request: the latest of its connection."""
+"""How many positions are tried for a request, of the size of its records: those that its connection used first lately.
+"""
 
 PREFIX_BYTES_MAX = 512
-"""Bytes of the longest prefix that is remembered; most have about 60."""
+"""Where the longest prefix that is remembered ends in its frame; most have about 60 bytes."""
 
 TAGS_BYTES = 3
 """Bytes after the records of the only partition: no tagged fields of the partition, the topic and the request."""

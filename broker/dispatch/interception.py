@@ -173,7 +173,9 @@ class Interception:
         return await api.encode_in_steps(version, correlation_id, response, writer, self.large_responses)
 
     def done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
-        """Tell the interceptors that the request is done (`Interceptor.on_done`)."""
+        """Tell the interceptors that the request is done (`Interceptor.on_done`), unless it was never decoded: none has
+        seen it.
+        """
         for interceptor in self._seen_by(context):
             if context.request is NOT_DECODED:
                 return
@@ -189,8 +191,8 @@ class Interception:
             return await finished(self.refuse(context, error))
 
     def refuse(self, context: RequestContext, error: Exception) -> Message | Pending[Message]:
-        """Return the response that says an error. Raises CloseConnection and ConnectionLost again, and CloseConnection
-        where the API has no field for an error.
+        """Return the response that says an error, or one without it if the version has no field for it. Raises
+        CloseConnection and ConnectionLost again, and CloseConnection for a Produce with acks=0.
         """
         if isinstance(error, KafkaError):
             return context.api.refuse(context.request, context.api_version, error)

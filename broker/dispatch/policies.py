@@ -70,7 +70,7 @@ class Interceptor:
 
 
 class RequestPath(Protocol):
-    """The host of interceptors: the `Dispatcher` of a node, or that of a proxy."""
+    """Where interceptors are installed: the `Dispatcher` of a node, or that of a proxy."""
 
     interception: Interception
 
@@ -116,15 +116,17 @@ class Quotas(Protocol):
         return True
 
     def begin(self, context: RequestContext, began: float) -> Usage | None:
-        """Return what will be known of a request's usage, or None. It was read at that time (real time, seconds)."""
+        """Return what will be known of a request's usage, or None. ``began``: when the request was read (real time,
+        seconds).
+        """
         return None
 
     def throttle(self, principal: str, client_id: str | None, context: RequestContext, response: Any) -> int:
-        """Count the request and its response (None for a Produce with acks=0); return milliseconds for which the
-        connection is muted after it.
+        """Count the request and its response (None if it gets none, such as a Produce with acks=0); return milliseconds
+        for which the connection is muted after it.
         """
         return 0
 
     def finish(self, context: RequestContext) -> None:
-        """The response is in the writer. Called only for requests with a usage."""
+        """The request is done: its response is in the writer, or there is none. Called for requests with a usage."""
         return

@@ -14,7 +14,7 @@ from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.refusal.rows import Located, Row
 
 VALUES_SEEN_MAX = 10
-"""How many values `RuleState.seen` keeps for each filter, of requests that it did not accept."""
+"""How many values `RuleState.seen` keeps for each filter, up to the first request that passes them."""
 TIMES_LOGGED, TIMES_PER_LINE = 10, 100
 """The first `TIMES_LOGGED` times that a rule fires are logged, later every `TIMES_PER_LINE`-th."""
 
@@ -22,7 +22,7 @@ log = get_logger(__name__)
 
 
 class ActiveRule:
-    """A rule in force. ``changed`` is called with every change of its state."""
+    """A rule in force. ``changed`` is called when it fires, when a request is no longer held, and at its release."""
 
     def __init__(self, id_: int, rule: Rule, seed: int | None, changed: Callable[[], None]) -> None:
         self.id = id_

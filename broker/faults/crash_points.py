@@ -149,7 +149,7 @@ class CrashPoints(Interceptor):
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
-        """Send the response; die after it if a rule says so."""
+        """If a rule says so, send the response and die after it."""
         if response is None:
             return
         rule = self._rules.due_for(CRASH_AT, f"{AFTER} {RESPONSE}", context)

@@ -53,6 +53,7 @@ class Exchange:
         refusals = self._of("error")
         changes = self._of("throttle_ms", "drop_response", *RECORD_ACTIONS)
         if is_without_response(self._context):
+            # throttle_ms only: `FaultRules.on_request` leaves drop_response out, and a Produce fetches no records.
             for active in changes:
                 self._throttle(active, None)
             if not refusals:

@@ -118,7 +118,7 @@ def parse_rule(data: Any) -> Rule:
     if "topic_exists" in values and "topic" not in values:
         raise RuleError("topic_exists belongs to topic", "topic_exists")
     rule = Rule(
-        frozenset(values["on"]) or None if "on" in values else None,
+        frozenset(values.get("on", ())) or None,
         {name: values[name] for name, word in WORDS.items() if word.kind == "filter" and name in values},
         count,
         values.get(count, 1),

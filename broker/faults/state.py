@@ -32,7 +32,7 @@ class RuleState:
     notes: tuple[str, ...]
     """Why it did not fire where one might expect it."""
     came: int = field(default=0, compare=False)
-    """How many requests of its APIs came before the first that passed its filters."""
+    """How many requests of its APIs came, up to and with the first that passed its filters."""
     seen: dict[str, tuple[str | int, ...]] = field(default_factory=dict, compare=False)
     """By filter, the values that these had, at most `VALUES_SEEN_MAX`: to find the one that is misspelt."""
 

@@ -124,7 +124,7 @@ class Host:
         """
         self.internal_errors += 1
         if self.fail_on_internal_errors:
-            raise AssertionError("a request failed with an internal error: see the log")
+            raise AssertionError("a request or a task failed with an internal error: see the log")
 
     def new_server(
         self,

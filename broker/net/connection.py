@@ -209,7 +209,7 @@ class Connection(Peer):
         buffer = self._server.take_buffer(size) if is_logged_in else bytearray(len(head))
         try:
             have = len(head)
-            buffer[:have] = head
+            buffer[:have] = head  # makes a shorter buffer as long as the head
             if not is_logged_in:
                 self._server.logins.hold(self.close, have)
             while have < size:
@@ -221,8 +221,8 @@ class Connection(Peer):
                     have += await self._receive(whole[have : min(size, len(buffer))])
             with memoryview(buffer) as whole:
                 self._requests += 1
-                handle = self.authentication_handler or self.dispatch_now
-                pending = handle(whole[4:size])
+                take = self.authentication_handler or self.dispatch_now
+                pending = take(whole[4:size])
             if pending is not None and not self._enqueue(pending):
                 await self._respond(pending)
         finally:

@@ -84,7 +84,9 @@ class Peer:
         set it. None: the log has none.
         """
         self.authentication_handler: Callable[[memoryview], Pending[Any] | None] | None = None
-        """Takes frames in place of the dispatcher: a log-in, or a session that ends."""
+        """Takes frames in place of the dispatcher: for a log-in, and after it to see a renewal and the end of the
+        session.
+        """
         self.lets_pass: Callable[[int], bool] | None = None
         """Whether the authentication handler would let a request with this API key pass, without being given it."""
         self.frame_bytes_max: int | None = None
@@ -217,7 +219,7 @@ class Peer:
 
     def _check_frame_size(self, view: memoryview, position: int, size: int) -> None:
         key, least, limit = "socket.request.max.bytes", FIXED_HEADER_SIZE, self._server.max_frame_bytes
-        if self.frame_bytes_max is not None:  # bare tokens have no prefix
+        if self.frame_bytes_max is not None:  # a token after SaslHandshake 0 has no request header
             key, least, limit = "sasl.server.max.receive.size", 0, self.frame_bytes_max
         if not least <= size <= limit:
             raise CloseConnection(

@@ -114,7 +114,7 @@ class ResponseWriter:
         self.unsent.hold(self._close, size)
 
     def release(self) -> None:
-        """End the count that `hold` began."""
+        """End all counts of this connection, also one that began before a `flush` that had to wait."""
         self.unsent.release(self._close)
 
     async def _send_all(self, view: memoryview, *, more: bool = False) -> None:

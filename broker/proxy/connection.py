@@ -159,7 +159,7 @@ class ProxyConnection(Peer):
             self.progress = None
 
     def note_lost(self) -> None:
-        """The upstream connection has ended."""
+        """Either side has ended: nothing more is forwarded, and no response comes to what is in flight."""
         self._mover.relay.lose()
         self._fail_in_flight()
 

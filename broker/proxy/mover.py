@@ -81,7 +81,7 @@ class Mover:
         self._unsent = self._rest = bytearray()
         """What a turn has left to the task: bytes that the target has not taken, and those after them."""
         self._forwards_all = False
-        """Whether all that was read last was forwarded: then what comes next probably is, too."""
+        """Whether nothing that was read last needed `settle`: then what comes next probably does not, either."""
 
     def join(self, target: Transport, pipes: Pipes | None, reactor: Reactor | None) -> None:
         """Send to ``target`` from now on: large frames through ``pipes`` and small ones in turns of ``reactor``, where
@@ -156,7 +156,7 @@ class Mover:
                 if sent != count:
                     run, view = owned(run[max(sent, 0) :]), owned(view)
                     await self.send(run)
-                    continue  # others have changed what comes next
+                    continue  # the relay's state may have changed while this task waited
             if relay.state in ADVANCING:
                 return bytes(view)
             if relay.state is LOST:

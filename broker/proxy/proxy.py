@@ -226,9 +226,9 @@ def open_proxy(
 
     ``connect`` opens connections to upstream, and ``bind_node`` the listener of a node that has appeared. The data
     directory of the settings keeps users, ACLs and so on of the proxy's own, in ``files``; without it they are in
-    memory. Large frames go through ``pipes``, if there are any, else through memory. What is only forwarded is so in
-    turns of ``reactor``, if there is one, else in tasks. ``on_loaded`` is called before the proxy listens: it may
-    install something in the dispatcher.
+    memory. Large frames go through ``pipes``, if there are any, else through memory. Bytes that are only forwarded
+    move in turns of ``reactor``, if there is one, else in tasks. ``on_loaded`` is called before the proxy listens: it
+    may install something in the dispatcher.
 
     Raises DataDirectoryError for a data directory that cannot be used, for example because another process uses it.
     """

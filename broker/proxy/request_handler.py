@@ -148,7 +148,9 @@ class RequestHandler:
         if not await self._connect_for(data):
             return self._dispatcher.known_versions(context, connection.node_id)
         if connection.is_response_task():
-            raise RuntimeError("a response cannot wait for another one: call handle in on_request")
+            raise RuntimeError(
+                "a response cannot wait for another one: call handle_as_interceptor in on_request"
+            )
         if not self._dispatcher.wants_response(context):
             await connection.send(data)
             return NO_RESPONSE

@@ -87,6 +87,7 @@ def row_choices(authorization: Authorization, services: Any, context: RequestCon
     if handler.config_operation is not None:
         refusal = config_refusal(services, context, handler.config_operation)
         assert refusal is not None, "there is an authorizer"
+        refusal = cache(refusal)  # asked several times, a denied name would count as often in the log
         for kind in (TOPIC, GROUP, CLUSTER):
             yield RefusedConfigs(refusal, error_of(handler, kind))
         return

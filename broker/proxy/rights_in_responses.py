@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 MESSAGE = "The client may not do this to the topic."
+NO_TOPIC = "This server does not host this topic-partition."
 
 
 def restrict(
@@ -245,7 +246,8 @@ def _delete_topics(
     for row in response.responses:
         yield
         if row.error_code and hasattr(row, "error_message"):
-            row.error_message = row.error_message or MESSAGE
+            text = MESSAGE if row.error_code == DENIED else NO_TOPIC
+            row.error_message = row.error_message or text
         topic_id = getattr(row, "topic_id", ZERO_UUID)
         if row.error_code == DENIED and topic_id != ZERO_UUID:
             name = topic_name(topic_id)

@@ -101,7 +101,7 @@ class Refusal:
 
     @property
     def leaves_nothing(self) -> bool:
-        """Return whether no row is left for the handler."""
+        """Whether the handler has nothing to do: no row is left, and the response needs nothing else of it."""
         if not self._is_about_rows:
             return True
         if self._name == "metadata" and self._error_fields.version >= METADATA_OF_NO_TOPICS_VERSION:

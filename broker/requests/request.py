@@ -57,8 +57,9 @@ class RequestContext:
         """The request's bytes without their size, in memory of their own; an append stamps offsets in it. None if
         no interceptor was installed and no quota concerned it when the request was read."""
         self.handled_s: float | None = None
-        """How long its handler, or the upstream of a proxy, has taken (real time, seconds); None if nothing was
-        installed when the request was read, or as long as neither has responded."""
+        """How long its handler, or the upstream of a proxy, has taken (real time, seconds); None if the request is not
+        intercepted, or as long as neither has responded.
+        """
         self.response_bytes: int | None = None
         """Bytes of the response that is on its way to the client, with its size; None if none is."""
         self.usage: Usage | None = None

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 GROUP_ENABLE = "errors.deadletterqueue.group.enable"
 RECORDS_AT_ONCE = 500
-"""Records that are encoded before other requests get their turn."""
+"""Records that are encoded before the slice of time is looked at."""
 BATCH_BYTES_MAX = 128 * 1024
 """Bytes of a batch for the queue, unless one record takes more: its append holds the loop for about a millisecond."""
 COPY_BYTES_MAX = 1024 * 1024

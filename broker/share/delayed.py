@@ -1,4 +1,4 @@
-"""`DelayedShareFetch`: waits until members can acquire enough of the partitions of a ShareFetch.
+"""`DelayedShareFetch`: waits until the member can acquire enough records from the partitions of a ShareFetch.
 
 It is woken by appends, and by releases and ends of locks. A share partition that was loaded completes it at once, if
 that is enough. So a member's first response has what was loaded first, and the next one the rest, as in Kafka

@@ -63,8 +63,8 @@ class LetterTemplate:
         return _field(key) + _field(value) + self._before + _field(b"%d" % offset) + self._after
 
     def letters(self, first: int, end: int) -> list[bytes]:
-        """Return the encoded records without key and value, for offsets from ``first`` on and before ``end`` whose
-        numbers have as many digits.
+        """Return the encoded records without key and value, for offsets from ``first`` on and before ``end``, as far as
+        they have as many digits as ``first``.
         """
         digits = len(str(first))
         before, after = _field(None) * 2 + self._before + varint(digits), self._after

@@ -1,7 +1,8 @@
 """`SharePartitionManager`: the share partitions and share sessions of a node.
 
-The first read of a group makes a share partition. It is removed when its topic is deleted, when a connection closes and
-the group has no session left, and when another leader has stored a state. Without traffic it costs memory only.
+The first read of a group makes a share partition. It is removed when its topic is deleted, when it cannot
+be loaded, when its leader has changed or another one has stored a state, and when a connection closes and the group has
+no session left. Without traffic it costs memory only.
 Source: ``SharePartitionManager``.
 """
 
@@ -61,7 +62,7 @@ class SharePartitionManager:
         self.sessions = ShareSessions(environment.config.current.group_share_max_share_sessions)
         self._partitions: dict[tuple[str, Uuid, int], SharePartition] = {}
         self._storing: dict[tuple[str, Uuid, int], SharePartition] = {}
-        """Removed share partitions that still store records that their members released."""
+        """Removed share partitions that still store: acknowledgements, released records, or dead letters."""
         self._to_load: deque[SharePartition] = deque()
         """New share partitions, in the order of the requests that read them."""
         self._groups: dict[object, set[str]] = {}

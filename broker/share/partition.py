@@ -95,7 +95,7 @@ class SharePartition:
         leader: LeaderPartition,
         predecessor: SharePartition | None = None,
     ) -> None:
-        """``predecessor`` was removed, and may still store records that its members released."""
+        """``predecessor`` was removed, and may still store states, which this one waits for."""
         self._manager = manager
         self.group_id = group_id
         self.topic = topic
@@ -348,7 +348,9 @@ class SharePartition:
             self._manager.set_deadline(self, at)
 
     def expire(self) -> None:
-        """Release the records whose locks have ended. They are available at once, also if that cannot be stored."""
+        """Release the records whose locks have ended, or archive them after their last delivery. That holds at once,
+        also if it cannot be stored.
+        """
         self._deadline = NEVER
         window = self.window
         if window is None or self.is_fenced:

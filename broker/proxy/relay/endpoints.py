@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SEARCHED_BYTES_MAX = 8 * 1024
-"""Bytes of the largest response that is searched for node endpoints; `FetchWalk` walks through a larger one."""
+"""Bytes of the largest response that is searched for node endpoints. `FetchWalk` walks through a larger Fetch response;
+a larger Produce response is decoded.
+"""
 ENDPOINTS_TAG = 0
 _MARK = b"\x01\x00"
 FILLER_TAG = 0x7F

@@ -32,7 +32,7 @@ _PREFERRED_REPLICA = 4
 
 
 class FetchWalk:
-    """Walks through one response of version 16 or higher, a frame of ``size`` bytes with its own size."""
+    """Walks through one response of version 16 or higher: ``size`` bytes, with its size field."""
 
     __slots__ = ("_position", "_steps", "_view", "is_at_end", "left")
 
