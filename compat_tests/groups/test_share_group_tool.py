@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from compat_tests import facts
 from compat_tests.batches import batch
 from compat_tests.consumer_members import Topics
 from compat_tests.differential import Pair, Session
@@ -119,7 +120,7 @@ def test_configurations_and_the_feature(pair: Pair, name: str, workers: Mapping[
         try:
             run(features, "downgrade", "--feature", "share.version=0")
         finally:
-            run(features, "upgrade", "--feature", "share.version=1")
+            run(features, "upgrade", "--feature", f"share.version={facts.SHARE_VERSION}")
 
     compare_share(pair, name, scenario)
 
