@@ -34,7 +34,7 @@ class RuleState:
     came: int = field(default=0, compare=False)
     """How many requests of its APIs came, up to and with the first that passed its filters."""
     seen: dict[str, tuple[str | int, ...]] = field(default_factory=dict, compare=False)
-    """By filter, the values that these had, at most `VALUES_SEEN_MAX`: to find the one that is misspelt."""
+    """By filter, the values that these had, ten at most: to find the one that is misspelt."""
 
     def __str__(self) -> str:
         parts = [f"matched {self.matched}", f"fired {self.fired}"]
