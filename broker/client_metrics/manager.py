@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.client_metrics_config import Subscription
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
-    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.requests.request import RequestContext
     from oncelog.broker.seams.clock import Clock
     from oncelog.wire.messages.push_telemetry import PushTelemetryRequest
@@ -134,7 +134,7 @@ class ClientMetricsManager:
     def __init__(
         self,
         config: DynamicBrokerConfig,
-        metadata: MetadataStore,
+        metadata: ClusterMetadata,
         clock: Clock,
     ) -> None:
         self._config = config

@@ -1,8 +1,4 @@
-"""`Cluster`: the nodes, and which of them leads a partition.
-
-Today a cluster is one node. Handlers ask here and assume nothing, so that there can be several nodes, and a proxy can
-answer for an upstream cluster.
-"""
+"""`Cluster`: the nodes, and which of them leads a partition, as one of them knows it from its metadata."""
 
 from __future__ import annotations
 
@@ -11,10 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.network.network import Links
     from oncelog.wire.schema import Uuid
 
 
@@ -36,7 +35,9 @@ class LeaderPartition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.is_current = True
-        """False after the partition was changed or deleted: call `Cluster.leader_partition` again then."""
+        """False after a new leader epoch has begun, or the partition was deleted: call `Cluster.leader_partition` again
+        then.
+        """
 
     def log_at(self, leader_epoch: int) -> PartitionLog:
         """Return the log for a client that knows this leader epoch (-1: none).
@@ -51,24 +52,31 @@ class LeaderPartition:
 
 
 class Cluster:
-    """The cluster as the node ``node_id`` sees it. ``addresses`` are that node's, by listener."""
+    """The cluster as the node ``node_id`` sees it. ``links`` reach the other nodes; None: there are no others."""
 
     def __init__(
-        self, node_id: int, metadata: MetadataStore, logs: LogManager, addresses: dict[str, NodeAddress]
+        self, node_id: int, metadata: ClusterMetadata, logs: LogManager, links: Links | None = None
     ) -> None:
         self.node_id = node_id
-        self._addresses = addresses
+        self.links = links
         self._metadata = metadata
         self._logs = logs
         self._leader_partitions: dict[tuple[str, int], LeaderPartition] = {}
+        self._listeners: list[Callable[[Topic, int], None]] = []
 
     @property
     def cluster_id(self) -> str:
         return self._metadata.cluster_id
 
     def nodes(self, listener_name: str) -> list[NodeAddress]:
-        """Return every live node, with its address on that listener."""
-        return [self._addresses[listener_name]]
+        """Return every live node that has that listener, with its address on it."""
+        return [
+            NodeAddress(broker.broker_id, endpoint.host, endpoint.port, broker.rack)
+            for broker in self._metadata.image.brokers.values()
+            if not broker.fenced
+            for endpoint in broker.end_points
+            if endpoint.name == listener_name
+        ]
 
     def controller_id(self) -> int:
         """Return the node for admin requests (a KRaft broker returns any live broker)."""
@@ -111,8 +119,19 @@ class Cluster:
         """
         return self.leader_partition(topic, partition).log_at(leader_epoch)
 
-    def forget_partition(self, topic: str, partition: int) -> None:
-        """The partition was changed: look it up again."""
+    def subscribe(self, listener: Callable[[Topic, int], None]) -> None:
+        """Call ``listener(topic, partition)`` at each new leader epoch, for all that lives with a leader."""
+        self._listeners.append(listener)
+
+    def on_change(self, topic: Topic, partition: int, *, is_new_epoch: bool) -> None:
+        """A partition was created or changed. At a new leader epoch `leader_partition` gives another one."""
+        if not is_new_epoch:
+            return
+        self._forget(topic.name, partition)
+        for listener in self._listeners:
+            listener(topic, partition)
+
+    def _forget(self, topic: str, partition: int) -> None:
         known = self._leader_partitions.pop((topic, partition), None)
         if known is not None:
             known.is_current = False
@@ -120,4 +139,4 @@ class Cluster:
     def forget(self, topic: str) -> None:
         """The topic was deleted."""
         for name, partition in [key for key in self._leader_partitions if key[0] == topic]:
-            self.forget_partition(name, partition)
+            self._forget(name, partition)

@@ -28,6 +28,7 @@ from oncelog.broker.control.runs import Runs
 from oncelog.broker.emulation.release import OURS, emulated
 from oncelog.broker.log.data_directory import META_PROPERTIES
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.metadata.store import store_of
 from oncelog.broker.node.node import open_node
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.mortal_files import without_deaths
@@ -306,7 +307,7 @@ class ControlledBroker:
     def _prepare(self, node: Node) -> None:
         """Called before the node listens."""
         self._instruments.attach(node)
-        node.metadata.skip_producer_ids(self._producer_ids_from)
+        store_of(node.metadata).skip_producer_ids(self._producer_ids_from)
         topics = self.options.topics.items()
         missing = {name: topic for name, topic in topics if name not in node.metadata.image.topics}
         create_topics(node, missing)

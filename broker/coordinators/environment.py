@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.logging.line_limiter import LineLimiter
-    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.scheduling.background_work import BackgroundWork
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class CoordinatorEnvironment(NamedTuple):
     config: DynamicBrokerConfig
-    metadata: MetadataStore
+    metadata: ClusterMetadata
     cluster: Cluster
     logs: LogManager
     files: FileSystem

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
     from oncelog.broker.coordinators.log import CoordinatorLog
     from oncelog.broker.coordinators.members_heard import Peer
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.requests.request import Pending
     from oncelog.coordinator.groups.context import CoordinatorTopic, GroupContext
     from oncelog.coordinator.groups.shard import GroupShard
@@ -48,7 +48,7 @@ class _ImageTopics:
 
     __slots__ = ("_metadata",)
 
-    def __init__(self, metadata: MetadataStore) -> None:
+    def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata
 
     @property

@@ -245,7 +245,7 @@ class Dispatcher:
         ManyElements for a request that has to be decoded in steps.
         """
         api_key, version, correlation_id = _fixed_header_at(frame, 0)
-        api = self._apis.get(api_key) or self._load(api_key)
+        api = self.api(api_key)
         if not api.min_version <= version <= api.max_version:
             if api_key != API_VERSIONS_KEY:
                 raise CloseConnection(
@@ -265,6 +265,10 @@ class Dispatcher:
         api = self._apis[api_key]
         client_id = connection.client_id = read_request_header(frame, api.flexible[version]).client_id
         return LargeRequestContext(api, version, correlation_id, client_id, connection, NOT_DECODED)
+
+    def api(self, api_key: int) -> Api:
+        """Return an API, loaded. Raises CloseConnection if it is not served."""
+        return self._apis.get(api_key) or self._load(api_key)
 
     def _load(self, api_key: int) -> Api:
         handler = self._services.handlers.get(api_key)

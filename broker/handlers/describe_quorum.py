@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
+from oncelog.broker.metadata.store import store_of
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import describe_quorum as messages
 from oncelog.wire.messages.describe_quorum import (
@@ -38,7 +39,11 @@ def handle(
         response = DescribeQuorumResponse()
         rows = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
         return chunked(_unknown(request, response.topics), rows, response)
-    node_id, metadata, now_ms = services.config.current.node_id, services.metadata, services.clock.now_ms()
+    node_id, metadata, now_ms = (
+        services.config.current.node_id,
+        store_of(services.metadata),
+        services.clock.now_ms(),
+    )
     end_offset = metadata.end_offset
     voter = ReplicaState(node_id, log_end_offset=end_offset)
     voter.last_fetch_timestamp = voter.last_caught_up_timestamp = now_ms

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.metadata.store import store_of
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.schema import ZERO_UUID, uuid_to_text
 
@@ -31,7 +32,7 @@ def check_voter(
 
 def check_voters_may_change(services: Services, changing: str) -> None:
     """Raise KafkaError (UNSUPPORTED_VERSION) unless the voters are in the metadata log (``kraft.version`` 1)."""
-    if not services.metadata.has_voters:
+    if not store_of(services.metadata).has_voters:
         text = f"Cluster doesn't support {changing} voter because the kraft.version feature is 0"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
 

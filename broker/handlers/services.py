@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oncelog.broker.handlers.table import Handler
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.logging.line_limiter import LineLimiter
-    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -35,7 +35,7 @@ class AccessServices(Protocol):
     @property
     def authorization(self) -> Authorization: ...
     @property
-    def metadata(self) -> MetadataStore: ...
+    def metadata(self) -> ClusterMetadata: ...
     @property
     def host_names(self) -> HostNames: ...
     @property
@@ -49,7 +49,7 @@ class Services(NamedTuple):
     """The APIs that the node serves, by key."""
     config: DynamicBrokerConfig
     authorization: Authorization
-    metadata: MetadataStore
+    metadata: ClusterMetadata
     cluster: Cluster
     logs: LogManager
     groups: GroupCoordinator

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.metadata.features import UPGRADE
+from oncelog.broker.metadata.store import store_of
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.update_features import (
     UpdatableFeatureResult,
@@ -42,7 +43,7 @@ def handle(
             services.metadata.commit(records)
             if any(kind != UPGRADE for _, _, kind in updates.values()):
                 # A release that does not know the higher level cannot read the record that raised it.
-                services.metadata.snapshot()
+                store_of(services.metadata).snapshot()
     except KafkaError as error:
         text = f"The update failed for all features since the following feature had an error: {error.message}"
         return UpdateFeaturesResponse(0, error.code, text)

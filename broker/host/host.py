@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.config.listeners import ListenerConfig
     from oncelog.broker.dispatch.interception import Interception
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.net.server import BoundListener, PeerT
     from oncelog.broker.scheduling.background_work import BackgroundWork
@@ -62,7 +62,7 @@ class Host:
     def __init__(
         self,
         config: DynamicBrokerConfig,
-        metadata: MetadataStore,
+        metadata: ClusterMetadata,
         listeners: Sequence[BoundListener],
         *,
         files: FileSystem,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oncelog.broker.metadata.acls import AclBinding, AclsImage
-    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.wire.schema import Uuid
 
 ANY = 1
@@ -70,7 +70,7 @@ class AclFilter(NamedTuple):
         return acl.resource_name in (name, WILDCARD)
 
 
-def create(store: MetadataStore, wanted: list[AclBinding]) -> list[KafkaError | None]:
+def create(store: ClusterMetadata, wanted: list[AclBinding]) -> list[KafkaError | None]:
     """Create the ACLs that are valid and do not exist yet, in one batch. Returns an error, or None, for each.
 
     Raises KafkaError: POLICY_VIOLATION if they are too many, and as `MetadataStore.commit`.
@@ -89,13 +89,13 @@ def create(store: MetadataStore, wanted: list[AclBinding]) -> list[KafkaError | 
     return results
 
 
-def _new_id(store: MetadataStore, image: AclsImage) -> Uuid:
+def _new_id(store: ClusterMetadata, image: AclsImage) -> Uuid:
     while (acl_id := store.new_uuid()) in image.by_id:
         pass
     return acl_id
 
 
-def store_acls(store: MetadataStore, wanted: Sequence[AclBinding]) -> None:
+def store_acls(store: ClusterMetadata, wanted: Sequence[AclBinding]) -> None:
     """Create those that do not exist yet. Raises KafkaError, also for the first one that cannot be created."""
     for start in range(0, len(wanted), CHANGES_MAX):
         for error in create(store, list(wanted[start : start + CHANGES_MAX])):
@@ -150,7 +150,7 @@ def _invalid(acl: AclBinding) -> str | None:
 class Deletion:
     """Deletes the ACLs that filters match. `find` may be stepped in slices; `commit` is atomic."""
 
-    def __init__(self, store: MetadataStore, filters: list[AclFilter]) -> None:
+    def __init__(self, store: ClusterMetadata, filters: list[AclFilter]) -> None:
         self._store = store
         self._filters = filters
         self.results: list[KafkaError | list[AclBinding]] = []

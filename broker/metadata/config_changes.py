@@ -29,6 +29,7 @@ from oncelog.broker.metadata.configs import (
 from oncelog.broker.metadata.features import MIN_INSYNC_REPLICAS
 from oncelog.broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from oncelog.broker.metadata.logger_levels import check_loggers, set_loggers
+from oncelog.broker.metadata.store import cordon_record
 from oncelog.broker.metadata.topics import check_name, check_record_count
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import ClearElrRecord, ConfigRecord
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.definitions import ConfigKey
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import MetadataImage
-    from oncelog.broker.metadata.store import MetadataStore
     from oncelog.wire.schema import Message
 
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
@@ -75,7 +76,7 @@ class AlteredResource(NamedTuple):
 
 
 def alter(
-    store: MetadataStore,
+    store: ClusterMetadata,
     config: DynamicBrokerConfig,
     resources: Iterable[AlteredResource],
     rows: list[R],
@@ -146,11 +147,11 @@ def _count(outcome: list[Message] | KafkaError) -> int:
 
 
 def _commit(
-    store: MetadataStore, config: DynamicBrokerConfig, outcomes: Iterable[list[Message] | KafkaError]
+    store: ClusterMetadata, config: DynamicBrokerConfig, outcomes: Iterable[list[Message] | KafkaError]
 ) -> KafkaError | None:
     records = [record for outcome in outcomes if not isinstance(outcome, KafkaError) for record in outcome]
     try:
-        store.commit(records + _elr_cleared(store.image, records) + _cordoned(store, config, records))
+        store.commit(records + _elr_cleared(store.image, records) + _cordoned(store.image, config, records))
     except KafkaError as error:
         return error
     return None
@@ -409,7 +410,7 @@ def _elr_cleared(image: MetadataImage, records: Iterable[Message]) -> list[Messa
     ]
 
 
-def _cordoned(store: MetadataStore, config: DynamicBrokerConfig, records: Iterable[Message]) -> list[Message]:
+def _cordoned(image: MetadataImage, config: DynamicBrokerConfig, records: Iterable[Message]) -> list[Message]:
     """Return the record that takes this node's data directory out of use for new partitions, or back, after a change of
     ``cordoned.log.dirs``. Source: ``BrokerLifecycleManager.propagateDirectoryCordoned``.
     """
@@ -420,10 +421,10 @@ def _cordoned(store: MetadataStore, config: DynamicBrokerConfig, records: Iterab
             and record.name == CORDONED_LOG_DIRS
             and (record.resource_type, record.resource_name) == (BROKER, str(node_id))
         ):
-            texts = dynamic_broker_texts(store.image, node_id)
+            texts = dynamic_broker_texts(image, node_id)
             texts.pop(CORDONED_LOG_DIRS, None)
             if record.value is not None:
                 texts[CORDONED_LOG_DIRS] = record.value
             changed = config.static.with_changes(texts)
-            return [store.cordon_record(is_cordoned=changed.is_data_dir_cordoned)]
+            return [cordon_record(image.brokers[node_id], is_cordoned=changed.is_data_dir_cordoned)]
     return []

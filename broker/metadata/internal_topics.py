@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.metadata.topics import Charge
     from oncelog.wire.steps import Steps
 
@@ -77,7 +77,7 @@ def topic_parameters(name: str, config: BrokerConfig, nodes: int) -> InternalTop
     return InternalTopic(config.transaction_state_log_num_partitions, min(factor, nodes), configs)
 
 
-def ensure(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> Topic:
+def ensure(store: ClusterMetadata, config: DynamicBrokerConfig, name: str) -> Topic:
     """Return the internal topic, after creating it if need be. Raises KafkaError (COORDINATOR_NOT_AVAILABLE) if that
     fails.
 
@@ -100,7 +100,7 @@ def ensure(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> Topi
 
 
 def auto_create(
-    store: MetadataStore, config: DynamicBrokerConfig, names: Sequence[str], charge: Charge | None = None
+    store: ClusterMetadata, config: DynamicBrokerConfig, names: Sequence[str], charge: Charge | None = None
 ) -> Steps[dict[str, KafkaError | None]]:
     """Create topics with the broker's defaults, and internal ones as `topic_parameters`, in steps. Returns each topic's
     error, or None. ``charge``: as in `create`.
@@ -116,7 +116,7 @@ def auto_create(
     return errors
 
 
-def _create_internal(store: MetadataStore, config: DynamicBrokerConfig, name: str) -> KafkaError | None:
+def _create_internal(store: ClusterMetadata, config: DynamicBrokerConfig, name: str) -> KafkaError | None:
     try:
         ensure(store, config, name)
     except KafkaError as error:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.logging.line_limiter import LineLimiter
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata import features, snapshots
+from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
 from oncelog.broker.metadata.features import OUR_FEATURES
 from oncelog.broker.metadata.image import METADATA_VERSION, MetadataImage
 from oncelog.broker.metadata.log import MetadataLog
 from oncelog.broker.metadata.placement import regain_leaders
 from oncelog.coordinator.producer_ids import next_block
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
-from oncelog.wire.schema import ZERO_UUID, Uuid
+from oncelog.wire.schema import Uuid
 from oncelog.wire.stored.metadata import (
     AbortTransactionRecord,
     BrokerEndpoint,
@@ -32,33 +32,28 @@ from oncelog.wire.stored.metadata import (
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.features import Features
-    from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.log import LoadedMetadata
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.wire.schema import Message
 
-    RecordListener = Callable[[Message, Topic | None], None]
 
 START_TAIL_BYTES_MAX = 1 << 20
 """How much log after the snapshot, in bytes, makes a start write a new snapshot, so that the next start is quick."""
-_RESERVED_UUIDS = frozenset({ZERO_UUID, bytes(15) + b"\x01"})
 _UNFENCED, _FENCED = -1, 1
 _IN_CONTROLLED_SHUTDOWN = 1
 
 log = get_logger(__name__)
 
 
-class MetadataStore:
-    """``config`` is the static configuration, without dynamic changes.
+class MetadataStore(ClusterMetadata):
+    """The metadata of a controller, in the data directory ``data_dir``. See `ClusterMetadata`."""
 
-    ``broker_epoch`` is the epoch of this start's registration, -1 before `register`. ``features`` are those that
-    clients are told of and may finalize.
-    """
+    is_controller = True
 
     def __init__(
         self,
@@ -72,19 +67,12 @@ class MetadataStore:
         directory_id: Uuid,
         supported: Features = OUR_FEATURES,
     ) -> None:
-        self.config = config
-        self.features = supported
-        self.cluster_id = cluster_id
-        self.directory_id = directory_id
-        self.image = MetadataImage()
-        self.broker_epoch = -1
+        super().__init__(
+            clock, rng, config, cluster_id=cluster_id, directory_id=directory_id, supported=supported
+        )
         self._data_dir = data_dir
         self._files = files
-        self._clock = clock
-        self.lines = LineLimiter(clock)
-        self._rng = rng
         self._log = MetadataLog(data_dir, files, clock)
-        self._listeners: list[RecordListener] = []
         self._snapshot_ms = 0
         self._bytes_at_failure = 0
 
@@ -170,16 +158,9 @@ class MetadataStore:
                 controller,
                 broker,
                 BrokerRegistrationChangeRecord(node_id, self.broker_epoch, fenced=_UNFENCED),
-                self.cordon_record(is_cordoned=is_cordoned),
+                cordon_record(broker, is_cordoned=is_cordoned),
                 *regain_leaders(self.image, node_id),
             ]
-        )
-
-    def cordon_record(self, *, is_cordoned: bool) -> Message:
-        """Return the record by which this node's data directory takes no new partitions, or takes them again."""
-        cordoned = [self.directory_id] if is_cordoned else []
-        return BrokerRegistrationChangeRecord(
-            self.config.node_id, self.broker_epoch, cordoned_log_dirs=cordoned
         )
 
     def fence(self) -> None:
@@ -218,11 +199,7 @@ class MetadataStore:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"Cluster metadata not written: {error}"
             ) from error
-        changes = [(record, image.replay(record)) for record in records]
-        image.offset = last_offset
-        for record, topic in changes:
-            for listener in self._listeners:
-                listener(record, topic)
+        self._replay(records, last_offset)
         self._maybe_snapshot()
         return last_offset
 
@@ -240,11 +217,6 @@ class MetadataStore:
     def end_offset(self) -> int:
         """The offset of the next record."""
         return self._log.end_offset
-
-    def subscribe(self, listener: RecordListener) -> None:
-        """Call ``listener(record, topic)`` for every record committed from now on, after the image has the whole batch.
-        ``topic`` is the topic that the record created, changed or removed, or None."""
-        self._listeners.append(listener)
 
     def take_producer_ids(self) -> int:
         """Return the first id of the next block of producer ids, after making it durable that the block is taken.
@@ -267,15 +239,6 @@ class MetadataStore:
                 next_producer_id=next_producer_id,
             )
             self.commit([record])
-
-    def new_uuid(self) -> Uuid:
-        """Return a random (version 4) UUID that Kafka would give out (``Uuid.randomUuid``): not a reserved one, and its
-        text does not begin with ``-``, which command lines would take for an option."""
-        while True:
-            bits = self._rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
-            uuid = bits.to_bytes(16, "big")
-            if uuid not in _RESERVED_UUIDS and uuid[0] >> 2 != _DASH:
-                return uuid
 
     def flush(self) -> None:
         """Sync all committed records to the disk. Blocks. Raises OSError."""
@@ -314,5 +277,14 @@ class MetadataStore:
             yield record, self.image.version_of(record)
 
 
-_DASH = 62
-"""The index of ``-`` in URL-safe base64."""
+def cordon_record(broker: RegisterBrokerRecord, *, is_cordoned: bool) -> Message:
+    """Return the record by which a broker's data directories take no new partitions, or take them again."""
+    cordoned = list(broker.log_dirs) if is_cordoned else []
+    return BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, cordoned_log_dirs=cordoned)
+
+
+def store_of(metadata: ClusterMetadata) -> MetadataStore:
+    """Return the metadata of a controller as such. Raises KafkaError: NOT_CONTROLLER."""
+    if not isinstance(metadata, MetadataStore):
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+    return metadata

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import MetadataImage, Topic
-    from oncelog.broker.metadata.store import MetadataStore
     from oncelog.wire.messages.create_partitions import CreatePartitionsTopic
     from oncelog.wire.messages.delete_topics import DeleteTopicState
     from oncelog.wire.schema import Message, Uuid
@@ -75,7 +75,7 @@ class TopicRights(NamedTuple):
 
 
 def create(
-    store: MetadataStore,
+    store: ClusterMetadata,
     config: DynamicBrokerConfig,
     wanted: list[CreatableTopic],
     *,
@@ -177,7 +177,7 @@ def check_record_count(count: int) -> None:
 
 
 def _create(
-    store: MetadataStore, config: DynamicBrokerConfig, topic: CreatableTopic, describe: bool
+    store: ClusterMetadata, config: DynamicBrokerConfig, topic: CreatableTopic, describe: bool
 ) -> tuple[list[Message], CreatableTopicResult]:
     """Return the records that create the topic, and its result. Raises KafkaError if it is refused."""
     image = store.image
@@ -340,7 +340,7 @@ UNKNOWN_ID = "This server does not host this topic ID."
 
 
 def delete(
-    store: MetadataStore,
+    store: ClusterMetadata,
     wanted: Iterable[DeleteTopicState],
     rows: list[DeletableTopicResult],
     rights: TopicRights | None = None,
@@ -428,7 +428,7 @@ def once_and_twice(items: list[T]) -> tuple[list[T], list[T]]:
     return [item for item in counts if counts[item] == 1], [item for item in counts if counts[item] > 1]
 
 
-def _remove(store: MetadataStore, found: dict[Uuid, str]) -> list[DeletableTopicResult]:
+def _remove(store: ClusterMetadata, found: dict[Uuid, str]) -> list[DeletableTopicResult]:
     """Delete all of them in one batch."""
     code, text = ErrorCode.NONE, None
     try:

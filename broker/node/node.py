@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.client_metrics.manager import ClientMetricsManager
-from oncelog.broker.cluster.cluster import Cluster, NodeAddress
+from oncelog.broker.cluster.cluster import Cluster
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.listeners import SECURITY_PROTOCOLS
 from oncelog.broker.config.topic_config import TopicConfig
@@ -28,10 +28,10 @@ from oncelog.broker.host.host import Host
 from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
-from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, TOPIC
+from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, NO_LEADER_CHANGE, TOPIC
 from oncelog.broker.metadata.store import MetadataStore
-from oncelog.broker.metadata.topics import bump_leader_epoch
 from oncelog.broker.net.connection import Connection
+from oncelog.broker.node.membership import Alone, Membership
 from oncelog.broker.share.group_states import ShareGroupStates
 from oncelog.broker.share.manager import SharePartitionManager
 from oncelog.coordinator.producer_ids import ProducerIds
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics
     from oncelog.broker.emulation.release import Release
     from oncelog.broker.handlers.table import Handler
-    from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.metadata.acls import AclBinding
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.seams.clock import Clock
@@ -68,7 +68,7 @@ class Node:
     and listeners.
     """
 
-    def __init__(self, host: Host, logs: LogManager, release: Release) -> None:
+    def __init__(self, host: Host, logs: LogManager, release: Release, membership: Membership) -> None:
         """``host`` has the metadata, and ``logs`` are those of the same directory. ``release`` is what it serves."""
         self.host = host
         self.config = config = host.config
@@ -77,15 +77,12 @@ class Node:
         self.metadata = host.metadata
         self.logs = logs
         static, current = config.static, config.current
-        self._producer_ids = ProducerIds(self.metadata.take_producer_ids)
+        self._membership = membership
+        self._producer_ids = ProducerIds(membership.take_producer_ids)
         self.fetch_sessions = FetchSessions(
             static.max_incremental_fetch_session_cache_slots, host.clock, host.random
         )
-        addresses = {
-            listener.name: NodeAddress(current.node_id, listener.host, listener.port, current.broker_rack)
-            for listener in host.listeners
-        }
-        self.cluster = Cluster(current.node_id, self.metadata, logs, addresses)
+        self.cluster = Cluster(current.node_id, self.metadata, logs, membership.links)
         self.metadata.subscribe(self._on_record)
         environment = CoordinatorEnvironment(
             config=config,
@@ -135,15 +132,14 @@ class Node:
         host.on_access_change = self._apply_access
         self._apply_access()
         self.server = host.new_server(self.dispatcher.interception, partial(Connection, self.dispatcher))
-        if not logs.was_clean:
-            self._raise_leader_epochs()
-        logs.load(self._local_topic, self._on_truncated)
+        membership.before_load(logs)
+        logs.load(self._local_topic, membership.on_truncated)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.logs.run)
-            nursery.start_soon(self._flush_metadata)
+            nursery.start_soon(self._membership.run, self)
             self.host.start_tasks(nursery)
             await nursery.start(self.groups.runtime.run)
             await nursery.start(self.transactions.run)
@@ -155,18 +151,6 @@ class Node:
             self.transactions.runtime.load_all()
             self.share_coordinator.runtime.load_all()
             task_status.started()
-
-    async def _flush_metadata(self) -> None:
-        """Flush the metadata log as often as the logs' recovery points are written."""
-        interval_s = self.config.current.log_flush_offset_checkpoint_interval_ms / 1000
-        flushed = -1
-        while True:
-            await self.clock.pause(interval_s)
-            offset = self.metadata.image.offset
-            if offset != flushed:
-                with self.host.background.running("flush of the metadata"):
-                    await self.metadata.flush_in_background()
-                flushed = offset
 
     def _apply_access(self) -> None:
         """Throttle by the current quotas. `throttle_with` also empties what the fast paths remember, so a changed ACL
@@ -207,7 +191,8 @@ class Node:
         """
         # A new partition gets its directory on first use: ten thousand unused ones cost nothing.
         if isinstance(record, PartitionRecord | PartitionChangeRecord) and topic is not None:
-            self.cluster.forget_partition(topic.name, record.partition_id)
+            is_new_epoch = isinstance(record, PartitionRecord) or record.leader != NO_LEADER_CHANGE
+            self.cluster.on_change(topic, record.partition_id, is_new_epoch=is_new_epoch)
         elif isinstance(record, RemoveTopicRecord) and topic is not None:
             self.cluster.forget(topic.name)
             for partition in range(len(topic.partitions)):
@@ -238,23 +223,6 @@ class Node:
         if topic is None:
             return None
         return LocalTopic(topic.topic_id, self.topic_config(name), range(len(topic.partitions)))
-
-    def _on_truncated(self, cut: PartitionLog) -> None:
-        """The start had to cut this log: begin a new leader epoch, durably, before a client reads."""
-        topic = self.metadata.image.topics[cut.topic]
-        self.metadata.commit(bump_leader_epoch(topic, [cut.partition]), durable=True)
-
-    def _raise_leader_epochs(self) -> None:
-        """Begin a new leader epoch in every partition, so that consumers notice if they have read beyond its end
-        (KIP-320).
-
-        After an unclean stop any log may have lost its end. A log that ends between two batches, or has lost all its
-        files, does not show it. Kafka raises the epochs at every restart. It is durable before a client reads: a power
-        loss must not undo an epoch, or it would be given to other records.
-        """
-        for topic in self.metadata.image.topics.values():
-            self.metadata.commit(bump_leader_epoch(topic, range(len(topic.partitions))))
-        self.metadata.flush()
 
 
 @contextmanager
@@ -311,7 +279,7 @@ def open_node(
                 background=logs.background,
             )
             logs.on_internal_error = host.note_internal_error
-            node = Node(host, logs, release)
+            node = Node(host, logs, release, Alone(metadata, host.clock, logs.background))
             on_loaded(node)
         except (KafkaError, DecodeError, OSError) as error:
             raise DataDirectoryError.of(logs.data_dir, error) from error
@@ -361,7 +329,7 @@ def _handlers(config: BrokerConfig, release: Release, *, has_telemetry: bool) ->
     return handlers
 
 
-def _apply_broker_configs(config: DynamicBrokerConfig, metadata: MetadataStore, logs: LogManager) -> None:
+def _apply_broker_configs(config: DynamicBrokerConfig, metadata: ClusterMetadata, logs: LogManager) -> None:
     """Apply the dynamic configuration in the metadata."""
     config.change(dynamic_broker_texts(metadata.image, config.static.node_id))
     logs.update_broker_config(config.current)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.credentials.scram import ScramCredential, ScramMechanism
-    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.security.sasl.scram import TokenCredential
 
@@ -51,7 +51,7 @@ class Principal(NamedTuple):
 class DelegationTokens:
     """The tokens in ``metadata``, by broker time. Without the secret in ``config`` there are none."""
 
-    def __init__(self, config: BrokerConfig, metadata: MetadataStore, clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, metadata: ClusterMetadata, clock: Clock) -> None:
         secret = config.delegation_token_secret_key
         self._secret = secret.encode() if secret else None
         self._lifetime_ms = config.delegation_token_max_lifetime_ms

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
-    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.security.delegation_tokens import DelegationTokens
@@ -27,7 +27,7 @@ class LoginServices(Protocol):
     def clock(self) -> Clock: ...
 
     @property
-    def metadata(self) -> MetadataStore: ...
+    def metadata(self) -> ClusterMetadata: ...
 
     @property
     def delegation_tokens(self) -> DelegationTokens: ...

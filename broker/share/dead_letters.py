@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oncelog.broker.cluster.cluster import Cluster, LeaderPartition
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.config.topic_config import TopicConfig
-    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.share.letters import Originals
@@ -58,7 +58,7 @@ class DeadLetterWriter:
 
     def __init__(
         self,
-        metadata: MetadataStore,
+        metadata: ClusterMetadata,
         config: DynamicBrokerConfig,
         cluster: Cluster,
         clock: Clock,

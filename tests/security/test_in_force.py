@@ -15,6 +15,7 @@ from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.metadata.acl_changes import AclFilter, Deletion, create
 from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, AclBinding
+from oncelog.broker.metadata.store import store_of
 from oncelog.broker.requests.authorization import (
     ALL,
     CLUSTER_NAME,
@@ -305,7 +306,7 @@ def test_random_changes_are_decided_alike_by_the_index_and_after_a_restart() -> 
             assert {True, False} == set(found)
             await broker.broker.restart()
             assert decisions() == found
-            broker.broker.node.metadata.snapshot()
+            store_of(broker.broker.node.metadata).snapshot()
             await broker.broker.restart()
             assert decisions() == found
 

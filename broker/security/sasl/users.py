@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncelog.broker.credentials.scram import ScramMechanism
-    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
 
 ITERATIONS = 4096
 """Of the SCRAM credentials; Kafka's least number."""
@@ -47,7 +47,7 @@ class Users(Mapping[str, str]):
         return f"Users({', '.join(self._passwords)})"
 
 
-def store_credentials(metadata: MetadataStore, users: Users) -> None:
+def store_credentials(metadata: ClusterMetadata, users: Users) -> None:
     """Give every user the SCRAM credentials of its password, where they are missing or another password's."""
     if not users:
         return
@@ -63,7 +63,7 @@ def store_credentials(metadata: MetadataStore, users: Users) -> None:
         metadata.commit(records)
 
 
-def _is_stored(metadata: MetadataStore, mechanism: ScramMechanism, name: str, password: str) -> bool:
+def _is_stored(metadata: ClusterMetadata, mechanism: ScramMechanism, name: str, password: str) -> bool:
     record = metadata.image.scram_credentials.get((name, mechanism.number))
     if record is None:
         return False
