@@ -15,8 +15,6 @@ num.recovery.threads.per.data.dir int 2 1.. cluster-wide
     Threads that recover logs at the start and flush them at the stop.
 queued.max.requests int 500 1..
     Requests that may wait for a thread.
-request.timeout.ms int 30000
-    Milliseconds that a request to another node may take.
 server.max.startup.time.ms long 9223372036854775807 0.. internal
     Milliseconds that a start may take.
 early.start.listeners list null
@@ -41,14 +39,6 @@ unstable.feature.versions.enable boolean false internal
     Whether unreleased levels of features are allowed.
 
 # The cluster: controllers, registration, replication
-auto.leader.rebalance.enable boolean true
-    Whether the controller makes preferred replicas leaders again.
-leader.imbalance.check.interval.seconds long 300 1..
-    Seconds between two searches for partitions whose leader is not the preferred replica.
-broker.heartbeat.interval.ms int 2000
-    Milliseconds between two heartbeats of a broker to the controller.
-broker.session.timeout.ms int 9000
-    Milliseconds without a heartbeat after which the controller fences a broker.
 initial.broker.registration.timeout.ms int 60000
     Milliseconds that a broker's first registration may take.
 controlled.shutdown.enable boolean true
@@ -113,8 +103,6 @@ replica.socket.timeout.ms int 30000
     Milliseconds that a follower waits for its leader's socket.
 follower.fetch.last.tiered.offset.enable boolean false cluster-wide
     Whether an empty follower begins at the last offset in tiered storage.
-unclean.leader.election.interval.ms long 300000 1.. internal
-    Milliseconds between two searches for partitions that need an unclean leader.
 
 # Data directories
 log.dir.failure.timeout.ms long 30000 1..

@@ -7,7 +7,7 @@ address, the disk, the clock, the random numbers, the journal and the rules.
 from __future__ import annotations
 
 import random
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.mortal_files import without_deaths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.snapshots import Snapshot
@@ -190,8 +190,8 @@ class ControlledBroker:
             self._had_data = self.files.exists(f"{self.config.data_dir}/{META_PROPERTIES}")
         await self.runs.start(self._open())
 
-    @contextmanager
-    def _open(self) -> Iterator[Node]:
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Node]:
         """Open a node on the disk as it is."""
         with (
             self._instruments.logging(self.clock),

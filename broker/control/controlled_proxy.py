@@ -6,8 +6,8 @@ A `Proxy` is one run. Its addresses, and the journal, filters and rules before t
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import trio
@@ -178,8 +178,8 @@ class ControlledProxy:
         await self.runs.start(self._open())
         await self._check_rules()
 
-    @contextmanager
-    def _open(self) -> Iterator[Proxy]:
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Proxy]:
         settings = self.settings
         with (
             self._instruments.logging(self.clock),

@@ -52,6 +52,47 @@ class BrokerInfo:
     is_running: bool
 
 
+@dataclass(frozen=True)
+class NodeInfo:
+    """A node of a cluster in one process."""
+
+    node_id: int
+    address: str
+    """Its first advertised address."""
+    is_running: bool
+    is_fenced: bool
+    """Whether the controller counts it as dead, or as not ready."""
+
+
+@dataclass(frozen=True)
+class ReplicaInfo:
+    """A replica of a partition; its offsets are 0 where its node does not run."""
+
+    node: int
+    is_running: bool
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """A partition of several nodes."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    """The node that leads; None: no replica may."""
+    leader_epoch: int
+    partition_epoch: int
+    isr: list[int]
+    """The replicas in sync."""
+    elr: list[int]
+    """The replicas that are not in sync, and may lead without loss (KIP-966)."""
+    replicas: list[ReplicaInfo]
+    """In the order of preference."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClockInfo:
     """The time in a broker."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interception import Interception
 from oncelog.broker.logging.reasons import Reason
+from oncelog.broker.metadata.image import BROKER_LOGGER
 from oncelog.broker.requests.request import (
     NO_RESPONSE,
     NOT_DECODED,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from oncelog.broker.dispatch.fast_produce import FastProduce
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import Forward, Services
     from oncelog.broker.handlers.table import Handle
     from oncelog.broker.net.connection import Connection
     from oncelog.wire.schema import Message
@@ -65,6 +66,19 @@ def _charged(handle: Handle) -> Handle:
         return response
 
     return handle_and_charge
+
+
+def _forwarded(forward: Forward, handle: Handle) -> Handle:
+    """Return a handler that has the controller handle requests, but for those about this node's own loggers."""
+
+    def forward_or_handle(services: Services, request: Any, context: RequestContext) -> Any:
+        if context.api.handler.config_operation is not None and all(
+            resource.resource_type == BROKER_LOGGER for resource in request.resources
+        ):
+            return handle(services, request, context)
+        return forward(request, context)
+
+    return forward_or_handle
 
 
 class Dispatcher:
@@ -279,6 +293,9 @@ class Dispatcher:
         # (`Appends.append`); Fetch and ShareFetch are not charged.
         if not handler.has_records:
             api.handle = _charged(api.handle)
+        if handler.is_forwarded and self._services.forward is not None:
+            api.authorize = None  # the controller asks
+            api.handle = _forwarded(self._services.forward, api.handle)
         return api
 
     # -- intercept

@@ -55,7 +55,8 @@ class Host:
     """Users, ACLs, quotas and delegation tokens in ``metadata``, and the listeners. Log-ins, the server, and the
     handlers that a proxy has, use it as their services.
 
-    ``users`` may log in, and ``acls`` are created if they are missing, beside those in ``metadata``. `background` is
+    ``users`` may log in, and ``acls`` are created if they are missing, beside those in ``metadata``; in a cluster, the
+    controller stores them. `background` is
     the work that a moved clock waits for. `on_access_change` is called after each change of an ACL or a quota.
     """
 
@@ -87,8 +88,9 @@ class Host:
         """How many requests and tasks failed with an internal error."""
         self.users = Users({}) if users is None else users
         """Users that may log in beside those of the metadata and of the JAAS texts."""
-        store_credentials(metadata, self.users)
-        store_acls(metadata, acls)
+        if metadata.is_controller:
+            store_credentials(metadata, self.users)
+            store_acls(metadata, acls)
         image = metadata.image
         self.authorizer: StandardAuthorizer | None = None
         """The one that the configuration asks for, else None. Stored ACLs without one give a warning
@@ -137,7 +139,7 @@ class Host:
     def start_tasks(self, nursery: trio.Nursery) -> None:
         """Begin the background work."""
         nursery.start_soon(self._look_up_hosts)
-        if self.delegation_tokens.is_enabled:
+        if self.delegation_tokens.is_enabled and self.metadata.is_controller:
             nursery.start_soon(self._remove_expired_tokens)
 
     async def _look_up_hosts(self) -> None:

@@ -120,6 +120,11 @@ class LogManager:
         """Whether the last stop was clean."""
         return self._directory.was_clean
 
+    @property
+    def clean_epoch(self) -> int:
+        """See `DataDirectory.clean_epoch`."""
+        return self._directory.clean_epoch
+
     # --- start and stop
 
     def start(self) -> None:

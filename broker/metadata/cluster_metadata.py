@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import trio
+
 from oncelog.broker.logging.line_limiter import LineLimiter
 from oncelog.broker.metadata.features import OUR_FEATURES
 from oncelog.broker.metadata.image import MetadataImage
@@ -60,6 +62,8 @@ class ClusterMetadata:
         self._clock = clock
         self._rng = rng
         self._listeners: list[RecordListener] = []
+        self.changed = trio.Event()
+        """Set with the next change of the image."""
 
     def subscribe(self, listener: RecordListener) -> None:
         """Call ``listener(record, topic)`` for every record from now on, after the image has the whole batch. ``topic``
@@ -75,6 +79,9 @@ class ClusterMetadata:
         for record, topic in changes:
             for listener in self._listeners:
                 listener(record, topic)
+        if self.changed.statistics().tasks_waiting:
+            self.changed.set()
+            self.changed = trio.Event()
 
     def commit(self, records: Sequence[Message], *, durable: bool = False) -> int:
         """See `MetadataStore.commit`. Raises KafkaError: NOT_CONTROLLER."""

@@ -77,7 +77,7 @@ class Node:
         self.metadata = host.metadata
         self.logs = logs
         static, current = config.static, config.current
-        self._membership = membership
+        self.membership = membership
         self._producer_ids = ProducerIds(membership.take_producer_ids)
         self.fetch_sessions = FetchSessions(
             static.max_incremental_fetch_session_cache_slots, host.clock, host.random
@@ -127,6 +127,7 @@ class Node:
             lines=host.lines,
             delegation_tokens=host.delegation_tokens,
             note_internal_error=host.note_internal_error,
+            forward=membership.forward,
         )
         self.dispatcher = Dispatcher(self.services)
         host.on_access_change = self._apply_access
@@ -139,7 +140,6 @@ class Node:
         """Serve until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.logs.run)
-            nursery.start_soon(self._membership.run, self)
             self.host.start_tasks(nursery)
             await nursery.start(self.groups.runtime.run)
             await nursery.start(self.transactions.run)
@@ -150,6 +150,7 @@ class Node:
             self.groups.runtime.load_all()
             self.transactions.runtime.load_all()
             self.share_coordinator.runtime.load_all()
+            await nursery.start(self.membership.run, self)
             task_status.started()
 
     def _apply_access(self) -> None:
@@ -208,7 +209,7 @@ class Node:
         elif record.resource_type == CLIENT_METRICS:
             self.client_metrics.on_change()
         elif record.resource_type == BROKER:
-            _apply_broker_configs(self.config, self.metadata, self.logs)
+            apply_broker_configs(self.config, self.metadata, self.logs)
             self.server.reconsider_limits()
             changed = topics
         for topic in changed:
@@ -254,7 +255,7 @@ def open_node(
         try:
             metadata = opened.enter_context(_open_metadata(logs, release))
             dynamic = DynamicBrokerConfig(config)
-            _apply_broker_configs(dynamic, metadata, logs)
+            apply_broker_configs(dynamic, metadata, logs)
             metadata.register(
                 [
                     BrokerEndpoint(
@@ -279,7 +280,7 @@ def open_node(
                 background=logs.background,
             )
             logs.on_internal_error = host.note_internal_error
-            node = Node(host, logs, release, Alone(metadata, host.clock, logs.background))
+            node = Node(host, logs, release, Alone(metadata, logs.background))
             on_loaded(node)
         except (KafkaError, DecodeError, OSError) as error:
             raise DataDirectoryError.of(logs.data_dir, error) from error
@@ -329,7 +330,7 @@ def _handlers(config: BrokerConfig, release: Release, *, has_telemetry: bool) ->
     return handlers
 
 
-def _apply_broker_configs(config: DynamicBrokerConfig, metadata: ClusterMetadata, logs: LogManager) -> None:
+def apply_broker_configs(config: DynamicBrokerConfig, metadata: ClusterMetadata, logs: LogManager) -> None:
     """Apply the dynamic configuration in the metadata."""
     config.change(dynamic_broker_texts(metadata.image, config.static.node_id))
     logs.update_broker_config(config.current)
