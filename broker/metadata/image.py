@@ -62,7 +62,7 @@ GROUP_VERSION = "group.version"
 SHARE_VERSION = "share.version"
 
 NO_LEADER = -1
-_NO_LEADER_CHANGE = -2
+NO_LEADER_CHANGE = -2
 _NO_RECOVERY_STATE_CHANGE = -1
 _FENCED, _UNFENCED = 1, -1
 
@@ -105,7 +105,7 @@ class Partition:
             value = getattr(record, name)
             if value is not None:
                 setattr(self, name, value)
-        if record.leader != _NO_LEADER_CHANGE:
+        if record.leader != NO_LEADER_CHANGE:
             self.leader = record.leader
             self.leader_epoch += 1
         if record.leader_recovery_state != _NO_RECOVERY_STATE_CHANGE:

@@ -57,7 +57,7 @@ class MetadataStore:
     """``config`` is the static configuration, without dynamic changes.
 
     ``broker_epoch`` is the epoch of this start's registration, -1 before `register`. ``features`` are those that
-    clients are told of and may finalize.
+    clients are told of and may finalize. ``rng`` makes ids, and places replicas.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class MetadataStore:
         self._files = files
         self._clock = clock
         self.lines = LineLimiter(clock)
-        self._rng = rng
+        self.rng = rng
         self._log = MetadataLog(data_dir, files, clock)
         self._listeners: list[RecordListener] = []
         self._snapshot_ms = 0
@@ -171,9 +171,18 @@ class MetadataStore:
                 broker,
                 BrokerRegistrationChangeRecord(node_id, self.broker_epoch, fenced=_UNFENCED),
                 self.cordon_record(is_cordoned=is_cordoned),
+                *self._fence_others(),
                 *regain_leaders(self.image, node_id),
             ]
         )
+
+    def _fence_others(self) -> list[Message]:
+        """Return the records that fence the other nodes of a directory's former cluster: they are not running."""
+        return [
+            BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, fenced=_FENCED)
+            for broker_id, broker in self.image.brokers.items()
+            if broker_id != self.config.node_id and not broker.fenced
+        ]
 
     def cordon_record(self, *, is_cordoned: bool) -> Message:
         """Return the record by which this node's data directory takes no new partitions, or takes them again."""
@@ -272,7 +281,7 @@ class MetadataStore:
         """Return a random (version 4) UUID that Kafka would give out (``Uuid.randomUuid``): not a reserved one, and its
         text does not begin with ``-``, which command lines would take for an option."""
         while True:
-            bits = self._rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
+            bits = self.rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
             uuid = bits.to_bytes(16, "big")
             if uuid not in _RESERVED_UUIDS and uuid[0] >> 2 != _DASH:
                 return uuid
