@@ -72,7 +72,7 @@ def _respond(
             results.append(_result(topic.name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
             continue
         try:
-            new_records = topics.create_partitions(image, topic, charge)
+            new_records = topics.create_partitions(services.metadata, topic, charge)
             records_of[topic.name] = new_records
             results.append(_result(topic.name, None))
         except KafkaError as error:
@@ -83,7 +83,7 @@ def _respond(
         for at, result in enumerate(results):
             if result.name in records_of:
                 try:
-                    records_of[result.name] = topics.create_partitions(image, wanted[result.name])
+                    records_of[result.name] = topics.create_partitions(services.metadata, wanted[result.name])
                 except KafkaError as error:
                     del records_of[result.name]
                     results[at] = _result(result.name, error)

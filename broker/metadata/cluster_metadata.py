@@ -60,7 +60,8 @@ class ClusterMetadata:
         self.broker_epoch = -1
         self.lines = LineLimiter(clock)
         self._clock = clock
-        self._rng = rng
+        self.rng = rng
+        """Makes ids, and places replicas."""
         self._listeners: list[RecordListener] = []
         self.changed = trio.Event()
         """Set with the next change of the image."""
@@ -91,7 +92,7 @@ class ClusterMetadata:
         """Return a random (version 4) UUID that Kafka would give out (``Uuid.randomUuid``): not a reserved one, and its
         text does not begin with ``-``, which command lines would take for an option."""
         while True:
-            bits = self._rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
+            bits = self.rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
             uuid = bits.to_bytes(16, "big")
             if uuid not in _RESERVED_UUIDS and uuid[0] >> 2 != _DASH:
                 return uuid

@@ -158,6 +158,7 @@ class MetadataStore(ClusterMetadata):
                 broker,
                 BrokerRegistrationChangeRecord(node_id, self.broker_epoch, fenced=_UNFENCED),
                 cordon_record(broker, is_cordoned=is_cordoned),
+                *self._fence_others(),
                 *regain_leaders(self.image, node_id),
             ]
         )
@@ -173,6 +174,14 @@ class MetadataStore(ClusterMetadata):
             incarnation_id=self.new_uuid(),
             features=[ControllerFeature(name, low, high) for name, (low, high) in supported],
         )
+
+    def _fence_others(self) -> list[Message]:
+        """Return the records that fence the other nodes of a directory's former cluster: they are not running."""
+        return [
+            BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, fenced=_FENCED)
+            for broker_id, broker in self.image.brokers.items()
+            if broker_id != self.config.node_id and not broker.fenced
+        ]
 
     def fence(self) -> None:
         """Say that this node stops: the records of a controlled shutdown. Without them a Kafka on the directory would

@@ -136,6 +136,8 @@ class Network:
         self._calls.add(call)
         try:
             await self._travel(source, target)
+            if target not in self._receivers:
+                raise LinkDownError(f"node {target} does not run")
             receive, nursery = self._receivers[target]
             nursery.start_soon(
                 self._handle,
@@ -161,9 +163,9 @@ class Network:
         delay_s = self._delays_s.get((source, target), 0.0)
         if delay_s:
             await real_time.sleep(delay_s)
-        if (source, target) in self._cut or target not in self._receivers:
+        if (source, target) in self._cut:
             await trio.lowlevel.checkpoint()
-            raise LinkDownError(f"{source} does not reach {target}")
+            raise LinkDownError(f"node {source} does not reach {target}")
 
     def _carried(self, message: Any, version: int) -> Any:
         """Return a message as it arrives."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from oncelog.broker.control.nodes.options import ClusterOptions
+    from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.network.network import Receive
     from oncelog.broker.node.controller import Controller
 
@@ -55,6 +56,8 @@ class ControlledCluster:
         self._instruments = Instruments(options.of_nodes.requests_kept, extras)
         self.lines = self._instruments.lines
         """The log lines of all nodes and the controller."""
+        self.journal = self._instruments.journal
+        """Empty: nodes are not journalled."""
         self.clock = MovableClock()
         self.turns = trio.Lock()
         """Held while an operation starts or stops nodes: several may come at the same time."""
@@ -148,6 +151,15 @@ class ControlledCluster:
                 if metadata.image.offset >= offset or self.network.is_cut(node_id, CONTROLLER_ID):
                     break
                 await metadata.changed.wait()
+
+    @property
+    def faults(self) -> FaultRules:
+        """Raises UnsupportedError."""
+        raise UnsupportedError("fault rules: not of several nodes")
+
+    async def prepare_rules(self) -> bool:
+        """See `Controlled`."""
+        return True
 
     # -- its runs
 
