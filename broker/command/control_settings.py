@@ -48,6 +48,7 @@ class ControlSettings:
     """Which requests are told of; None for no trace."""
     with_records: bool = False
     """Whether the trace shows keys and values."""
+    nodes: int = 1
 
     def extras(self, output: LogOutput, write_trace: Callable[[str], None], place: str) -> Extras:
         """Return the rules, the filters and the trace for a broker or a proxy. Its log lines go to ``output``, too.
@@ -89,8 +90,34 @@ def control_settings(
         filters=_filters(given.texts("filter")[0]),
         traced=_traced(given, with_records=with_records),
         with_records=with_records,
+        nodes=_nodes(*given.text("nodes")),
     )
+    if settings.nodes > 1:
+        _check_several(given, settings)
     return settings if settings != ControlSettings() else None
+
+
+def _nodes(text: str, origin: str) -> int:
+    """Return the number of ``--nodes``. Raises UsageError."""
+    if not text:
+        return 1
+    from oncelog.broker.control.nodes.configs import NODES_MAX
+
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= NODES_MAX:
+        raise UsageError(f"{origin}={text}: expected a number of nodes, from 1 to {NODES_MAX}")
+    return int(text)
+
+
+def _check_several(given: Given, settings: ControlSettings) -> None:
+    """Raise UsageError for what several nodes do not have."""
+    for option, value in (
+        ("faults", settings.rules),
+        ("filter", settings.filters),
+        ("trace", settings.traced),
+        ("from_snapshot", settings.from_snapshot),
+    ):
+        if value:
+            raise UsageError(f"{flag_of(option)} needs one node, and {given.text('nodes')[1]} has several")
 
 
 def _control(given: Given, read: Callable[[str, str], str]) -> tuple[tuple[str, int] | None, str | None]:

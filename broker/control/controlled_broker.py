@@ -101,6 +101,11 @@ class ControlledBroker:
     # -- what there is now
 
     @property
+    def bootstrap_servers(self) -> str:
+        """See `Controlled`."""
+        return self.runs.bootstrap_servers
+
+    @property
     def node_id(self) -> int:
         """See `Controlled`."""
         return self.config.node_id

@@ -152,6 +152,11 @@ class ControlledProxy:
         return self.runs.latest_for("knows no cluster").upstream.cluster_id or ""
 
     @property
+    def bootstrap_servers(self) -> str:
+        """See `Controlled`."""
+        return self.runs.bootstrap_servers
+
+    @property
     def node_id(self) -> int:
         """A proxy is no node of the cluster."""
         return -1

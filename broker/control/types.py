@@ -52,47 +52,6 @@ class BrokerInfo:
     is_running: bool
 
 
-@dataclass(frozen=True)
-class NodeInfo:
-    """A node of a cluster in one process."""
-
-    node_id: int
-    address: str
-    """Its first advertised address."""
-    is_running: bool
-    is_fenced: bool
-    """Whether the controller counts it as dead, or as not ready."""
-
-
-@dataclass(frozen=True)
-class ReplicaInfo:
-    """A replica of a partition; its offsets are 0 where its node does not run."""
-
-    node: int
-    is_running: bool
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-
-
-@dataclass(frozen=True)
-class PartitionState:
-    """A partition of several nodes."""
-
-    topic: str
-    partition: int
-    leader: int | None
-    """The node that leads; None: no replica may."""
-    leader_epoch: int
-    partition_epoch: int
-    isr: list[int]
-    """The replicas in sync."""
-    elr: list[int]
-    """The replicas that are not in sync, and may lead without loss (KIP-966)."""
-    replicas: list[ReplicaInfo]
-    """In the order of preference."""
-
-
 @dataclass(frozen=True, slots=True)
 class ClockInfo:
     """The time in a broker."""
@@ -228,6 +187,46 @@ class TopicInfo(Shown):
     """Those that were set on the topic itself."""
     is_internal: bool = False
     """Whether Kafka itself uses it, such as ``__consumer_offsets``."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NodeInfo(Shown):
+    """A node of a broker with several."""
+
+    node_id: int
+    address: str
+    """Its first advertised address."""
+    is_running: bool
+    is_fenced: bool
+    """Whether the controller counts it as dead, or as not ready."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ReplicaInfo(Shown):
+    """A replica of a partition. Its offsets are 0 if its node does not run."""
+
+    node: int
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    high_watermark: int = 0
+    is_running: bool = True
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PartitionState(Shown):
+    """A partition with its replicas: the controller's facts, and the offsets that each node has."""
+
+    partition: int
+    leader: int | None
+    """The node that leads; None: no replica may."""
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    """The replicas in sync."""
+    elr: tuple[int, ...]
+    """Replicas that are not in sync, and may lead without a loss (KIP-966)."""
+    replicas: tuple[ReplicaInfo, ...]
+    """In the order of preference."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

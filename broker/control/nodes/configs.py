@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.options import PORT_MAX
+from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError
 from oncelog.broker.network.network import CONTROLLER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from oncelog.broker.seams.files import FileSystem
 
 NODES_MAX = 100
 """The most nodes in one process."""
@@ -46,6 +49,19 @@ def controller_config(config: BrokerConfig, nodes: int) -> BrokerConfig:
         "oncelog.nodes": str(nodes),
     }
     return BrokerConfig(texts, config.origins)
+
+
+def check_directories(files: FileSystem, data_dir: str, nodes: int) -> None:
+    """Raise DataDirectoryError if a data directory is that of one node, or of another number of nodes."""
+    if files.exists(f"{data_dir}/{META_PROPERTIES}"):
+        raise DataDirectoryError(
+            f"{data_dir} is the data directory of one node: start it without --nodes, or take an empty directory"
+        )
+    found = 0
+    while files.is_dir(f"{data_dir}/{found + 1}"):
+        found += 1
+    if found not in (0, nodes):
+        raise DataDirectoryError(f"{data_dir} has the data of {found} nodes, not of {nodes}")
 
 
 def _moved_ports(config: BrokerConfig, by: int) -> dict[str, str]:

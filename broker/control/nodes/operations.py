@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
-from oncelog.broker.control.types import BrokerInfo, NodeInfo, PartitionState, ReplicaInfo
+from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
+from oncelog.broker.control.partition_states import partition_states
+from oncelog.broker.control.types import NodeInfo
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.broker.seams.clock import real_time
 
@@ -16,20 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
+    from oncelog.broker.control.types import PartitionState
 
-SHARED = ("start", "stop", "kill", "log_lines")
+SHARED = ("start", "stop", "kill", "info", "log_lines")
 """The operations that are the same for one node and for several."""
-
-
-async def info(cluster: ControlledCluster) -> BrokerInfo:
-    """Return what identifies the cluster, and whether it runs."""
-    return BrokerInfo(
-        bootstrap_servers=cluster.bootstrap_servers,
-        cluster_id=cluster.cluster_id,
-        node_id=cluster.node_id,
-        seed=cluster.seed,
-        is_running=cluster.is_running,
-    )
 
 
 async def nodes(cluster: ControlledCluster) -> list[NodeInfo]:
@@ -118,39 +109,10 @@ async def heal(cluster: ControlledCluster) -> None:
 # -- partitions
 
 
-def _partition(cluster: ControlledCluster, topic: str, index: int) -> PartitionState:
-    state = cluster.runs.current.store.image.topics[topic].partitions[index]
-    replicas = []
-    for node_id in state.replicas:
-        node = cluster.nodes[node_id]
-        log = node.node.logs.logs.get((topic, index)) if node.is_running else None
-        replicas.append(
-            ReplicaInfo(
-                node=node_id,
-                is_running=node.is_running,
-                log_start_offset=0 if log is None else log.log_start_offset,
-                log_end_offset=0 if log is None else log.log_end_offset,
-                high_watermark=0 if log is None else log.high_watermark,
-            )
-        )
-    return PartitionState(
-        topic=topic,
-        partition=index,
-        leader=None if state.leader < 0 else state.leader,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=state.partition_epoch,
-        isr=list(state.isr),
-        elr=list(state.eligible_leader_replicas),
-        replicas=replicas,
-    )
-
-
 async def partitions(cluster: ControlledCluster, *, topic: str) -> list[PartitionState]:
     """Return the partitions of a topic, as the controller and the nodes that run know them."""
-    found = cluster.runs.current.store.image.topics.get(topic)
-    if found is None:
-        raise NotFoundError(f"there is no topic {topic!r}")
-    return [_partition(cluster, topic, index) for index in range(len(found.partitions))]
+    running = {node_id: node.node for node_id, node in cluster.nodes.items() if node.is_running}
+    return partition_states(cluster.runs.current.store.image, topic, running)
 
 
 async def wait_for_partition(
@@ -159,28 +121,34 @@ async def wait_for_partition(
     topic: str,
     partition: int,
     leader: int | None = None,
-    isr: list[int] | None = None,
-    timeout_s: float = 10.0,
+    in_sync: list[int] | None = None,
+    timeout: float = 10.0,
 ) -> PartitionState:
-    """Wait until a partition has that leader and those replicas in sync, in any order; None: whatever they are."""
-    from oncelog.broker.control.errors import WaitTimeoutError
-
+    """Wait until a partition has that leader and exactly these replicas in sync; None: whatever they are."""
     store = cluster.runs.current.store
-    with real_time.move_on_after(timeout_s):
+    found: PartitionState | None = None
+    with real_time.move_on_after(timeout):
         while True:
             changed = store.changed
-            found = (await partitions(cluster, topic=topic))[partition]
-            if leader in (None, found.leader) and (isr is None or sorted(isr) == sorted(found.isr)):
-                await cluster.wait_followed()
-                return found
+            if topic in store.image.topics:
+                known = await partitions(cluster, topic=topic)
+                if not 0 <= partition < len(known):
+                    raise NotFoundError(f"{topic} has no partition {partition}")
+                found = known[partition]
+                if leader in (None, found.leader) and in_sync in (None, sorted(found.isr)):
+                    await cluster.wait_followed()
+                    return found
             await changed.wait()
-    raise WaitTimeoutError(f"{topic}-{partition} has leader {found.leader}, in sync {found.isr}")
+    raise WaitTimeoutError(
+        f"there is no topic {topic!r}"
+        if found is None
+        else f"{topic}-{partition} has leader {found.leader} and in sync {found.isr} after {timeout:g} s"
+    )
 
 
 OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     operation.__name__: operation
     for operation in (
-        info,
         nodes,
         start_node,
         stop_node,

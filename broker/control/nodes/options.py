@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.control.nodes.configs import NODES_MAX, controller_config, node_config
+from oncelog.broker.control.nodes.configs import NODES_MAX, check_directories, controller_config, node_config
 from oncelog.broker.control.options import BrokerOptions, config_texts
+from oncelog.broker.log.data_directory import DataDirectoryError
+from oncelog.broker.seams.os_files import OsFileSystem
 
 if TYPE_CHECKING:
     from oncelog.broker.control.controlled import Controlled
@@ -76,6 +78,8 @@ def cluster_options(
         controller_config(config, count)
         for node_id in range(1, count + 1):
             node_config(config, count, node_id, options.configs.get(node_id, {}), "A" * 22)
-    except ConfigError as error:
-        raise InvalidArgumentError(str(error)) from None
+        if of_nodes.data_dir is not None:
+            check_directories(OsFileSystem(), of_nodes.data_dir, count)
+    except (ConfigError, DataDirectoryError) as error:
+        raise InvalidArgumentError(str(error)) from error
     return options
