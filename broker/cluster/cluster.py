@@ -72,7 +72,7 @@ class Cluster:
         """Return every live node that has that listener, with its address on it."""
         return [
             NodeAddress(broker.broker_id, endpoint.host, endpoint.port, broker.rack)
-            for broker in self._metadata.image.brokers.values()
+            for _, broker in sorted(self._metadata.image.brokers.items())
             if not broker.fenced
             for endpoint in broker.end_points
             if endpoint.name == listener_name

@@ -1,7 +1,8 @@
 """`MetadataFeed`: gives the metadata of a controller to the nodes that follow it.
 
 A node that joins fetches a snapshot, and after it every batch by its offset, as Kafka's brokers fetch
-``__cluster_metadata-0``. The batches since the controller's start are kept in memory until all nodes have them.
+``__cluster_metadata-0``. The batches since the controller's start are kept in memory until all nodes have them that have
+registered: one that is cut off goes on where it was.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class MetadataFeed:
         self._drop_before(min(one.end_offset for one in self._observers.values()))
 
     def forget(self, node_id: int) -> None:
-        """Do not wait for a node: if it comes back too late for what it wants, it begins with a snapshot."""
+        """Keep nothing for a node's last run: the next one begins with a snapshot."""
         self._observers.pop(node_id, None)
 
     def states(self) -> list[ReplicaState]:

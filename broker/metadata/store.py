@@ -253,7 +253,11 @@ class MetadataStore(ClusterMetadata):
         """The offset of the next record."""
         return self._log.end_offset
 
-    def take_producer_ids(self, broker_id: int, broker_epoch: int) -> int:
+    def take_producer_ids(self) -> int:
+        """Do as `give_producer_ids`, to this node."""
+        return self.give_producer_ids(self.config.node_id, self.broker_epoch)
+
+    def give_producer_ids(self, broker_id: int, broker_epoch: int) -> int:
         """Return the first id of the next block of producer ids, after making it durable that a broker has it.
 
         Raises KafkaError: UNKNOWN_SERVER_ERROR if no ids are left, and as `commit`.

@@ -156,6 +156,7 @@ class Controller:
         epoch: int = records[-1].broker_epoch  # type: ignore[attr-defined]
         self.store.commit(records)
         self.sessions.begin(request.broker_id, epoch)
+        self.feed.forget(request.broker_id)
         log.info("registered a node", node=request.broker_id, epoch=epoch)
         return BrokerRegistrationResponse(broker_epoch=epoch)
 
@@ -177,14 +178,13 @@ class Controller:
         self, request: AllocateProducerIdsRequest, version: int
     ) -> AllocateProducerIdsResponse:
         check_broker_epoch(self.store.image, request.broker_id, request.broker_epoch)
-        first = self.store.take_producer_ids(request.broker_id, request.broker_epoch)
+        first = self.store.give_producer_ids(request.broker_id, request.broker_epoch)
         return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE)
 
     # -- time
 
     def _fence(self, broker_id: int) -> None:
         self.store.commit(leadership.fence(self.store.image, self.config.current, broker_id))
-        self.feed.forget(broker_id)
         log.info("fenced a node", node=broker_id)
 
     def end_session(self, broker_id: int) -> None:

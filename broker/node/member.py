@@ -205,6 +205,9 @@ class Member:
             current_metadata_offset=self._metadata.image.offset,
             want_fence=not self._logs.is_recovered,
             want_shut_down=self._wants_shut_down,
+            cordoned_log_dirs=[self._metadata.directory_id]
+            if self._config.current.is_data_dir_cordoned
+            else [],
         )
         self._hurry = trio.Event()
         try:

@@ -65,7 +65,7 @@ class Alone:
 
     def take_producer_ids(self) -> int:
         """See `Membership`."""
-        return self._metadata.take_producer_ids(self._metadata.config.node_id, self._metadata.broker_epoch)
+        return self._metadata.take_producer_ids()
 
     def before_load(self, logs: LogManager) -> None:
         """After an unclean stop begin a new leader epoch in every partition, so that consumers notice if they have read

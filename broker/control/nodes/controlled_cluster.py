@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from oncelog.broker.config.listeners import listener_names
 from oncelog.broker.control import operations
 from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.disks import new_disk
@@ -140,7 +141,7 @@ class ControlledCluster:
         for node_id, node in self.nodes.items():
             if node.is_running:
                 receivers[node_id] = node.node.membership.receive
-        return NodesClient(receivers, controller.store.image)
+        return NodesClient(receivers, controller.store.image, listener_names(self.config)[0])
 
     async def wait_followed(self) -> None:
         """Wait until each node that runs and reaches the controller has its metadata."""

@@ -37,10 +37,13 @@ REQUEST_TIMEOUT_S = 30.0
 
 
 class NodesClient:
-    """Calls the ``receivers`` of the nodes that run, and of the controller. ``image`` is the controller's."""
+    """Calls the ``receivers`` of the nodes that run, and of the controller. ``image`` is the controller's; the nodes'
+    addresses are those of their listener ``listener_name``.
+    """
 
-    def __init__(self, receivers: Mapping[int, Receive], image: MetadataImage) -> None:
+    def __init__(self, receivers: Mapping[int, Receive], image: MetadataImage, listener_name: str) -> None:
         self._receivers = receivers
+        self._client = A_NODE._replace(listener_name=listener_name)
         self._image = image
 
     async def call(
@@ -65,13 +68,15 @@ class NodesClient:
         self, request: Request[ResponseT_co], route: Route, version: int | None, timeout_s: float
     ) -> tuple[ResponseT_co, tuple[ErrorCode, ...]]:
         """Send once. Returns the response and its errors. Raises KafkaError."""
-        receive = self._receivers.get(await self._node_of(route, request.API_KEY))
+        node_id = await self._node_of(route, request.API_KEY)
+        receive = self._receivers.get(node_id)
         if receive is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the node does not run")
         if version is None:
             version = min(type(request).MAX_VERSION, HANDLERS[request.API_KEY].max_version)
         with real_time.move_on_after(timeout_s):
-            response: Any = await receive(Delivery(CONTROLLER_ID, request, version, A_NODE))
+            client = None if node_id == CONTROLLER_ID else self._client
+            response: Any = await receive(Delivery(CONTROLLER_ID, request, version, client))
             return response, error_codes(response)
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
