@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.options import Given
     from oncelog.broker.control.instruments import Extras
-    from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.dispatch.interfaces import Interceptor
     from oncelog.broker.faults.rule import Rule
     from oncelog.broker.logging.logs import LogOutput
     from oncelog.broker.trace.trace import Selection

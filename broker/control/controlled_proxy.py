@@ -18,7 +18,7 @@ from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.instruments import Extras, Instruments
 from oncelog.broker.control.runs import Runs
-from oncelog.broker.dispatch.policies import RequestPath
+from oncelog.broker.dispatch.interfaces import RequestPath
 from oncelog.broker.faults.fault_rules import FaultRules
 from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget
 from oncelog.broker.faults.seen_sessions import SeenSessions

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from oncelog.broker.control.changes import Changes
 from oncelog.broker.control.messages import errors_and_rows, hide_secrets, name_topics
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.broker.security.failed_authentication import FailedAuthentication
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncelog.broker.control.request_types import FailedLogin, Outcome, Request
-    from oncelog.broker.dispatch.policies import KnownTopic
+    from oncelog.broker.dispatch.interfaces import KnownTopic
     from oncelog.broker.host.served import Served
     from oncelog.broker.net.peer import Peer
     from oncelog.broker.security.sasl.authenticator import LoginExchange

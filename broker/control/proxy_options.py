@@ -12,7 +12,7 @@ from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.config.options import UsageError
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.options import BrokerOptions, config_texts
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.filters.loading import FilterError, checked_filter, is_filter, load_filter
 from oncelog.broker.proxy.settings import (
     NOTHING_TO_KEEP,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.requests.request import CloseConnection
@@ -56,8 +56,8 @@ class LargeResponses:
 
 
 class Api:
-    """An API whose modules are loaded; its codecs are compiled at their first use. In a proxy it has no handler: not
-    ``is_handled``.
+    """An API whose modules are loaded; its codecs are compiled at their first use. Without ``is_handled``, as in a
+    proxy, its `handle` must not be called.
     """
 
     def __init__(self, handler: Handler, *, is_handled: bool = True) -> None:
@@ -216,7 +216,7 @@ class Api:
         if name == "produce" and request.acks == 0:
             raise CloseConnection(Reason("{} without acks cannot be answered: {}", name, error))
         error_fields = error_fields_of(name, self.request, self.response, version)
-        return begun(error_response_in_steps(error_fields, request, error))
+        return chunked_steps(error_response_in_steps(error_fields, request, error))
 
 
 def _not_handled(services: Services, request: Any, context: RequestContext) -> Message:

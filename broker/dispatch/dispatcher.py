@@ -49,7 +49,7 @@ _fixed_header_at = struct.Struct(">hhi").unpack_from
 
 
 PENDING_S = 0.001
-"""Seconds charged at least for a pending response: making it may hold the loop later, where nobody measures."""
+"""Seconds charged at least for a pending response: the work after the handler's return is not measured."""
 
 
 def _charged(handle: Handle) -> Handle:
@@ -225,7 +225,7 @@ class Dispatcher:
         """Do as `complete`; return the response that is in the writer, or None for none."""
         context = pending.context
         return await self.interception.respond(
-            context, await self.interception.or_refused(context, pending.wait())
+            context, await self.interception.await_or_refuse(context, pending.wait())
         )
 
     def complete_satisfied_fetches(self) -> None:
@@ -293,8 +293,8 @@ class Dispatcher:
 
     async def _handle_intercepted(self, context: RequestContext) -> Any:
         response = await self.interception.ask(context)
-        return self.interception.if_wanted(
-            context, await self.handle_as_interceptor(context) if response is None else response
+        return self.interception.response_to_send(
+            context, await self.handle_behind_interceptors(context) if response is None else response
         )
 
     # -- authorize
@@ -316,8 +316,8 @@ class Dispatcher:
         except Exception as error:
             return await finished(self.interception.refuse(context, error))
 
-    async def handle_as_interceptor(self, context: RequestContext) -> Any:
-        """Authorize and handle ``context.request``, as after the last interceptor. An interceptor may call it, also
+    async def handle_behind_interceptors(self, context: RequestContext) -> Any:
+        """Authorize and handle ``context.request``, without showing it to interceptors. One of them may call it, also
         several times, and return what it returns, or a response of its own.
 
         Returns the response, `NO_RESPONSE` if the request gets none. Raises CloseConnection, ConnectionLost.

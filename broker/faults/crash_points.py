@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.faults.points import AFTER, BEFORE, RESPONSE, event_of
 from oncelog.broker.handlers.table import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
 from oncelog.broker.log.data_directory import partition_of

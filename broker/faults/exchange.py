@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oncelog.broker.dispatch.policies import RequestPath
+from oncelog.broker.dispatch.interfaces import RequestPath
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.fetched import damage_crc, records_of, truncate
 from oncelog.broker.faults.rule import RECORD_ACTIONS
@@ -108,7 +108,7 @@ class Exchange:
         context = self._context
         context.request = request
         try:
-            response = await self._dispatcher.handle_as_interceptor(context)
+            response = await self._dispatcher.handle_behind_interceptors(context)
             return None if response is NO_RESPONSE else response
         finally:
             context.request = self._request

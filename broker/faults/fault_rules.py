@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import trio
 
-from oncelog.broker.dispatch.policies import Interceptor, KnownTopics, RequestPath
+from oncelog.broker.dispatch.interfaces import Interceptor, KnownTopics, RequestPath
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.exchange import Exchange, is_without_response
 from oncelog.broker.faults.fetched import (

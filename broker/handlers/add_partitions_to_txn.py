@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.requests.authorization import (
     CLUSTER_ACTION,
     TOPIC_RESOURCE,
@@ -78,7 +78,7 @@ async def _several_transactions(
 def _one_transaction(
     services: Services, transaction: AddPartitionsToTxnTransaction, context: RequestContext
 ) -> Response:
-    return begun(_one_in_steps(services, transaction, context))
+    return chunked_steps(_one_in_steps(services, transaction, context))
 
 
 def _one_in_steps(

@@ -93,7 +93,7 @@ def chunked_by_part(
     return Pending(_respond_by_part(rows, respond, results))
 
 
-def begun(steps: Steps[Result | Pending[Result]]) -> Result | Pending[Result]:
+def chunked_steps(steps: Steps[Result | Pending[Result]]) -> Result | Pending[Result]:
     """Return what the generator returns: at once if it takes at most `ROWS_AT_ONCE` steps, else `Pending`, and the
     other steps are taken in slices.
     """

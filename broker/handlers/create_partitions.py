@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.metadata import topics
 from oncelog.broker.requests.authorization import ALTER, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ STRICT_VERSION = 3
 def handle(
     services: Services, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse | Pending[CreatePartitionsResponse]:
-    return begun(_respond(services, request, context))
+    return chunked_steps(_respond(services, request, context))
 
 
 def _respond(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.metadata import topics
 from oncelog.broker.requests.authorization import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC_RESOURCE
 from oncelog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -28,7 +28,7 @@ STRICT_VERSION = 6
 def handle(
     services: Services, request: CreateTopicsRequest, context: RequestContext
 ) -> CreateTopicsResponse | Pending[CreateTopicsResponse]:
-    return begun(_create(services, request, context))
+    return chunked_steps(_create(services, request, context))
 
 
 def _create(

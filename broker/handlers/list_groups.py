@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.requests.authorization import CLUSTER, DESCRIBE, GROUP_RESOURCE
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import KafkaError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse | Pending[ListGroupsResponse]:
-    return begun(_list(services, request, context))
+    return chunked_steps(_list(services, request, context))
 
 
 def _list(

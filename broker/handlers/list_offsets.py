@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.requests.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -47,7 +47,7 @@ LEADER_EPOCH_VERSION = 4
 def handle(
     services: Services, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
-    return begun(_respond(services, request, context))
+    return chunked_steps(_respond(services, request, context))
 
 
 def _respond(

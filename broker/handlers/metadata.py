@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.internal_topics import auto_create
 from oncelog.broker.metadata.topics import check_name
@@ -40,7 +40,7 @@ CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 def handle(
     services: Services, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Pending[MetadataResponse]:
-    return begun(_respond(services, request, context))
+    return chunked_steps(_respond(services, request, context))
 
 
 def _respond(

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics
+    from oncelog.broker.dispatch.interfaces import KnownTopic, KnownTopics
     from oncelog.broker.emulation.release import Release
     from oncelog.broker.handlers.table import Handler
     from oncelog.broker.metadata.acls import AclBinding

@@ -63,7 +63,7 @@ class RequestReceiver:
         peer: Any = LinkPeer(delivery.client or self._node)
         api = self._dispatcher.api(request.API_KEY)
         context = RequestContext(api, delivery.version, 0, peer.client_id, peer, request)
-        response: Message = await self._dispatcher.handle_as_interceptor(context)
+        response: Message = await self._dispatcher.handle_behind_interceptors(context)
         _read_ranges(response)
         return response
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.proxy.fetch_quota import FetchQuota
 from oncelog.broker.proxy.mutation_quota import MutationQuotas

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.rights import check_rights
 from oncelog.broker.handlers.table import TOPIC
 from oncelog.broker.proxy.rights import AllRows, RefusedRows, row_choices

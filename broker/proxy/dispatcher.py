@@ -37,7 +37,7 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.dispatch.interfaces import Interceptor
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.proxy.addresses import Addresses
     from oncelog.broker.proxy.connection import ProxyConnection
@@ -172,13 +172,13 @@ class ProxyDispatcher:
 
         Raises CloseConnection, ConnectionLost.
         """
-        return await self.interception.or_refused(context, self.interception.ask(context))
+        return await self.interception.await_or_refuse(context, self.interception.ask(context))
 
-    async def handle_as_interceptor(self, context: RequestContext) -> Any:
+    async def handle_behind_interceptors(self, context: RequestContext) -> Any:
         """Show ``context.request`` to the interceptors of `Interception.install_own`, forward it, and wait for the
         response. For the `on_request` of other interceptors only.
         """
-        return await self.interception.or_refused(context, self.forward_through(context))
+        return await self.interception.await_or_refuse(context, self.forward_through(context))
 
     async def forward_through(self, context: RequestContext, after: Interceptor | None = None) -> Any:
         """Show a request to the interceptors of `Interception.install_own`, or to those behind ``after``, and forward
@@ -304,7 +304,7 @@ class ProxyDispatcher:
                 sent = await self.interception.respond(context, response)
                 return
             for interceptor in reversed(wanting):
-                await self.interception.or_refused(context, interceptor.on_response(context, response))
+                await self.interception.await_or_refuse(context, interceptor.on_response(context, response))
             out = context.connection.writer.out
             out += len(payload).to_bytes(4, "big")
             out += payload

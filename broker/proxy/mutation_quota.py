@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers import create_partitions, create_topics, delete_topics
 from oncelog.broker.handlers.table import TOPIC
 from oncelog.broker.refusal.row_refusal import Refusal

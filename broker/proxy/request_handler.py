@@ -109,7 +109,7 @@ class RequestHandler:
         try:
             response = await dispatcher.ask(context)
             if response is not None:
-                response = dispatcher.interception.if_wanted(context, response)
+                response = dispatcher.interception.response_to_send(context, response)
                 if response is None:
                     dispatcher.done(context, None, None)
                     return
@@ -149,7 +149,7 @@ class RequestHandler:
             return self._dispatcher.known_versions(context, connection.node_id)
         if connection.is_response_task():
             raise RuntimeError(
-                "a response cannot wait for another one: call handle_as_interceptor in on_request"
+                "a response cannot wait for another one: call handle_behind_interceptors in on_request"
             )
         if not self._dispatcher.wants_response(context):
             await connection.send(data)

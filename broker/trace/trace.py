@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncelog.broker.control.journal import CLAIM_CHARS_KEPT
 from oncelog.broker.control.messages import errors_and_rows
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import GROUP, HANDLERS, TOPIC
 from oncelog.broker.refusal.rows import locate
 from oncelog.broker.requests.request import CloseConnection, RequestContext

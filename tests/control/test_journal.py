@@ -15,7 +15,7 @@ from oncelog.broker.control.journal import BYTES_KEPT
 from oncelog.broker.control.operations.waiting import requests
 from oncelog.broker.control.types import Record
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.faults.fault_rules import FaultRules
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.requests.request import CloseConnection, RequestContext

@@ -10,7 +10,7 @@ import trio.testing
 
 from compat_tests.batches import batch
 from oncelog.broker.dispatch.fast_produce import FastProduce
-from oncelog.broker.dispatch.policies import Interceptor, Quotas
+from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
 from oncelog.broker.requests.authorization import (
     ALTER,
     ANONYMOUS,

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -257,7 +257,7 @@ async def test_what_an_interceptor_has_handled_itself_is_handled_once(acks: int)
 
         async def on_request(self, context: RequestContext) -> Any:
             if context.api_name == "Produce":
-                return await broker.node.dispatcher.handle_as_interceptor(context)
+                return await broker.node.dispatcher.handle_behind_interceptors(context)
             return None
 
     async with SimBroker() as broker:

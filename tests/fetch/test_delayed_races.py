@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.dispatch.policies import Interceptor, Quotas
+from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -15,7 +15,7 @@ import trio
 from compat_tests import definitions
 from compat_tests.definitions import in_versions, snake
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.filters.named_fields import KINDS, Kind, apis_that_name
 from oncelog.broker.filters.renaming import rename_groups, rename_topics, rename_transactional_ids
 from oncelog.broker.handlers.table import HANDLERS, api_name

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oncelog
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.filters.loading import install_filters, load_filter
 from oncelog.broker.filters.names import Prefix
 from oncelog.broker.requests.request import RequestContext

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch
-from oncelog.broker.dispatch.policies import Interceptor, Quotas
+from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
 from oncelog.broker.net.connection import PENDING_RESPONSES_MAX
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse

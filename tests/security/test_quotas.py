@@ -10,7 +10,7 @@ import trio.testing
 
 from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.fast_produce import FastProduce
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.net.writer import ResponseWriter
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request

@@ -1,11 +1,11 @@
-"""The API table of the docs, derived from `HANDLERS`: ``python -m oncelog.broker.dispatch.document > docs/apis.md``."""
+"""The API table of the docs, from `HANDLERS`: ``python -m oncelog.broker.dispatch.apis_page > docs/apis.md``."""
 
 from __future__ import annotations
 
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
 
-KAFKAS: dict[int, tuple[str, int, int]] = {
+KAFKA_APIS: dict[int, tuple[str, int, int]] = {
     0: ("Produce", 3, 13),
     1: ("Fetch", 4, 18),
     2: ("ListOffsets", 1, 11),
@@ -111,13 +111,13 @@ BETWEEN_BROKERS = range(83, 88)
 
 def table() -> str:
     """Return the whole page, as Markdown."""
-    to_clients = KAFKAS.keys() - BETWEEN_BROKERS
+    to_clients = KAFKA_APIS.keys() - BETWEEN_BROKERS
     head = HEAD.format(count=len(to_clients), served=len(to_clients & HANDLERS.keys()))
-    return head + "".join(_row(api_key) for api_key in sorted(KAFKAS.keys() | HANDLERS.keys()))
+    return head + "".join(_row(api_key) for api_key in sorted(KAFKA_APIS.keys() | HANDLERS.keys()))
 
 
 def _row(api_key: int) -> str:
-    name, low, high = KAFKAS[api_key]
+    name, low, high = KAFKA_APIS[api_key]
     handler = HANDLERS.get(api_key)
     if handler is None:
         why = "between brokers: inside the node" if api_key in BETWEEN_BROKERS else "not served"

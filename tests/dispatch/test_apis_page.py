@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.document import table
+from oncelog.broker.dispatch.apis_page import table
 from oncelog.broker.handlers.table import HANDLERS
 
 APIS_PAGE = Path(__file__).parents[2] / "docs" / "apis.md"
