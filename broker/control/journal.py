@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.request_types import FailedLogin, Outcome, Request
     from oncelog.broker.dispatch.interfaces import KnownTopic
     from oncelog.broker.host.served import Served
-    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.base_connection import BaseConnection
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message, Uuid
 
@@ -187,7 +187,7 @@ class Journal(Interceptor):
         if context.api.handler.api_key not in TOLD_BY_LOGS:
             self.changes.note()
 
-    def on_login(self, connection: Peer, exchange: LoginExchange | FailedAuthentication) -> None:
+    def on_login(self, connection: BaseConnection, exchange: LoginExchange | FailedAuthentication) -> None:
         """A connection that logs in has sent a request, and gets its response; or it is turned away."""
         assert self._source is not None
         if isinstance(exchange, FailedAuthentication):
@@ -216,7 +216,7 @@ class Journal(Interceptor):
         self._keep(entry)
         self._tell(entry)
 
-    def _on_failed_login(self, connection: Peer, failed: FailedAuthentication) -> None:
+    def _on_failed_login(self, connection: BaseConnection, failed: FailedAuthentication) -> None:
         from oncelog.broker.control.request_types import FailedLogin
 
         assert self._source is not None

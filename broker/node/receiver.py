@@ -24,7 +24,7 @@ class _Transport:
 
 
 class LinkPeer:
-    """In the place of a connection's `Peer`: the node that has sent a request, or the client that it forwards for."""
+    """In the place of a `BaseConnection`: the node that has sent a request, or the client that it forwards for."""
 
     __slots__ = (
         "client_id",

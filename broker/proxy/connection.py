@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from oncelog.broker.logging.reasons import Reason
+from oncelog.broker.net.base_connection import BaseConnection
 from oncelog.broker.net.connection import OTHER_FRAME_BYTES_MAX
-from oncelog.broker.net.peer import Peer
 from oncelog.broker.proxy.link import UpstreamLink
 from oncelog.broker.proxy.mover import Mover, owned
 from oncelog.broker.proxy.receivers import Awaited, Intercepted, OwnResponse
@@ -49,7 +49,7 @@ LOGIN_KEYS = frozenset({SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY})
 _int16_at = struct.Struct(">h").unpack_from
 
 
-class ProxyConnection(Peer):
+class ProxyConnection(BaseConnection):
     """The state of one client and its upstream connection.
 
     Large frames go through ``pipes``, and what is only forwarded in turns of ``reactor``, if there are any.
@@ -107,7 +107,7 @@ class ProxyConnection(Peer):
         await self._mover.run()
 
     async def serve(self) -> None:
-        """See `Peer.serve`. The upstream connection ends with it."""
+        """See `BaseConnection.serve`. The upstream connection ends with it."""
         try:
             await super().serve()
         finally:
@@ -116,27 +116,27 @@ class ProxyConnection(Peer):
             self.note_lost()
 
     def close(self, reason: str) -> None:
-        """See `Peer.close`. Its task may wait for upstream, so that connection ends, too."""
+        """See `BaseConnection.close`. Its task may wait for upstream, so that connection ends, too."""
         super().close(reason)
         if self._link is not None:
             self._link.end()
 
     async def wait_drained(self) -> None:
-        """See `Peer.wait_drained`."""
+        """See `BaseConnection.wait_drained`."""
         while not self.is_quiet:
             await self._wait_progress()
 
     async def flush(self) -> None:
-        """See `Peer.flush`."""
+        """See `BaseConnection.flush`."""
         if self.is_quiet and self.writer.out:
             await self.writer.flush()
 
-    def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
-        """See `Peer.dispatch_now`."""
+    def dispatch_authenticated(self, frame: memoryview) -> Pending[Any] | None:
+        """See `BaseConnection.dispatch_authenticated`."""
         return Pending(self.requests.handle(frame))
 
     def idle_since(self) -> float | None:
-        """See `Peer.idle_since`."""
+        """See `BaseConnection.idle_since`."""
         if self._mover.blocked_since is not None:
             return self._mover.blocked_since
         if self._link is not None and self._link.mover.blocked_since is not None:

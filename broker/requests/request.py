@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from oncelog.broker.dispatch.api import Api
-    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.base_connection import BaseConnection
     from oncelog.broker.security.usage import Usage
 
 
@@ -42,7 +42,7 @@ class RequestContext:
         api_version: int,
         correlation_id: int,
         client_id: str | None,
-        connection: Peer,
+        connection: BaseConnection,
         request: Any,
     ) -> None:
         self.api = api

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.host.served import Served
-    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.base_connection import BaseConnection
     from oncelog.broker.security.sasl.authenticator import LoginExchange
 
 
@@ -150,7 +150,7 @@ class Trace(Interceptor):
             outcome = "response dropped"
         self._tell(told.number, "<", context, f"{times}: {outcome}")
 
-    def on_login(self, connection: Peer, exchange: LoginExchange | FailedAuthentication) -> None:
+    def on_login(self, connection: BaseConnection, exchange: LoginExchange | FailedAuthentication) -> None:
         """A connection that logs in has sent a request, and gets its response; or it is turned away."""
         if isinstance(exchange, FailedAuthentication):
             if self._selection == EVERYTHING:

@@ -49,7 +49,7 @@ class Client:
 
     def __init__(self) -> None:
         self.authentication_handler: object | None = None
-        self.lets_pass: Callable[[int], bool] | None = None
+        self.needs_no_authentication: Callable[[int], bool] | None = None
 
 
 class Shown:

@@ -207,7 +207,7 @@ def test_a_log_in_takes_all_frames_or_those_that_it_does_not_let_pass() -> None:
         everything.show_all(pieces)
         assert everything.kept == [handshake, fetch]
         assert not everything.out
-        some.client.lets_pass = lambda key: key == FetchRequest.API_KEY
+        some.client.needs_no_authentication = lambda key: key == FetchRequest.API_KEY
         some.show_all(pieces)
         assert some.kept == [handshake]
         assert some.out == fetch

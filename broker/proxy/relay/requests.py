@@ -28,7 +28,7 @@ class Client(Protocol):
         """Takes requests in place of `RequestHandler`."""
 
     @property
-    def lets_pass(self) -> Callable[[int], bool] | None:
+    def needs_no_authentication(self) -> Callable[[int], bool] | None:
         """Whether it would let a request with this API key pass; None: it takes all."""
 
 
@@ -62,8 +62,8 @@ class RequestRelay(Relay):
             if self.state is not WAIT:
                 return position
         client = self._client
-        lets_pass = client.lets_pass
-        if client.authentication_handler is not None and lets_pass is None:
+        needs_no_authentication = client.needs_no_authentication
+        if client.authentication_handler is not None and needs_no_authentication is None:
             if end - position >= SIZE_BYTES:
                 self._move(KEEP)
             return position
@@ -74,7 +74,9 @@ class RequestRelay(Relay):
                 self._move(KEEP)
                 break
             plan = plans.get(key_and_version) or self._plan(key_and_version)
-            if plan.keeps_requests or (lets_pass is not None and not lets_pass(plan.key)):
+            if plan.keeps_requests or (
+                needs_no_authentication is not None and not needs_no_authentication(plan.key)
+            ):
                 self._move(KEEP)
                 break
             if len(in_flight) >= IN_FLIGHT_MAX:
