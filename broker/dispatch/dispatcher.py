@@ -23,7 +23,7 @@ from oncelog.broker.requests.request import (
     LargeRequestContext,
     Pending,
     RequestContext,
-    finished,
+    wait_for_response,
 )
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.compiler import ManyElements
@@ -312,9 +312,9 @@ class Dispatcher:
         try:
             if self._authorization.authorizer is not None:
                 self._authorize(context)
-            return await finished(context.api.handle(self._services, context.request, context))
+            return await wait_for_response(context.api.handle(self._services, context.request, context))
         except Exception as error:
-            return await finished(self.interception.refuse(context, error))
+            return await wait_for_response(self.interception.refuse(context, error))
 
     async def handle_behind_interceptors(self, context: RequestContext) -> Any:
         """Authorize and handle ``context.request``, without showing it to interceptors. One of them may call it, also

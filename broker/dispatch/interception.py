@@ -15,7 +15,7 @@ from oncelog.broker.requests.request import (
     NOT_DECODED,
     CloseConnection,
     ConnectionLost,
-    finished,
+    wait_for_response,
 )
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY
@@ -188,7 +188,7 @@ class Interception:
         try:
             return await response
         except Exception as error:
-            return await finished(self.refuse(context, error))
+            return await wait_for_response(self.refuse(context, error))
 
     def refuse(self, context: RequestContext, error: Exception) -> Message | Pending[Message]:
         """Return the response that says an error, or one without it if the version has no field for it. Raises

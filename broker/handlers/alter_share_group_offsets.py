@@ -51,7 +51,7 @@ def _alter(
     """Look at a topic at each step, then set the offsets."""
     from oncelog.coordinator.groups.share.offsets import alter, wanted
 
-    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
+    may_read = services.authorization.predicate(context, READ, TOPIC_RESOURCE)
     refused, topics = [], []
     for topic in request.topics:
         yield

@@ -39,7 +39,7 @@ def _respond(
     """Make the response, a row at each step."""
     _, repeated = topics.once_and_twice([topic.name for topic in request.topics])
     is_repeated = frozenset(repeated)
-    may_alter = services.authorization.filter(context, ALTER, TOPIC_RESOURCE)
+    may_alter = services.authorization.predicate(context, ALTER, TOPIC_RESOURCE)
     denied = set()
     for topic in request.topics:
         if topic.name not in is_repeated and not may_alter(topic.name):

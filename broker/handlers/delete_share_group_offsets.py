@@ -48,7 +48,7 @@ def _look_and_delete(
     """Look at a topic at each step, then delete the states."""
     from oncelog.coordinator.groups.share.offsets import delete
 
-    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
+    may_read = services.authorization.predicate(context, READ, TOPIC_RESOURCE)
     refused, names = [], []
     for topic in request.topics:
         yield

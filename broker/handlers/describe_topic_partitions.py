@@ -51,7 +51,7 @@ def _describe(
         1, min(request.response_partition_limit, services.config.current.max_request_partition_size_limit)
     )
     authorization = services.authorization
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=not request.topics)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=not request.topics)
     allowed: list[str] = []
     denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in [name for name in names if name >= start]:

@@ -60,7 +60,7 @@ def _respond(
     topics = request.topics
     denied: list[ListOffsetsTopic] = []
     if services.authorization.authorizer is not None:
-        may_describe = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+        may_describe = services.authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE)
         topics = []
         for topic in request.topics:
             (topics if may_describe(topic.name) else denied).append(topic)

@@ -39,7 +39,7 @@ def _delete(
     """Look at a topic at each step, then delete the offsets."""
     from oncelog.coordinator.groups.offsets import delete_offsets
 
-    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
+    may_read = services.authorization.predicate(context, READ, TOPIC_RESOURCE)
     unknown: list[OffsetDeleteResponseTopic] = []
     existing_topics: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:

@@ -123,7 +123,7 @@ def _write_txn_markers(authorization: Authorization, context: RequestContext) ->
 
 
 def _group_heartbeat(authorization: Authorization, context: RequestContext) -> None:
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE)
     if not all(map(may_describe, context.request.subscribed_topic_names or ())):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 

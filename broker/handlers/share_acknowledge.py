@@ -55,7 +55,7 @@ async def _respond(
     authorization = services.authorization
     may_read = None
     if authorization.authorizer is not None:
-        may_read = cache(authorization.filter(context, READ, TOPIC_RESOURCE))
+        may_read = cache(authorization.predicate(context, READ, TOPIC_RESOURCE))
     has_renew = context.api_version >= RENEW_VERSION
     acknowledging = Acknowledging.begin(
         services.shares,

@@ -127,7 +127,7 @@ class _Responding:
         authorization = services.authorization
         self._may_read: Callable[[str], bool] | None = None
         if authorization.authorizer is not None:
-            self._may_read = cache(authorization.filter(context, READ, TOPIC_RESOURCE))
+            self._may_read = cache(authorization.predicate(context, READ, TOPIC_RESOURCE))
 
     async def respond(self) -> ShareFetchResponse:
         """Acknowledge, read, and return the response."""

@@ -241,7 +241,7 @@ class Connection(BaseConnection):
         try:
             if self.writer.out and not self.pending:
                 await self.writer.flush()
-            pending.on_next()
+            pending.on_turn()
         except BaseException:
             pending.close()
             raise

@@ -15,7 +15,7 @@ from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.proxy.fetch_quota import FetchQuota
 from oncelog.broker.proxy.mutation_quota import MutationQuotas
 from oncelog.broker.proxy.upstream_topics import UpstreamTopics
-from oncelog.broker.requests.request import finished
+from oncelog.broker.requests.request import wait_for_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,4 +99,4 @@ class OwnRequests(Interceptor):
             api.authorize(self._host.authorization, context)
         # Each of these handlers is an AccessHandle: tests/proxy/test_own_handlers.py lets mypy check that.
         handle: AccessHandle = api.handle  # type: ignore[assignment]
-        return await finished(handle(self._host, context.request, context))
+        return await wait_for_response(handle(self._host, context.request, context))

@@ -13,7 +13,7 @@ from oncelog.broker.proxy.rights import AllRows, RefusedRows, row_choices
 from oncelog.broker.proxy.rights_in_responses import restrict
 from oncelog.broker.refusal.row_refusal import Refusal
 from oncelog.broker.refusal.rows import locate_in_steps
-from oncelog.broker.requests.authorization import CLUSTER, CREATE, DELETE, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import CREATE, DELETE, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.broker.requests.request import NO_RESPONSE
 from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -123,9 +123,9 @@ class AuthorizingInterceptor(Interceptor):
             version >= AUTO_CREATION_ASKED_MIN and not request.allow_auto_topic_creation
         ):
             return []
-        if self._authorization.allows(context, CREATE, *CLUSTER, quiet=True):
+        if self._authorization.allows(context, CREATE, *THE_CLUSTER, quiet=True):
             return []
-        may_create = self._authorization.filter(context, CREATE, TOPIC_RESOURCE, quiet=True)
+        may_create = self._authorization.predicate(context, CREATE, TOPIC_RESOURCE, quiet=True)
         names = []
         slices = Slices()
         for topic in request.topics:
@@ -143,7 +143,7 @@ class AuthorizingInterceptor(Interceptor):
         """Return a choice of the topics that do not exist, and that the client has no right to delete: Kafka answers
         UNKNOWN_TOPIC_OR_PARTITION for these.
         """
-        may_delete = self._authorization.filter(context, DELETE, TOPIC_RESOURCE, quiet=True)
+        may_delete = self._authorization.predicate(context, DELETE, TOPIC_RESOURCE, quiet=True)
         located = await in_slices(
             locate_in_steps("delete_topics", context.request, context.api_version, self._name_of)
         )

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncelog.broker.handlers.config_rights import config_refusal
 from oncelog.broker.handlers.rights import RESOURCE_TYPES
 from oncelog.broker.handlers.table import CLUSTER, GROUP, TOPIC
-from oncelog.broker.requests.authorization import AUTHORIZATION_ERROR, CLUSTER_ACTION, RESOURCE_NAMES
-from oncelog.broker.requests.authorization import CLUSTER as CLUSTER_ITSELF
+from oncelog.broker.requests.authorization import (
+    AUTHORIZATION_ERROR,
+    CLUSTER_ACTION,
+    RESOURCE_NAMES,
+    THE_CLUSTER,
+)
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.topic_names import INTERNAL_TOPICS
 
@@ -94,10 +98,10 @@ def row_choices(authorization: Authorization, services: Any, context: RequestCon
     if name == "find_coordinator" and context.api_version < 4:
         return  # the whole request needs the right: see `check_rights`
     instead = handler.cluster_instead
-    if instead is not None and authorization.allows(context, instead, *CLUSTER_ITSELF, quiet=True):
+    if instead is not None and authorization.allows(context, instead, *THE_CLUSTER, quiet=True):
         return
     if name == "fetch" and _replica_of(request) >= 0:
-        if not authorization.allows(context, CLUSTER_ACTION, *CLUSTER_ITSELF):
+        if not authorization.allows(context, CLUSTER_ACTION, *THE_CLUSTER):
             yield AllRows(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return
     if name == "add_partitions_to_txn" and context.api_version >= 4:
@@ -106,7 +110,7 @@ def row_choices(authorization: Authorization, services: Any, context: RequestCon
         if name == "offset_fetch" and kind == GROUP and context.api_version < 8:
             continue  # the whole request needs the right: see `check_rights`
         # Asked for twice, a denied name would count twice in the log.
-        may: May = cache(authorization.filter(context, operation, RESOURCE_TYPES[kind]))
+        may: May = cache(authorization.predicate(context, operation, RESOURCE_TYPES[kind]))
         if name == "add_partitions_to_txn":
             may = _but_internal(may)
         yield RefusedRows(kind, may, error_of(handler, kind))

@@ -14,7 +14,7 @@ from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
 from oncelog.broker.requests.authorization import (
     ALTER,
     ANONYMOUS,
-    CLUSTER,
+    THE_CLUSTER,
     TOPIC_RESOURCE,
     WRITE,
 )
@@ -255,7 +255,7 @@ def test_rights_are_asked_for_and_their_change_empties_the_fast_path(fast: list[
 
     run()
     who = ANONYMOUS, "client"
-    assert asked == [(*who, WRITE, (TOPIC_RESOURCE, "t")), *[(*who, ALTER, CLUSTER)] * 2]
+    assert asked == [(*who, WRITE, (TOPIC_RESOURCE, "t")), *[(*who, ALTER, THE_CLUSTER)] * 2]
 
 
 @simulated
