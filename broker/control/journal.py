@@ -304,14 +304,14 @@ class Journal(Interceptor):
     def facts(self, entry: Entry) -> dict[str, tuple[str, ...]]:
         """Return the topics, groups and transactional ids that a request names."""
         from oncelog.broker.handlers.table import GROUP, TOPIC, TRANSACTIONAL_ID
-        from oncelog.broker.refusal.rows import locate
+        from oncelog.broker.refusal.rows import rows_of_request
 
         if entry.facts is None:
             facts: dict[str, dict[str, None]] = {TOPIC: {}, GROUP: {}, TRANSACTIONAL_ID: {}}
             body = entry.body()
             if body is not None:
-                located = locate(entry.api.handler.name, body, entry.version, self.topic_name)
-                for row in located.whole.leaves():
+                rows = rows_of_request(entry.api.handler.name, body, entry.version, self.topic_name)
+                for row in rows.whole.leaves():
                     for fact, names in facts.items():
                         if isinstance(name := row.facts.get(fact), str):
                             names[name] = None

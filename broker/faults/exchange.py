@@ -13,7 +13,7 @@ from oncelog.broker.faults.words import CLOSE
 from oncelog.broker.fetch.fetch import file_ranges
 from oncelog.broker.handlers.table import GROUP, PARTITION, TOPIC, api_name
 from oncelog.broker.refusal.row_refusal import Refusal, copy_of
-from oncelog.broker.refusal.rows import Located, Row
+from oncelog.broker.refusal.rows import RequestRows, Row
 from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection, RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
@@ -21,20 +21,20 @@ from oncelog.wire.schema import Uuid
 
 
 class Exchange:
-    """``locate`` finds the rows of a request, ``due`` are the rules that act on this one, in their order."""
+    """``rows_of`` gives the rows of a request, ``due`` are the rules that act on this one, in their order."""
 
     def __init__(
         self,
         dispatcher: RequestPath,
         context: RequestContext,
         due: list[ActiveRule],
-        locate: Callable[[RequestContext], Located],
+        rows_of: Callable[[RequestContext], RequestRows],
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
         self._dispatcher = dispatcher
         self._context = context
         self._due = due
-        self._locate = locate
+        self._rows_of = rows_of
         self._topic_name = topic_name
         self._request = context.request
 
@@ -120,10 +120,10 @@ class Exchange:
         if not refusals:
             return await self._handle(request)
         active = refusals[0]
-        located = self._locate(context)
-        if not active.finds(located):  # what it is about was refused already
+        rows = self._rows_of(context)
+        if not active.finds(rows):  # what it is about was refused already
             return await self._respond(refusals[1:])
-        refusal = Refusal(context.api, context.api_version, located, active, KafkaError(active.rule.value))
+        refusal = Refusal(context.api, context.api_version, rows, active, KafkaError(active.rule.value))
         handled = None
         if not refusal.leaves_nothing:
             context.request = refusal.remaining()
@@ -173,7 +173,7 @@ class Exchange:
             name = getattr(topic, "topic", "") or self._topic_name(topic.topic_id)
             for row in topic.partitions:
                 facts = {**group, TOPIC: name, PARTITION: row.partition_index}
-                if row.records is not None and active.matches(Row(row, {}, facts)) and has_records(row):
+                if row.records is not None and active.matches_row(Row(row, {}, facts)) and has_records(row):
                     rows.append(row)
         if rows and active.count():
             for row in rows:

@@ -28,7 +28,7 @@ from oncelog.broker.faults.rule import ANY_TARGET, ONLY_FOR, Rule, RuleTarget, c
 from oncelog.broker.faults.state import RuleState
 from oncelog.broker.faults.words import RuleError, suggestion
 from oncelog.broker.handlers.table import PARTITION, TOPIC, api_name
-from oncelog.broker.refusal.rows import Located, Row, locate
+from oncelog.broker.refusal.rows import RequestRows, Row, rows_of_request
 from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.schema import Uuid
@@ -240,28 +240,28 @@ class FaultRules(Interceptor):
 
     def due_for(self, action: str, value: Any, context: RequestContext) -> ActiveRule | None:
         """As `due`, for something about a request."""
-        facts, located = _header(context), self._locate(context)
+        facts, rows = _header(context), self._rows_of(context)
         for active in self._rules:
             rule = active.rule
             if rule.action != action or rule.value != value or not rule.is_for(context.api.handler.name):
                 continue
-            active.see(facts, located)
-            if active.accepts(facts) and active.finds(located) and active.count():
+            active.see(facts, rows)
+            if active.accepts(facts) and active.finds(rows) and active.count():
                 active.fire()
                 return active
         return None
 
     async def on_request(self, context: RequestContext) -> Any:
         """Apply the rules. Returns None if the handler goes on as usual, else the response."""
-        located = self._locate(context)
+        rows = self._rows_of(context)
         header = _header(context)
         due = []
         for active in tuple(self._rules):
             rule = active.rule
             if not rule.is_about_requests or not rule.is_for(context.api.handler.name):
                 continue
-            active.see(header, located)
-            if not active.accepts(header) or not active.finds(located):
+            active.see(header, rows)
+            if not active.accepts(header) or not active.finds(rows):
                 continue
             if rule.action == "drop_response" and is_without_response(context):
                 active.note("a Produce with acks=0 has no response to drop")
@@ -270,22 +270,24 @@ class FaultRules(Interceptor):
         if not due:
             return None
         assert self._target is not None
-        return await Exchange(self._target.dispatcher, context, due, self._locate, self._topic_name).run()
+        return await Exchange(self._target.dispatcher, context, due, self._rows_of, self._topic_name).run()
 
-    def _locate(self, context: RequestContext) -> Located:
+    def _rows_of(self, context: RequestContext) -> RequestRows:
         if context.request is None:
-            return Located((), {}, Row(None, {}, {}))
-        located = locate(context.api.handler.name, context.request, context.api_version, self._topic_name)
+            return RequestRows((), {}, Row(None, {}, {}))
+        rows = rows_of_request(
+            context.api.handler.name, context.request, context.api_version, self._topic_name
+        )
         if context.api.handler.name == "fetch" and self._target is not None:
-            add_session(located, context.request, self._target.fetch_sessions, self._topic_name)
+            add_session(rows, context.request, self._target.fetch_sessions, self._topic_name)
         elif (
             context.api.handler.name == "share_fetch"
             and self._target is not None
             and self._target.share_sessions is not None
         ):
             sessions = self._target.share_sessions
-            add_share_session(located, context.request, sessions, self._topic_name)
-        return located
+            add_share_session(rows, context.request, sessions, self._topic_name)
+        return rows
 
     def _topic_name(self, topic_id: Uuid) -> str | None:
         assert self._target is not None

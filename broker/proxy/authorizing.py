@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.rights import check_rights
 from oncelog.broker.handlers.table import TOPIC
-from oncelog.broker.proxy.rights import AllRows, RefusedRows, row_choices
+from oncelog.broker.proxy.rights import AllRows, DeniedResources, row_selectors
 from oncelog.broker.proxy.rights_in_responses import restrict
 from oncelog.broker.refusal.row_refusal import Refusal
-from oncelog.broker.refusal.rows import locate_in_steps
+from oncelog.broker.refusal.rows import rows_of_request_in_steps
 from oncelog.broker.requests.authorization import CREATE, DELETE, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.broker.requests.request import NO_RESPONSE
 from oncelog.broker.scheduling.slices import Slices, in_slices
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from oncelog.broker.host.host import Host
-    from oncelog.broker.proxy.rights import Choice
+    from oncelog.broker.proxy.rights import Selector
     from oncelog.broker.proxy.upstream_topics import UpstreamTopics
-    from oncelog.broker.refusal.rows import Located
+    from oncelog.broker.refusal.rows import RequestRows
     from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.schema import Uuid
     from oncelog.wire.steps import Steps
@@ -63,13 +63,13 @@ class AuthorizingInterceptor(Interceptor):
         """See `Interceptor`."""
         check_rights(self._authorization, context)
         await self._learn_names(context, _ids_in(context.request))
-        choices = list(row_choices(self._authorization, self._services, context))
+        selectors = list(row_selectors(self._authorization, self._services, context))
         if context.api.handler.api_key == METADATA_KEY:
-            choices += await self._not_to_create(context)
-        elif context.api.handler.name == "delete_topics" and choices:
+            selectors += await self._not_to_create(context)
+        elif context.api.handler.name == "delete_topics" and selectors:
             # After the right to describe, before the right to delete.
-            choices.insert(1, await self._not_to_delete(context))
-        return await self._refuse(context, choices)
+            selectors.insert(1, await self._not_to_delete(context))
+        return await self._refuse(context, selectors)
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         """See `Interceptor`."""
@@ -79,23 +79,23 @@ class AuthorizingInterceptor(Interceptor):
 
     # -- rows
 
-    async def _refuse(self, context: RequestContext, choices: Sequence[Choice]) -> Any:
+    async def _refuse(self, context: RequestContext, selectors: Sequence[Selector]) -> Any:
         """Return the response with errors in the refused rows; None if no row is refused.
 
-        The first choice that matches a row refuses its rows. What remains goes through the later choices, then
+        The first selector that matches a row refuses its rows. What remains goes through the later selectors, then
         upstream.
         """
         request = context.request
         name, version = context.api.handler.name, context.api_version
-        located = await in_slices(locate_in_steps(name, request, version, self._name_of))
-        for index, choice in enumerate(choices):
-            if not await in_slices(_matches_any(choice, located)):
+        rows = await in_slices(rows_of_request_in_steps(name, request, version, self._name_of))
+        for index, selector in enumerate(selectors):
+            if not await in_slices(_matches_any(selector, rows)):
                 continue
-            refusal = await in_slices(Refusal.in_steps(context.api, version, located, choice, choice.error))
+            refusal = await in_slices(Refusal.in_steps(context.api, version, rows, selector, selector.error))
             handled = None
             if not refusal.leaves_nothing:
                 context.request = await in_slices(refusal.remaining_in_steps())
-                later = choices[index + 1 :]
+                later = selectors[index + 1 :]
                 if name == "add_partitions_to_txn":  # partitions are added all or none
                     later = await self._not_attempted(context)
                 try:
@@ -114,8 +114,8 @@ class AuthorizingInterceptor(Interceptor):
             return await in_slices(refusal.response_in_steps(handled))
         return None
 
-    async def _not_to_create(self, context: RequestContext) -> list[Choice]:
-        """Return a choice of the topics that do not exist, and that upstream would create for this Metadata although
+    async def _not_to_create(self, context: RequestContext) -> list[Selector]:
+        """Return a selector of the topics that do not exist, and that upstream would create for this Metadata although
         the client has no right to create them.
         """
         request, version = context.request, context.api_version
@@ -137,19 +137,19 @@ class AuthorizingInterceptor(Interceptor):
             return []
         missing = await self._missing(context, names)
         error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return [RefusedRows(TOPIC, lambda name: name not in missing, error)]
+        return [DeniedResources(TOPIC, lambda name: name not in missing, error)]
 
-    async def _not_to_delete(self, context: RequestContext) -> Choice:
-        """Return a choice of the topics that do not exist, and that the client has no right to delete: Kafka answers
+    async def _not_to_delete(self, context: RequestContext) -> Selector:
+        """Return a selector of the topics that do not exist, and that the client has no right to delete: Kafka answers
         UNKNOWN_TOPIC_OR_PARTITION for these.
         """
         may_delete = self._authorization.predicate(context, DELETE, TOPIC_RESOURCE, quiet=True)
-        located = await in_slices(
-            locate_in_steps("delete_topics", context.request, context.api_version, self._name_of)
+        rows = await in_slices(
+            rows_of_request_in_steps("delete_topics", context.request, context.api_version, self._name_of)
         )
         names: list[str] = []
         slices = Slices()
-        for row in located.whole.leaves():
+        for row in rows.whole.leaves():
             name = row.facts.get(TOPIC)
             if not row.facts.get("topic_id") and name is not None and not may_delete(name):
                 names.append(name)
@@ -157,7 +157,7 @@ class AuthorizingInterceptor(Interceptor):
                 await slices.pause()
         missing = await self._missing(context, names) if names else set()
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
-        return RefusedRows(TOPIC, lambda name: name not in missing, error)
+        return DeniedResources(TOPIC, lambda name: name not in missing, error)
 
     async def _missing(self, context: RequestContext, names: Iterable[str]) -> set[str]:
         """Return the names of the topics that upstream does not have."""
@@ -166,12 +166,12 @@ class AuthorizingInterceptor(Interceptor):
         rows = (row.name for row in response.topics if row.name and row.error_code in codes)
         return set(await in_slices(listed(rows)))
 
-    async def _not_attempted(self, context: RequestContext) -> list[Choice]:
-        """Return the choices for the allowed rows of an AddPartitionsToTxn that has refused ones, too."""
+    async def _not_attempted(self, context: RequestContext) -> list[Selector]:
+        """Return the selectors for the allowed rows of an AddPartitionsToTxn that has refused ones, too."""
         names = {topic.name for topic in context.request.v3_and_below_topics}
         missing = await self._missing(context, names)
         return [
-            RefusedRows(
+            DeniedResources(
                 TOPIC,
                 lambda name: name not in missing,
                 KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -188,10 +188,10 @@ class AuthorizingInterceptor(Interceptor):
             await self._topics.ask(context, [MetadataRequestTopic(topic_id=topic_id) for topic_id in unknown])
 
 
-def _matches_any(choice: Choice, located: Located) -> Steps[bool]:
-    """Return whether the choice matches any row."""
-    for row in located.whole.leaves():
-        if choice.matches(row):
+def _matches_any(selector: Selector, rows: RequestRows) -> Steps[bool]:
+    """Return whether the selector matches any row."""
+    for row in rows.whole.leaves():
+        if selector.matches_row(row):
             return True
         yield
     return False

@@ -12,7 +12,7 @@ from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers import create_partitions, create_topics, delete_topics
 from oncelog.broker.handlers.table import TOPIC
 from oncelog.broker.refusal.row_refusal import Refusal
-from oncelog.broker.refusal.rows import Located, Row, locate
+from oncelog.broker.refusal.rows import RequestRows, Row, rows_of_request
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_topics import DeleteTopicState
 from oncelog.wire.messages.metadata import MetadataRequestTopic
@@ -37,14 +37,14 @@ DEFAULT_PARTITIONS = 1
 
 
 class _Exhausted(NamedTuple):
-    """The rows of topics that the quota refuses; see `RowChoice`."""
+    """The rows of topics that the quota refuses; see `RowSelector`."""
 
     topics: set[str]
 
-    def depth_in(self, located: Located) -> int:
-        return located.depths.get(TOPIC, 0)
+    def depth_in(self, rows: RequestRows) -> int:
+        return rows.depths.get(TOPIC, 0)
 
-    def matches(self, row: Row) -> bool:
+    def matches_row(self, row: Row) -> bool:
         return row.facts.get(TOPIC) in self.topics
 
 
@@ -153,9 +153,9 @@ class MutationQuotas(Interceptor):
     async def _without(self, context: RequestContext, exhausted: set[str]) -> Any:
         """Return the response to the request with an error for these topics."""
         request = context.request
-        located = locate(context.api.handler.name, request, context.api_version, self._topic_name)
+        rows = rows_of_request(context.api.handler.name, request, context.api_version, self._topic_name)
         error = KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        refusal = Refusal(context.api, context.api_version, located, _Exhausted(exhausted), error)
+        refusal = Refusal(context.api, context.api_version, rows, _Exhausted(exhausted), error)
         handled = None
         if not refusal.leaves_nothing:
             context.request = refusal.remaining()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from oncelog.broker.handlers.table import Handler
-    from oncelog.broker.refusal.rows import Located, Row
+    from oncelog.broker.refusal.rows import RequestRows, Row
     from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.requests.request import RequestContext
 
@@ -33,59 +33,59 @@ if TYPE_CHECKING:
     """Whether something may be done to the resource with a name."""
 
 
-class RefusedRows(NamedTuple):
-    """The rows that name a resource to which the client has no right; see `RowChoice`."""
+class DeniedResources(NamedTuple):
+    """The rows that name a resource to which the client has no right; see `RowSelector`."""
 
     fact: str
     may: May
     error: KafkaError
 
-    def depth_in(self, located: Located) -> int:
-        """See `RowChoice`."""
-        return located.depths.get(self.fact, 0)
+    def depth_in(self, rows: RequestRows) -> int:
+        """See `RowSelector`."""
+        return rows.depths.get(self.fact, 0)
 
-    def matches(self, row: Row) -> bool:
-        """See `RowChoice`. A row with an unknown topic id does not match: upstream refuses it."""
+    def matches_row(self, row: Row) -> bool:
+        """See `RowSelector`. A row with an unknown topic id does not match: upstream refuses it."""
         name = row.facts.get(self.fact)
         return name is not None and not self.may(name)
 
 
-class RefusedConfigs(NamedTuple):
-    """The resources of one type whose configurations the client has no right to; see `RowChoice`."""
+class DeniedConfigs(NamedTuple):
+    """The resources of one type whose configurations the client has no right to; see `RowSelector`."""
 
     refusal: Callable[[int, str], KafkaError | None]
     error: KafkaError
 
-    def depth_in(self, located: Located) -> int:
-        """See `RowChoice`."""
+    def depth_in(self, rows: RequestRows) -> int:
+        """See `RowSelector`."""
         return 1
 
-    def matches(self, row: Row) -> bool:
-        """See `RowChoice`."""
+    def matches_row(self, row: Row) -> bool:
+        """See `RowSelector`."""
         element = row.element
         found = self.refusal(element.resource_type, element.resource_name)
         return found is not None and found.code is self.error.code
 
 
 class AllRows(NamedTuple):
-    """All rows; see `RowChoice`."""
+    """All rows; see `RowSelector`."""
 
     error: KafkaError
 
-    def depth_in(self, located: Located) -> int:
-        """See `RowChoice`."""
-        return len(located.levels)
+    def depth_in(self, rows: RequestRows) -> int:
+        """See `RowSelector`."""
+        return len(rows.levels)
 
-    def matches(self, row: Row) -> bool:
-        """See `RowChoice`."""
+    def matches_row(self, row: Row) -> bool:
+        """See `RowSelector`."""
         return True
 
 
-Choice = RefusedRows | RefusedConfigs | AllRows
+Selector = DeniedResources | DeniedConfigs | AllRows
 
 
-def row_choices(authorization: Authorization, services: Any, context: RequestContext) -> Iterator[Choice]:
-    """Yield the choices of rows to refuse, in Kafka's order of checks."""
+def row_selectors(authorization: Authorization, services: Any, context: RequestContext) -> Iterator[Selector]:
+    """Yield the selectors of rows to refuse, in Kafka's order of checks."""
     handler, request = context.api.handler, context.request
     name = handler.name
     if handler.config_operation is not None:
@@ -93,7 +93,7 @@ def row_choices(authorization: Authorization, services: Any, context: RequestCon
         assert refusal is not None, "there is an authorizer"
         refusal = cache(refusal)  # asked several times, a denied name would count as often in the log
         for kind in (TOPIC, GROUP, CLUSTER):
-            yield RefusedConfigs(refusal, error_of(handler, kind))
+            yield DeniedConfigs(refusal, error_of(handler, kind))
         return
     if name == "find_coordinator" and context.api_version < 4:
         return  # the whole request needs the right: see `check_rights`
@@ -113,7 +113,7 @@ def row_choices(authorization: Authorization, services: Any, context: RequestCon
         may: May = cache(authorization.predicate(context, operation, RESOURCE_TYPES[kind]))
         if name == "add_partitions_to_txn":
             may = _but_internal(may)
-        yield RefusedRows(kind, may, error_of(handler, kind))
+        yield DeniedResources(kind, may, error_of(handler, kind))
 
 
 def error_of(handler: Handler, kind: str) -> KafkaError:

@@ -26,7 +26,9 @@ TOKEN_REQUESTER_VERSION = 3
 
 
 class ErrorFields:
-    """The error fields of an API's responses in one version. ``depths``: how deep they stand; 0: in the response."""
+    """The error fields of an API's responses in one version. Its lists are by depth: 0 is the response itself, 1 its
+    rows, and so on.
+    """
 
     def __init__(self, name: str, request: Any, response: Any, version: int) -> None:
         self.name = name
@@ -125,7 +127,7 @@ def error_response_in_steps(error_fields: ErrorFields, request: Any, error: Kafk
     if depth:
         yield from _add_rows(error_fields, response, request, 0, depth, error)
     complete(error_fields, response, request, error.code)
-    yield from _add_what_no_row_says(error_fields, response, request, error)
+    yield from _add_special_rows(error_fields, response, request, error)
     return response
 
 
@@ -146,7 +148,7 @@ def _add_rows(
         elements = {marker.producer_id: marker for marker in elements}.values()
     added = None if rows.response is None else getattr(response, rows.response)
     for element in elements:
-        if added is None:  # its inner rows stand where its own would
+        if added is None:  # the response has no list for these rows: it has their inner rows directly
             yield from _add_rows(error_fields, response, element, depth + 1, error_depth, error)
             continue
         row = error_fields.new_row(key_of(rows, element), depth + 1)
@@ -176,10 +178,10 @@ def complete(error_fields: ErrorFields, response: Any, request: Any, code: Error
         response.api_keys = [ApiVersion(api.api_key, api.min_version, api.max_version)]
 
 
-def _add_what_no_row_says(
+def _add_special_rows(
     error_fields: ErrorFields, response: Any, request: Any, error: KafkaError
 ) -> Iterator[None]:
-    """Add the fields that Kafka derives from the request, but not from its rows."""
+    """Add the rows that the API table does not describe: Kafka derives them from other fields of the request."""
     name = error_fields.name
     kind: Any = error_fields.structs[0]
     if name == "alter_user_scram_credentials":

@@ -18,7 +18,7 @@ from oncelog.broker.control.messages import errors_and_rows
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import GROUP, HANDLERS, TOPIC
-from oncelog.broker.refusal.rows import locate
+from oncelog.broker.refusal.rows import rows_of_request
 from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.failed_authentication import FailedAuthentication
@@ -185,8 +185,10 @@ class Trace(Interceptor):
         """Return the topics and groups that a request names, if somebody has asked for some."""
         if context.request is None or not (self._selection.topics or self._selection.groups):
             return [], []
-        located = locate(context.api.handler.name, context.request, context.api_version, self.topic_name)
-        leaves = list(located.whole.leaves())
+        rows = rows_of_request(
+            context.api.handler.name, context.request, context.api_version, self.topic_name
+        )
+        leaves = list(rows.whole.leaves())
         topics, groups = (
             [str(row.facts[fact]) for row in leaves if row.facts.get(fact)] for fact in (TOPIC, GROUP)
         )
