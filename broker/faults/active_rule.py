@@ -58,20 +58,20 @@ class ActiveRule:
             {name: tuple(values) for name, values in self._seen.items() if values},
         )
 
-    def accepts(self, facts: Mapping[str, Any]) -> bool:
-        """Return whether all filters of the rule accept ``facts``; a filter for a fact that is missing does."""
+    def matches_header(self, facts: Mapping[str, Any]) -> bool:
+        """Whether all filters match; a filter for a fact that ``facts`` does not have matches."""
         return all(facts[name] in values for name, values in self.rule.filters.items() if name in facts)
 
     def matches_row(self, row: Row) -> bool:
-        """Return whether the rule's filters name a row. They do if the row stands for all."""
+        """Whether the rule's filters name a row. They do if the row stands for all."""
         for name in ROW_FILTERS:
             values = self.rule.filters.get(name)
             if values is not None and not (row.facts[name] in values if name in row.facts else row.is_all):
                 return False
         return True
 
-    def finds(self, rows: RequestRows) -> bool:
-        """Return whether the rule's filters name a row of a request."""
+    def matches_any_row(self, rows: RequestRows) -> bool:
+        """Whether the rule's filters name a row of a request."""
         return any(map(self.matches_row, rows.whole.leaves()))
 
     def depth_in(self, rows: RequestRows) -> int:
@@ -96,15 +96,15 @@ class ActiveRule:
         if self._released.is_set():
             return False
         rule = self.rule
-        match rule.which:
+        match rule.count_word:
             case "nth":
-                return self.matched == rule.number
+                return self.matched == rule.count_value
             case "first":
-                return self.matched <= rule.number
+                return self.matched <= rule.count_value
             case "every":
-                return self.matched % rule.number == 0
+                return self.matched % rule.count_value == 0
             case "with_probability":
-                return self._random.random() < rule.number
+                return self._random.random() < rule.count_value
         return True
 
     def fire(self) -> None:

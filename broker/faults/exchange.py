@@ -121,7 +121,7 @@ class Exchange:
             return await self._handle(request)
         active = refusals[0]
         rows = self._rows_of(context)
-        if not active.finds(rows):  # what it is about was refused already
+        if not active.matches_any_row(rows):  # what it is about was refused already
             return await self._respond(refusals[1:])
         refusal = Refusal(context.api, context.api_version, rows, active, KafkaError(active.rule.value))
         handled = None

@@ -24,7 +24,7 @@ from oncelog.broker.faults.fetched import (
     add_session,
     add_share_session,
 )
-from oncelog.broker.faults.rule import ANY_TARGET, ONLY_FOR, Rule, RuleTarget, check_possible, parse_rule
+from oncelog.broker.faults.rule import NO_LIMITS, ONLY_FOR, Rule, TargetLimits, check_possible, parse_rule
 from oncelog.broker.faults.state import RuleState
 from oncelog.broker.faults.words import RuleError, suggestion
 from oncelog.broker.handlers.table import PARTITION, TOPIC, api_name
@@ -70,13 +70,13 @@ class Target(Protocol):
 
 
 class FaultRules(Interceptor):
-    """``rng`` draws the seeds of rules that say none. ``kind`` says what its targets cannot do, and which listeners
-    they have (`RuleTarget`).
+    """``rng`` draws the seeds of rules that say none. ``limits`` say what its targets cannot do, and which listeners
+    they have.
     """
 
-    def __init__(self, rng: random.Random, kind: RuleTarget = ANY_TARGET) -> None:
+    def __init__(self, rng: random.Random, limits: TargetLimits = NO_LIMITS) -> None:
         self._rng = rng
-        self.kind = kind
+        self.limits = limits
         self._rules: list[ActiveRule] = []
         self._removed: deque[RuleState] = deque(maxlen=RULES_MAX)
         self._next_id = 1
@@ -86,7 +86,7 @@ class FaultRules(Interceptor):
         self.on_change: list[Callable[[Any, FaultRules], None]] = []
         """Called after each change of the rules while a target is attached, and when one is attached."""
 
-    # -- what is behind it
+    # -- the target
 
     def attach(self, target: Target) -> None:
         """From now on the rules are for ``target``, whose dispatcher exists: call it before the target listens."""
@@ -126,13 +126,13 @@ class FaultRules(Interceptor):
         that none of its topics has, unless the rule says ``topic_exists: false``.
         """
         rule = data if isinstance(data, Rule) else parse_rule(data)
-        check_possible(rule, self.kind)
+        check_possible(rule, self.limits)
         if topics_must_exist:
             self.check_topics(rule)
         if len(self._rules) >= RULES_MAX:
             raise RuleError(f"there are {RULES_MAX} rules already: remove some")
         seed = rule.seed
-        if rule.which == "with_probability" and seed is None:
+        if rule.count_word == "with_probability" and seed is None:
             seed = self._rng.getrandbits(32)
         active = ActiveRule(self._next_id, rule, seed, self._note_change)
         self._next_id += 1
@@ -223,10 +223,10 @@ class FaultRules(Interceptor):
         """Return whether a rule holds all requests of this client id, as if the client had stopped."""
         return any(active.pauses(client_id) for active in self.of("pause"))
 
-    def due(self, action: str, value: Any, facts: Mapping[str, Any]) -> ActiveRule | None:
-        """Count something that is no request; return the rule that fires for it, if one does.
+    def fire_for_event(self, action: str, value: Any, facts: Mapping[str, Any]) -> ActiveRule | None:
+        """Count an event that is no request; return the rule that fires for it, None if none does.
 
-        ``facts`` has what the rules' filters may ask of it; a filter that asks something else does not let it pass.
+        A filter for what ``facts`` does not have does not match.
         """
         for active in self._rules:
             rule = active.rule
@@ -238,15 +238,15 @@ class FaultRules(Interceptor):
                 return active
         return None
 
-    def due_for(self, action: str, value: Any, context: RequestContext) -> ActiveRule | None:
-        """As `due`, for something about a request."""
+    def fire_for_request(self, action: str, value: Any, context: RequestContext) -> ActiveRule | None:
+        """As `fire_for_event`, for an event that is about a request. Its API and its rows have to match, too."""
         facts, rows = _header(context), self._rows_of(context)
         for active in self._rules:
             rule = active.rule
             if rule.action != action or rule.value != value or not rule.is_for(context.api.handler.name):
                 continue
             active.see(facts, rows)
-            if active.accepts(facts) and active.finds(rows) and active.count():
+            if active.matches_header(facts) and active.matches_any_row(rows) and active.count():
                 active.fire()
                 return active
         return None
@@ -261,7 +261,7 @@ class FaultRules(Interceptor):
             if not rule.is_about_requests or not rule.is_for(context.api.handler.name):
                 continue
             active.see(header, rows)
-            if not active.accepts(header) or not active.finds(rows):
+            if not active.matches_header(header) or not active.matches_any_row(rows):
                 continue
             if rule.action == "drop_response" and is_without_response(context):
                 active.note("a Produce with acks=0 has no response to drop")
@@ -296,7 +296,7 @@ class FaultRules(Interceptor):
 
     def _accepts(self, listener: str) -> bool:
         """Return whether this listener accepts new connections."""
-        return self.due("refuse_connections", True, {"listener": listener}) is None
+        return self.fire_for_event("refuse_connections", True, {"listener": listener}) is None
 
 
 def needs_topics(rule: Rule) -> bool:
