@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.proxy.relay.in_flight import ENDPOINTS, KEPT, RelayPlan
+from oncelog.broker.proxy.relay.in_flight import ENDPOINTS, INTERCEPTED, RelayPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,14 +29,14 @@ READ_RESPONSES: Final = frozenset(
 class Plan(RelayPlan):
     """The treatment of one API version. It changes in place when something is installed or removed."""
 
-    __slots__ = ("api", "is_refused", "reads_request", "version")
+    __slots__ = ("api", "decodes_request", "is_refused", "version")
 
     def __init__(self, key: int, version: int, api: Api | None) -> None:
         super().__init__(key, is_flexible=api is not None and api.flexible[version])
         self.version = version
         self.api = api
         """None if it cannot be decoded: the API, or this version of it, is unknown here."""
-        self.reads_request = False
+        self.decodes_request = False
         """Whether the request is decoded and shown to interceptors, or answered here."""
         self.is_refused = False
         """Whether an interceptor or the proxy has to see its requests, and cannot decode them."""
@@ -44,7 +44,7 @@ class Plan(RelayPlan):
             return
         handler = api.handler
         if handler.proxy_reads:
-            self.response = KEPT
+            self.response = INTERCEPTED
         elif handler.endpoints_min is not None and version >= handler.endpoints_min:
             self.response = ENDPOINTS
 

@@ -37,25 +37,26 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Uuid
     from oncelog.wire.steps import Steps
 
-AUTO_CREATION_ASKED_MIN = 4
+AUTO_CREATION_VERSION = 4
+"""The first version of Metadata with ``allow_auto_topic_creation``."""
 
 
 class AuthorizingInterceptor(Interceptor):
-    """Asks the authorizer of ``services``. ``forward_through`` is the dispatcher's, for the allowed rows of a request,
-    and ``topics`` asks upstream. ``topic_name`` gives the name for a topic id, None for an id that upstream has not
-    shown yet.
+    """Asks the authorizer of ``services``. ``forward_through_own`` is the dispatcher's, for the allowed rows of a
+    request, and ``topics`` asks upstream. ``topic_name`` gives the name for a topic id, None for an id that upstream
+    has not shown yet.
     """
 
     def __init__(
         self,
         services: Host,
-        forward_through: Callable[[RequestContext, Interceptor], Awaitable[Any]],
+        forward_through_own: Callable[[RequestContext, Interceptor], Awaitable[Any]],
         topics: UpstreamTopics,
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
         self._services = services
         self._authorization = services.authorization
-        self._forward_through = forward_through
+        self._forward_through_own = forward_through_own
         self._topics = topics
         self._name_of = topic_name
 
@@ -65,11 +66,11 @@ class AuthorizingInterceptor(Interceptor):
         await self._learn_names(context, _ids_in(context.request))
         selectors = list(row_selectors(self._authorization, self._services, context))
         if context.api.handler.api_key == METADATA_KEY:
-            selectors += await self._not_to_create(context)
+            selectors += await self._selectors_of_creation(context)
         elif context.api.handler.name == "delete_topics" and selectors:
             # After the right to describe, before the right to delete.
-            selectors.insert(1, await self._not_to_delete(context))
-        return await self._refuse(context, selectors)
+            selectors.insert(1, await self._selector_of_deletion(context))
+        return await self._refuse_and_forward(context, selectors)
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         """See `Interceptor`."""
@@ -79,11 +80,9 @@ class AuthorizingInterceptor(Interceptor):
 
     # -- rows
 
-    async def _refuse(self, context: RequestContext, selectors: Sequence[Selector]) -> Any:
-        """Return the response with errors in the refused rows; None if no row is refused.
-
-        The first selector that matches a row refuses its rows. What remains goes through the later selectors, then
-        upstream.
+    async def _refuse_and_forward(self, context: RequestContext, selectors: Sequence[Selector]) -> Any:
+        """Apply the selectors in order: each refuses the rows that it matches. Forward the other rows. Returns the
+        response with all rows; None if no row is refused, and nothing was forwarded.
         """
         request = context.request
         name, version = context.api.handler.name, context.api_version
@@ -97,11 +96,11 @@ class AuthorizingInterceptor(Interceptor):
                 context.request = await in_slices(refusal.remaining_in_steps())
                 later = selectors[index + 1 :]
                 if name == "add_partitions_to_txn":  # partitions are added all or none
-                    later = await self._not_attempted(context)
+                    later = await self._selectors_beside_denied(context)
                 try:
-                    handled = await self._refuse(context, later)
+                    handled = await self._refuse_and_forward(context, later)
                     if handled is None:
-                        handled = await self._forward_through(context, self)
+                        handled = await self._forward_through_own(context, self)
                         if handled is NO_RESPONSE:
                             handled = None
                 finally:
@@ -114,14 +113,12 @@ class AuthorizingInterceptor(Interceptor):
             return await in_slices(refusal.response_in_steps(handled))
         return None
 
-    async def _not_to_create(self, context: RequestContext) -> list[Selector]:
+    async def _selectors_of_creation(self, context: RequestContext) -> list[Selector]:
         """Return a selector of the topics that do not exist, and that upstream would create for this Metadata although
         the client has no right to create them.
         """
         request, version = context.request, context.api_version
-        if not request.topics or (
-            version >= AUTO_CREATION_ASKED_MIN and not request.allow_auto_topic_creation
-        ):
+        if not request.topics or (version >= AUTO_CREATION_VERSION and not request.allow_auto_topic_creation):
             return []
         if self._authorization.allows(context, CREATE, *THE_CLUSTER, quiet=True):
             return []
@@ -139,7 +136,7 @@ class AuthorizingInterceptor(Interceptor):
         error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return [DeniedResources(TOPIC, lambda name: name not in missing, error)]
 
-    async def _not_to_delete(self, context: RequestContext) -> Selector:
+    async def _selector_of_deletion(self, context: RequestContext) -> Selector:
         """Return a selector of the topics that do not exist, and that the client has no right to delete: Kafka answers
         UNKNOWN_TOPIC_OR_PARTITION for these.
         """
@@ -166,7 +163,7 @@ class AuthorizingInterceptor(Interceptor):
         rows = (row.name for row in response.topics if row.name and row.error_code in codes)
         return set(await in_slices(listed(rows)))
 
-    async def _not_attempted(self, context: RequestContext) -> list[Selector]:
+    async def _selectors_beside_denied(self, context: RequestContext) -> list[Selector]:
         """Return the selectors for the allowed rows of an AddPartitionsToTxn that has refused ones, too."""
         names = {topic.name for topic in context.request.v3_and_below_topics}
         missing = await self._missing(context, names)

@@ -1,7 +1,7 @@
 """`MutationQuotas`: a proxy's own quotas of changes of topics (``controller_mutation_rate``, KIP-599).
 
-A quota counts created and deleted partitions, and refuses topics while it is exhausted. So the proxy counts before it
-forwards a request, and corrects the count by upstream's response.
+A quota counts created and deleted partitions. A strict one refuses topics while it is exhausted: it is counted before
+the request is forwarded, and corrected by upstream's response. Any other is counted after the response.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ class _Counted(NamedTuple):
 
 
 class MutationQuotas(Interceptor):
-    """Installed while somebody has a quota. ``forward_through`` is the dispatcher's, ``topic_name`` gives the name of a
-    topic's id.
+    """Installed while somebody has a quota. ``forward_through_own`` is the dispatcher's; ``topic_name`` gives the name
+    of a topic's id.
     """
 
     apis = frozenset(STRICT_VERSIONS)
 
     def __init__(
         self,
-        forward_through: Callable[[RequestContext, Interceptor], Awaitable[Any]],
+        forward_through_own: Callable[[RequestContext, Interceptor], Awaitable[Any]],
         topics: UpstreamTopics,
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
-        self._forward_through = forward_through
+        self._forward_through_own = forward_through_own
         self._topics = topics
         self._topic_name = topic_name
         self._open: dict[RequestContext, _Counted] = {}
@@ -160,7 +160,7 @@ class MutationQuotas(Interceptor):
         if not refusal.leaves_nothing:
             context.request = refusal.remaining()
             try:
-                handled = await self._forward_through(context, self)
+                handled = await self._forward_through_own(context, self)
             finally:
                 context.request = request
         response = refusal.response(handled)

@@ -112,7 +112,7 @@ def row_selectors(authorization: Authorization, services: Any, context: RequestC
         # Asked for twice, a denied name would count twice in the log.
         may: May = cache(authorization.predicate(context, operation, RESOURCE_TYPES[kind]))
         if name == "add_partitions_to_txn":
-            may = _but_internal(may)
+            may = _except_internal(may)
         yield DeniedResources(kind, may, error_of(handler, kind))
 
 
@@ -123,7 +123,7 @@ def error_of(handler: Handler, kind: str) -> KafkaError:
     return KafkaError(AUTHORIZATION_ERROR[resource_type], text if handler.denied_message else None)
 
 
-def _but_internal(may: May) -> May:
+def _except_internal(may: May) -> May:
     return lambda name: name not in INTERNAL_TOPICS and may(name)
 
 

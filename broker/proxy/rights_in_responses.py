@@ -1,4 +1,5 @@
-"""Removes from upstream's responses the rows that a client has no right to see.
+"""Removes from upstream's responses the rows that a client has no right to see. It also gives denied rows Kafka's
+messages.
 
 `AuthorizingInterceptor` refuses the rows that a request names. `restrict` handles the others: the rows of a request for
 all topics or groups, the partitions that upstream's fetch session remembers, and the authorized operations (KIP-430),
@@ -41,8 +42,8 @@ NO_TOPIC = "This server does not host this topic-partition."
 def restrict(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
 ) -> Iterator[None]:
-    """Remove from a response what the client has no right to see, a row at each step. ``topic_name`` gives the name for
-    a topic id.
+    """Remove from a response what the client has no right to see, and give denied rows Kafka's messages; a row at each
+    step. ``topic_name`` gives the name for a topic id.
     """
     function = _BY_API.get(context.api.handler.name)
     if function is not None:

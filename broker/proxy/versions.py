@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def passable(rows: Iterable[ApiVersion], *, passes_unknown: bool) -> list[ApiVersion]:
+def announced_rows(rows: Iterable[ApiVersion], *, passes_unknown: bool) -> list[ApiVersion]:
     """Return the rows for clients. ``rows`` are upstream's; ``passes_unknown``: no interceptor wants unknown APIs."""
     announced = []
     for row in rows:
@@ -33,7 +33,7 @@ def passable(rows: Iterable[ApiVersion], *, passes_unknown: bool) -> list[ApiVer
     return announced
 
 
-def unsupported() -> ApiVersionsResponse:
+def unsupported_version_response() -> ApiVersionsResponse:
     """Return the response, in version 0, to an ApiVersions of a version that is unknown here (KIP-511)."""
     handler = HANDLERS[API_VERSIONS_KEY]
     row = ApiVersion(API_VERSIONS_KEY, handler.min_version, handler.max_version)

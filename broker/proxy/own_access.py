@@ -40,9 +40,9 @@ OWN_APIS = (
 )
 """The APIs that the proxy answers itself if it has users or ACLs of its own."""
 LOGIN_AND_TOKEN_APIS = ("sasl_handshake", "sasl_authenticate", *TOKEN_APIS)
-"""The APIs that it answers itself unless log-ins pass through: the log-in upstream is the proxy's, and a token that
-upstream makes is a log-in as the proxy's user. Where a listener asks for a log-in, that is over before a request comes
-to the handlers (`oncelog.broker.security.sasl.login`).
+"""The APIs that it answers itself unless log-ins pass through: the log-in upstream is the proxy's, and with a token
+from upstream a client would log in as the proxy's user. Where a listener asks for a log-in, that is over before a
+request comes to the handlers (`oncelog.broker.security.sasl.login`).
 """
 
 
@@ -55,9 +55,9 @@ def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable
     """Install the ACLs and quotas of ``host`` in ``dispatcher``. ``topic_name`` gives the name for a topic id, None for
     an id that upstream has not shown yet.
     """
-    topics = UpstreamTopics(dispatcher.forward)
+    topics = UpstreamTopics(dispatcher.forward_behind_own)
     interceptors = (
-        MutationQuotas(dispatcher.forward_through, topics, topic_name),
+        MutationQuotas(dispatcher.forward_through_own, topics, topic_name),
         FetchQuota(host.client_quotas),
     )
 
@@ -76,7 +76,7 @@ def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable
         from oncelog.broker.proxy.authorizing import AuthorizingInterceptor
 
         dispatcher.interception.install_own(
-            AuthorizingInterceptor(host, dispatcher.forward_through, topics, topic_name)
+            AuthorizingInterceptor(host, dispatcher.forward_through_own, topics, topic_name)
         )
     apply()
 
