@@ -321,7 +321,7 @@ def error_row(index: int, error: KafkaError, log: PartitionLog | None) -> Partit
 
 
 def _refused_partition_row(index: int, code: ErrorCode, context: RequestContext) -> PartitionProduceResponse:
-    """Return the row of a partition that `AddPartitionsToTxnManager` refused with ``code``."""
+    """Return the row of a partition that an ACL denies, or `AddPartitionsToTxnManager` refused, with ``code``."""
     message = None
     if code is ErrorCode.INVALID_TXN_STATE:
         message = "Partition was not added to the transaction"

@@ -52,8 +52,8 @@ log = get_logger(__name__)
 
 
 class Host:
-    """Users, ACLs, quotas and delegation tokens in ``metadata``, and the listeners. Log-ins, the server, and the
-    handlers that a proxy has, use it as their services.
+    """The services that a node and a proxy have in common: users, ACLs, quotas and delegation tokens in ``metadata``,
+    and the listeners. Log-ins, the server and a proxy's handlers use them.
 
     ``users`` may log in, and ``acls`` are created if they are missing, beside those in ``metadata``. `background` is
     the work that a moved clock waits for. `on_access_change` is called after each change of an ACL or a quota.
