@@ -184,7 +184,7 @@ class Journal(Interceptor):
         entry = self._open[context] = Entry(self._number, context, self._source.host.clock.now_ms())
         self._keep(entry)
         # Whom it wakes runs after the handler: a JoinGroup changes its group long before its response.
-        if context.api.handler.api_key not in TOLD_BY_LOGS:
+        if context.api.row.api_key not in TOLD_BY_LOGS:
             self.changes.note()
 
     def on_login(self, connection: BaseConnection, exchange: LoginExchange | FailedAuthentication) -> None:
@@ -236,7 +236,7 @@ class Journal(Interceptor):
         self.changes.note()
 
     def _keep(self, entry: Entry) -> None:
-        key = entry.api.handler.api_key
+        key = entry.api.row.api_key
         entries = self._entries.get(key)
         if entries is None:
             entries = self._entries[key] = deque()
@@ -261,7 +261,7 @@ class Journal(Interceptor):
             return
         if response is not None:
             entry.outcome = "responded"
-            if context.api.handler.api_key in (FETCH_KEY, SHARE_FETCH_KEY):
+            if context.api.row.api_key in (FETCH_KEY, SHARE_FETCH_KEY):
                 entry.facts = None
                 _drop_records(response)
             entry.errors, rows = errors_and_rows(response)
@@ -269,7 +269,7 @@ class Journal(Interceptor):
                 entry.response = response
         elif failure is not None:
             entry.outcome = "closed" if isinstance(failure, CloseConnection) else "lost"
-        elif context.api.handler.api_key == PRODUCE_KEY and context.request.acks == 0:
+        elif context.api.row.api_key == PRODUCE_KEY and context.request.acks == 0:
             entry.outcome = "no response"
         else:
             entry.outcome = "dropped"
@@ -279,7 +279,7 @@ class Journal(Interceptor):
         """The request is done."""
         for listener in tuple(self.listeners):
             listener.on_entry(entry)
-        if entry.api.handler.api_key not in TOLD_BY_LOGS:
+        if entry.api.row.api_key not in TOLD_BY_LOGS:
             self.changes.note()
 
     # -- what it knows
@@ -310,12 +310,12 @@ class Journal(Interceptor):
             facts: dict[str, dict[str, None]] = {TOPIC: {}, GROUP: {}, TRANSACTIONAL_ID: {}}
             body = entry.body()
             if body is not None:
-                rows = rows_of_request(entry.api.handler.name, body, entry.version, self.topic_name)
+                rows = rows_of_request(entry.api.row.name, body, entry.version, self.topic_name)
                 for row in rows.whole.leaves():
                     for fact, names in facts.items():
                         if isinstance(name := row.facts.get(fact), str):
                             names[name] = None
-            if entry.api.handler.api_key == FETCH_KEY and entry.response is not None:
+            if entry.api.row.api_key == FETCH_KEY and entry.response is not None:
                 for topic in entry.response.responses:
                     if name := topic.topic or self.topic_name(topic.topic_id):
                         facts[TOPIC][name] = None
@@ -338,7 +338,7 @@ class Journal(Interceptor):
             hide_secrets(response)
         return Request(
             number=entry.number,
-            api=api_name(entry.api.handler.name),
+            api=api_name(entry.api.row.name),
             version=entry.version,
             client_id=entry.client_id,
             peer=entry.peer,

@@ -118,16 +118,16 @@ def table() -> str:
 
 def _row(api_key: int) -> str:
     name, low, high = KAFKA_APIS[api_key]
-    handler = HANDLERS.get(api_key)
-    if handler is None:
+    row = HANDLERS.get(api_key)
+    if row is None:
         why = "between brokers: inside the node" if api_key in BETWEEN_BROKERS else "not served"
         return f"| {api_key} | {name} | none | {_range(low, high)} | | {why} |\n"
-    api = Api(handler)
-    versions = _range(handler.min_version, handler.max_version)
-    if handler.announced_min != handler.min_version:
-        versions += f" (announced from {handler.announced_min})"
+    api = Api(row)
+    versions = _range(row.min_version, row.max_version)
+    if row.announced_min != row.min_version:
+        versions += f" (announced from {row.announced_min})"
     flexible_from = api.request.FLEXIBLE_VERSIONS[0]
-    first_flexible = str(flexible_from) if flexible_from <= handler.max_version else "-"
+    first_flexible = str(flexible_from) if flexible_from <= row.max_version else "-"
     purpose = _purpose(api)
     if api_key in CONDITIONS:
         purpose += f" ({CONDITIONS[api_key]})"

@@ -127,7 +127,7 @@ class Dispatcher:
             context = self._large_context(connection, frame)
             frame = memoryview(bytearray(frame))  # others use the buffer meanwhile
             large = self._handle_large(
-                context, frame, self._authorize_and_handle, may_wait=context.api.handler.may_wait
+                context, frame, self._authorize_and_handle, may_wait=context.api.row.may_wait
             )
             return self._pending(context, large)
         if connection.pending and api_key != PRODUCE_KEY:
@@ -171,7 +171,7 @@ class Dispatcher:
         if context.is_large:
             large = self._handle_large(context, frame, self._handle_intercepted, may_wait=True)
             return self._pending(context, large)
-        if connection.pending and context.api.handler.api_key != PRODUCE_KEY:
+        if connection.pending and context.api.row.api_key != PRODUCE_KEY:
             return self._pending(context, self._handle_in_turn(context))
         pending = self._pending(context, self._handle_intercepted(context))
         return self._in_order(context, pending) if connection.pending else pending
@@ -194,7 +194,7 @@ class Dispatcher:
             if may_wait:
                 turns.release()
                 has_turn = False
-            if api.handler.api_key != PRODUCE_KEY:
+            if api.row.api_key != PRODUCE_KEY:
                 await connection.wait_drained()
             response = await handle(context)
             await connection.wait_drained()
@@ -249,7 +249,7 @@ class Dispatcher:
         if not api.min_version <= version <= api.max_version:
             if api_key != API_VERSIONS_KEY:
                 raise CloseConnection(
-                    Reason("version {} of {} (API key {}) is not served", version, api.handler.name, api_key)
+                    Reason("version {} of {} (API key {}) is not served", version, api.row.name, api_key)
                 )
             # as in Kafka: its handler responds UNSUPPORTED_VERSION, in version 0 (KIP-511)
             return RequestContext(api, 0, correlation_id, None, connection, None)
@@ -271,13 +271,13 @@ class Dispatcher:
         return self._apis.get(api_key) or self._load(api_key)
 
     def _load(self, api_key: int) -> Api:
-        handler = self._services.handlers.get(api_key)
-        if handler is None:
+        row = self._services.handlers.get(api_key)
+        if row is None:
             raise CloseConnection(Reason("API key {} is not served", api_key))
-        api = self._apis[api_key] = Api(handler)
+        api = self._apis[api_key] = Api(row)
         # The most frequent requests, those with records, are not measured. Produce charges itself for several batches
         # (`Appends.append`); Fetch and ShareFetch are not charged.
-        if not handler.has_records:
+        if not row.has_records:
             api.handle = _charged(api.handle)
         return api
 

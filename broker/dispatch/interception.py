@@ -147,7 +147,7 @@ class Interception:
             if self.quotas is not None:
                 self._throttle(self.quotas, context, response)
             start = len(writer.out)
-            if not api.handler.has_records or context.is_large:
+            if not api.row.has_records or context.is_large:
                 size = await self.encode_in_steps(
                     api, context.api_version, context.correlation_id, response, writer
                 )
@@ -202,7 +202,7 @@ class Interception:
             log.exception,
             "a request failed with an internal error",
             {
-                "api": context.api.handler.name,
+                "api": context.api.row.name,
                 "version": context.api_version,
                 "error": type(error).__name__,
             },
@@ -222,7 +222,7 @@ class Interception:
         """
         if response is NO_RESPONSE:
             return None
-        if context.api.handler.api_key != PRODUCE_KEY:
+        if context.api.row.api_key != PRODUCE_KEY:
             return response
         from oncelog.broker.handlers.appends import response_for_acks
 
@@ -231,7 +231,7 @@ class Interception:
     @staticmethod
     def _file_ranges(api: Api, response: Any) -> list[FileRange]:
         """Return the ranges of files in a response."""
-        if api.handler.api_key not in (FETCH_KEY, SHARE_FETCH_KEY):
+        if api.row.api_key not in (FETCH_KEY, SHARE_FETCH_KEY):
             return []
         from oncelog.broker.fetch.fetch import file_ranges
 

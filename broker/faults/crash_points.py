@@ -145,7 +145,7 @@ class CrashPoints(Interceptor):
         rule = self._rules.fire_for_request(CRASH_AT, f"{BEFORE} {RESPONSE}", context)
         if rule is not None:
             self._crash(rule)
-            raise ProcessDied(context.api.handler.name)
+            raise ProcessDied(context.api.row.name)
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:

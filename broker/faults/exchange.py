@@ -140,7 +140,7 @@ class Exchange:
         if refusal.is_placed or refusal.leaves_nothing:
             active.fire()
         if not refusal.is_placed:
-            name = f"{api_name(context.api.handler.name)} version {context.api_version}"
+            name = f"{api_name(context.api.row.name)} version {context.api_version}"
             active.note(f"a response of {name} had no place for the error")
         return response
 
@@ -194,4 +194,4 @@ def has_records(row: Any) -> bool:
 
 def is_without_response(context: RequestContext) -> bool:
     """Whether the request is a Produce with acks=0, which gets no response."""
-    return context.api.handler.name == "produce" and context.request.acks == 0
+    return context.api.row.name == "produce" and context.request.acks == 0

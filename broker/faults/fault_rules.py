@@ -243,7 +243,7 @@ class FaultRules(Interceptor):
         facts, rows = _header(context), self._rows_of(context)
         for active in self._rules:
             rule = active.rule
-            if rule.action != action or rule.value != value or not rule.is_for(context.api.handler.name):
+            if rule.action != action or rule.value != value or not rule.is_for(context.api.row.name):
                 continue
             active.see(facts, rows)
             if active.matches_header(facts) and active.matches_any_row(rows) and active.count():
@@ -258,7 +258,7 @@ class FaultRules(Interceptor):
         due = []
         for active in tuple(self._rules):
             rule = active.rule
-            if not rule.is_about_requests or not rule.is_for(context.api.handler.name):
+            if not rule.is_about_requests or not rule.is_for(context.api.row.name):
                 continue
             active.see(header, rows)
             if not active.matches_header(header) or not active.matches_any_row(rows):
@@ -275,13 +275,11 @@ class FaultRules(Interceptor):
     def _rows_of(self, context: RequestContext) -> RequestRows:
         if context.request is None:
             return RequestRows((), {}, Row(None, {}, {}))
-        rows = rows_of_request(
-            context.api.handler.name, context.request, context.api_version, self._topic_name
-        )
-        if context.api.handler.name == "fetch" and self._target is not None:
+        rows = rows_of_request(context.api.row.name, context.request, context.api_version, self._topic_name)
+        if context.api.row.name == "fetch" and self._target is not None:
             add_session(rows, context.request, self._target.fetch_sessions, self._topic_name)
         elif (
-            context.api.handler.name == "share_fetch"
+            context.api.row.name == "share_fetch"
             and self._target is not None
             and self._target.share_sessions is not None
         ):

@@ -92,7 +92,7 @@ REFUSED_BY_PROXY = {
 }
 """The actions that a proxy cannot perform, with the reason."""
 ONLY_FOR = {
-    action: tuple(name for name, handler in BY_NAME.items() if action in handler.faults)
+    action: tuple(name for name, row in BY_NAME.items() if action in row.faults)
     for action in ("duplicate", *RECORD_ACTIONS)
 }
 """The APIs that can take an action, where not all can."""

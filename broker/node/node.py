@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.dispatch.interfaces import KnownTopic, KnownTopics
     from oncelog.broker.emulation.release import Release
-    from oncelog.broker.handlers.table import Handler
+    from oncelog.broker.handlers.table import ApiRow
     from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
@@ -319,7 +319,7 @@ def _open_metadata(logs: LogManager, release: Release) -> Iterator[MetadataStore
         logs.stop(broker_epoch)
 
 
-def _handlers(config: BrokerConfig, release: Release, *, has_telemetry: bool) -> dict[int, Handler]:
+def _handlers(config: BrokerConfig, release: Release, *, has_telemetry: bool) -> dict[int, ApiRow]:
     """Return the APIs that a node serves, by key."""
     handlers = dict(release.handlers)
     if not has_telemetry:

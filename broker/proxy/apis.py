@@ -21,7 +21,7 @@ DESCRIBE_QUORUM_KEY: Final = 55
 DESCRIBE_CLUSTER_KEY: Final = 60
 
 READ_RESPONSES: Final = frozenset(
-    key for key, handler in HANDLERS.items() if handler.proxy_reads or handler.endpoints_min is not None
+    key for key, row in HANDLERS.items() if row.proxy_reads or row.endpoints_min is not None
 )
 """Keys of the APIs whose responses a proxy reads, to change them or to learn from them."""
 
@@ -42,10 +42,10 @@ class Plan(RelayPlan):
         """Whether an interceptor or the proxy has to see its requests, and cannot decode them."""
         if api is None:
             return
-        handler = api.handler
-        if handler.proxy_reads:
+        row = api.row
+        if row.proxy_reads:
             self.response = INTERCEPTED
-        elif handler.endpoints_min is not None and version >= handler.endpoints_min:
+        elif row.endpoints_min is not None and version >= row.endpoints_min:
             self.response = ENDPOINTS
 
 
@@ -66,12 +66,12 @@ class KnownApis:
     def get(self, key: int) -> KnownApi | None:
         """Return an API by its key, None if it is unknown."""
         found = self._loaded.get(key)
-        if found is None and (handler := HANDLERS.get(key)) is not None:
-            api = Api(handler, is_handled=False)
-            found = self._loaded[key] = KnownApi(api, max(handler.min_version, 0), handler.max_version)
+        if found is None and (row := HANDLERS.get(key)) is not None:
+            api = Api(row, is_handled=False)
+            found = self._loaded[key] = KnownApi(api, max(row.min_version, 0), row.max_version)
         return found
 
     @property
     def names(self) -> Mapping[int, str]:
         """The names of their modules, by key."""
-        return {key: handler.name for key, handler in HANDLERS.items()}
+        return {key: row.name for key, row in HANDLERS.items()}

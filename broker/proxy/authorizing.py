@@ -65,9 +65,9 @@ class AuthorizingInterceptor(Interceptor):
         check_rights(self._authorization, context)
         await self._learn_names(context, _ids_in(context.request))
         selectors = list(row_selectors(self._authorization, self._services, context))
-        if context.api.handler.api_key == METADATA_KEY:
+        if context.api.row.api_key == METADATA_KEY:
             selectors += await self._selectors_of_creation(context)
-        elif context.api.handler.name == "delete_topics" and selectors:
+        elif context.api.row.name == "delete_topics" and selectors:
             # After the right to describe, before the right to delete.
             selectors.insert(1, await self._selector_of_deletion(context))
         return await self._refuse_and_forward(context, selectors)
@@ -85,7 +85,7 @@ class AuthorizingInterceptor(Interceptor):
         response with all rows; None if no row is refused, and nothing was forwarded.
         """
         request = context.request
-        name, version = context.api.handler.name, context.api_version
+        name, version = context.api.row.name, context.api_version
         rows = await in_slices(rows_of_request_in_steps(name, request, version, self._name_of))
         for index, selector in enumerate(selectors):
             if not await in_slices(_matches_any(selector, rows)):
@@ -181,7 +181,7 @@ class AuthorizingInterceptor(Interceptor):
     async def _learn_names(self, context: RequestContext, ids: Iterable[Uuid]) -> None:
         """Ask upstream for the names of topics whose ids it has not shown yet: ACLs name topics by name."""
         unknown = [topic_id for topic_id in dict.fromkeys(ids) if self._name_of(topic_id) is None]
-        if unknown and context.api.handler.api_key != METADATA_KEY:
+        if unknown and context.api.row.api_key != METADATA_KEY:
             await self._topics.ask(context, [MetadataRequestTopic(topic_id=topic_id) for topic_id in unknown])
 
 

@@ -120,7 +120,7 @@ class ProxyDispatcher:
 
     def plan_of(self, context: RequestContext) -> Plan:
         """Return the plan of a request that was decoded."""
-        return self.plan((context.api.handler.api_key << 16) | context.api_version)
+        return self.plan((context.api.row.api_key << 16) | context.api_version)
 
     def _wanting_api(self, key: int) -> tuple[Interceptor, ...]:
         found = self._wanting.get(key)
@@ -132,7 +132,7 @@ class ProxyDispatcher:
         return found
 
     def _interceptors_for(self, context: RequestContext) -> tuple[Interceptor, ...]:
-        return self._wanting_api(context.api.handler.api_key)
+        return self._wanting_api(context.api.row.api_key)
 
     def _on_installed(self) -> None:
         self._wanting.clear()
@@ -233,7 +233,7 @@ class ProxyDispatcher:
 
     def wants_response(self, context: RequestContext) -> bool:
         """Whether upstream responds to the request: to all but a Produce with acks=0."""
-        return context.api.handler.api_key != PRODUCE_KEY or context.request.acks != 0
+        return context.api.row.api_key != PRODUCE_KEY or context.request.acks != 0
 
     # -- responses
 

@@ -31,7 +31,7 @@ class FetchQuota(Interceptor):
         usage = context.usage
         if usage is None or context.request is None:
             return response
-        is_share = context.api.handler.api_key != FETCH_KEY
+        is_share = context.api.row.api_key != FETCH_KEY
         throttle_ms = self._quotas.throttle_fetch(usage, _size_of(response))
         # Records that a share group has acquired cannot be fetched again at once.
         if throttle_ms and not is_share:

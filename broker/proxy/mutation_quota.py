@@ -153,7 +153,7 @@ class MutationQuotas(Interceptor):
     async def _without(self, context: RequestContext, exhausted: set[str]) -> Any:
         """Return the response to the request with an error for these topics."""
         request = context.request
-        rows = rows_of_request(context.api.handler.name, request, context.api_version, self._topic_name)
+        rows = rows_of_request(context.api.row.name, request, context.api_version, self._topic_name)
         error = KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         refusal = Refusal(context.api, context.api_version, rows, _Exhausted(exhausted), error)
         handled = None

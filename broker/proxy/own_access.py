@@ -91,7 +91,7 @@ class OwnRequests(Interceptor):
 
     async def on_request(self, context: RequestContext) -> Any:
         """See `Interceptor`."""
-        key = context.api.handler.api_key
+        key = context.api.row.api_key
         api = self._loaded.get(key)
         if api is None:
             api = self._loaded[key] = Api(HANDLERS[key])

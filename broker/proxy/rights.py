@@ -24,7 +24,7 @@ from oncelog.wire.topic_names import INTERNAL_TOPICS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncelog.broker.handlers.table import Handler
+    from oncelog.broker.handlers.table import ApiRow
     from oncelog.broker.refusal.rows import RequestRows, Row
     from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.requests.request import RequestContext
@@ -86,18 +86,18 @@ Selector = DeniedResources | DeniedConfigs | AllRows
 
 def row_selectors(authorization: Authorization, services: Any, context: RequestContext) -> Iterator[Selector]:
     """Yield the selectors of rows to refuse, in Kafka's order of checks."""
-    handler, request = context.api.handler, context.request
-    name = handler.name
-    if handler.config_operation is not None:
-        refusal = config_refusal(services, context, handler.config_operation)
+    row, request = context.api.row, context.request
+    name = row.name
+    if row.config_operation is not None:
+        refusal = config_refusal(services, context, row.config_operation)
         assert refusal is not None, "there is an authorizer"
         refusal = cache(refusal)  # asked several times, a denied name would count as often in the log
         for kind in (TOPIC, GROUP, CLUSTER):
-            yield DeniedConfigs(refusal, error_of(handler, kind))
+            yield DeniedConfigs(refusal, error_of(row, kind))
         return
     if name == "find_coordinator" and context.api_version < 4:
         return  # the whole request needs the right: see `check_rights`
-    instead = handler.cluster_instead
+    instead = row.cluster_instead
     if instead is not None and authorization.allows(context, instead, *THE_CLUSTER, quiet=True):
         return
     if name == "fetch" and _replica_of(request) >= 0:
@@ -106,21 +106,21 @@ def row_selectors(authorization: Authorization, services: Any, context: RequestC
         return
     if name == "add_partitions_to_txn" and context.api_version >= 4:
         return  # the whole request needs the right: see `check_rights`
-    for operation, kind in handler.row_rights:
+    for operation, kind in row.row_rights:
         if name == "offset_fetch" and kind == GROUP and context.api_version < 8:
             continue  # the whole request needs the right: see `check_rights`
         # Asked for twice, a denied name would count twice in the log.
         may: May = cache(authorization.predicate(context, operation, RESOURCE_TYPES[kind]))
         if name == "add_partitions_to_txn":
             may = _except_internal(may)
-        yield DeniedResources(kind, may, error_of(handler, kind))
+        yield DeniedResources(kind, may, error_of(row, kind))
 
 
-def error_of(handler: Handler, kind: str) -> KafkaError:
+def error_of(row: ApiRow, kind: str) -> KafkaError:
     """Return the error of a row that names a denied resource of this kind."""
     resource_type = RESOURCE_TYPES[kind]
     text = f"The client may not do this to the {RESOURCE_NAMES[resource_type]}."
-    return KafkaError(AUTHORIZATION_ERROR[resource_type], text if handler.denied_message else None)
+    return KafkaError(AUTHORIZATION_ERROR[resource_type], text if row.denied_message else None)
 
 
 def _except_internal(may: May) -> May:

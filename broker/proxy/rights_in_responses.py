@@ -45,7 +45,7 @@ def restrict(
     """Remove from a response what the client has no right to see, and give denied rows Kafka's messages; a row at each
     step. ``topic_name`` gives the name for a topic id.
     """
-    function = _BY_API.get(context.api.handler.name)
+    function = _BY_API.get(context.api.row.name)
     if function is not None:
         yield from function(authorization, context, response, topic_name)
 

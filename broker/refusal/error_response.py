@@ -32,7 +32,7 @@ class ErrorFields:
 
     def __init__(self, name: str, request: Any, response: Any, version: int) -> None:
         self.name = name
-        self.handler = BY_NAME[name]
+        self.api_row = BY_NAME[name]
         self.levels = levels_of(name, request, version)
         self.version = version
         self.structs: list[type[Struct] | None] = [response]
@@ -59,7 +59,7 @@ class ErrorFields:
         """The field of the error, by depth."""
         self.have_message = [
             struct is not None
-            and self.handler.has_error_message
+            and self.api_row.has_error_message
             and "error_message" in fields_of(struct, version)
             for struct in self.structs
         ]
@@ -76,7 +76,7 @@ class ErrorFields:
     def rows_depth(self) -> int:
         """Return how deep the rows stand that have an error of the whole request; 0: none do."""
         depth = self.depth(0)
-        first, last = self.handler.error_in_rows
+        first, last = self.api_row.error_in_rows
         if not depth and first <= self.version <= last:
             depth = self.depth(1)
         return depth or 0
@@ -97,7 +97,7 @@ class ErrorFields:
         setattr(row, field, int(error.code))
         if self.have_message[depth]:
             row.error_message = _message(error)
-        for name, value in self.handler.beside_error.items():
+        for name, value in self.api_row.beside_error.items():
             if hasattr(row, name):
                 setattr(row, name, value)
 

@@ -68,7 +68,7 @@ class Refusal:
         self, api: Api, version: int, rows: RequestRows, selector: RowSelector, error: KafkaError
     ) -> None:
         depth = selector.depth_in(rows)
-        self._name = api.handler.name
+        self._name = api.row.name
         self._response = api.response
         self._error = error
         self._error_fields = error_fields_of(self._name, api.request, api.response, version)
@@ -78,7 +78,7 @@ class Refusal:
         error_depth = self._error_fields.depth(depth)
         self._is_about_rows = bool(error_depth)
         """Whether only rows have the error. Otherwise the whole response has it, in some versions beside its rows
-        (`Handler.error_in_rows`), or there is no place for it.
+        (`ApiRow.error_in_rows`), or there is no place for it.
         """
         self._depth = error_depth or self._error_fields.rows_depth()
         """How deep the rows stand that get the error; 0: none do."""

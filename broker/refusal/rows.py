@@ -1,6 +1,6 @@
 """The rows of a request: what it asks row by row, and where its response says the result of a row.
 
-The table of APIs (`Handler.rows`) pairs each list of a request with a list of its response.
+The table of APIs (`ApiRow.rows`) pairs each list of a request with a list of its response.
 """
 
 from __future__ import annotations

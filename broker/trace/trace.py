@@ -185,9 +185,7 @@ class Trace(Interceptor):
         """Return the topics and groups that a request names, if somebody has asked for some."""
         if context.request is None or not (self._selection.topics or self._selection.groups):
             return [], []
-        rows = rows_of_request(
-            context.api.handler.name, context.request, context.api_version, self.topic_name
-        )
+        rows = rows_of_request(context.api.row.name, context.request, context.api_version, self.topic_name)
         leaves = list(rows.whole.leaves())
         topics, groups = (
             [str(row.facts[fact]) for row in leaves if row.facts.get(fact)] for fact in (TOPIC, GROUP)

@@ -206,7 +206,7 @@ class Acting(Interceptor):
         self.act = act
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        if context.api.handler.name != "fetch":
+        if context.api.row.name != "fetch":
             return response
         if self.act == "close":
             raise CloseConnection("on purpose")

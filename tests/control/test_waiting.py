@@ -348,7 +348,7 @@ class Slow(Interceptor):
     """Lets a second pass before requests to leave a group are handled."""
 
     async def on_request(self, context: RequestContext) -> Any:
-        if context.api.handler.name == "leave_group":
+        if context.api.row.name == "leave_group":
             await trio.sleep(1)
 
 

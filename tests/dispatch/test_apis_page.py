@@ -16,7 +16,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_every_handler_says_what_it_does() -> None:
-    for handler in HANDLERS.values():
-        documentation = Api(handler).documentation or ""
-        name = Api(handler).request.__name__.removesuffix("Request")
-        assert documentation.startswith(f"{name} (API key {handler.api_key}): "), handler.name
+    for row in HANDLERS.values():
+        documentation = Api(row).documentation or ""
+        name = Api(row).request.__name__.removesuffix("Request")
+        assert documentation.startswith(f"{name} (API key {row.api_key}): "), row.name

@@ -44,7 +44,7 @@ class OnResponse(Interceptor):
         self.act = act
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        return await self.act(response) if context.api.handler.name == "fetch" else response
+        return await self.act(response) if context.api.row.name == "fetch" else response
 
 
 async def drop(response: Any) -> Any:
@@ -112,7 +112,7 @@ class Done(Interceptor):
         self.frames: list[memoryview | None] = []
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
-        self.seen.append((context.api.handler.name, response, failure))
+        self.seen.append((context.api.row.name, response, failure))
         self.frames.append(context.frame)
 
 
@@ -227,7 +227,7 @@ async def test_a_produce_with_acks_0_gets_no_response_from_an_interceptor_either
 
     class Answering(Interceptor):
         async def on_request(self, context: RequestContext) -> Any:
-            return given.pop() if context.api.handler.name == "produce" and given else None
+            return given.pop() if context.api.row.name == "produce" and given else None
 
         async def on_response(self, context: RequestContext, response: Any) -> Any:
             assert response is not None

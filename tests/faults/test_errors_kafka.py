@@ -54,7 +54,7 @@ def refused(name: str, version: int, error: str, message: str | None, request: M
 def kafkas() -> dict[str, list[Any]]:
     """Kafka's responses, by the API's name."""
     given = "".join(
-        f"{api_of(name).handler.api_key} {version} {error} {message or '-'} {request.encode(version).hex()}\n"
+        f"{api_of(name).row.api_key} {version} {error} {message or '-'} {request.encode(version).hex()}\n"
         for name, version, error, message, request in QUESTIONS
     )
     found: dict[str, list[Any]] = {}

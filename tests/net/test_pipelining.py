@@ -168,7 +168,7 @@ async def test_so_many_produces_wait_for_the_disk_and_the_node_stops() -> None:
 
 class _Muting(Quotas):
     def throttle(self, principal: str, client_id: str | None, context: RequestContext, response: Any) -> int:
-        return 20_000 if context.api.handler.name == "produce" else 0
+        return 20_000 if context.api.row.name == "produce" else 0
 
 
 @simulated

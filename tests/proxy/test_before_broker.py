@@ -33,14 +33,14 @@ class Seen(Interceptor):
         self.done: list[str] = []
 
     async def on_request(self, context: RequestContext) -> Any:
-        self.requests.append(context.api.handler.name)
+        self.requests.append(context.api.row.name)
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         self.responses.append(response)
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
-        self.done.append(context.api.handler.name)
+        self.done.append(context.api.row.name)
 
 
 @simulated

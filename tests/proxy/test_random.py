@@ -40,7 +40,7 @@ class Holds(Interceptor):
         self._rng = rng
 
     async def on_request(self, context: RequestContext) -> Any:
-        self.seen[context.api.handler.name] += 1
+        self.seen[context.api.row.name] += 1
         choice = self._rng.randrange(4)
         if choice == 0:
             await trio.sleep(self._rng.random())
@@ -54,7 +54,7 @@ class Holds(Interceptor):
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
-        self.done[context.api.handler.name] += 1
+        self.done[context.api.row.name] += 1
 
 
 async def converse(

@@ -313,7 +313,7 @@ class Busy(Interceptor):
         self._is_busy = is_busy
 
     async def on_request(self, context: RequestContext) -> Any:
-        if context.api.handler.name == "list_groups":
+        if context.api.row.name == "list_groups":
             if self._is_busy:
                 clock = trio.lowlevel.current_clock()
                 assert isinstance(clock, trio.testing.MockClock)
