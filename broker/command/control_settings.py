@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.options import Given
     from oncelog.broker.control.instruments import Extras
-    from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.dispatch.interfaces import Interceptor
     from oncelog.broker.faults.rule import Rule
     from oncelog.broker.logging.logs import LogOutput
     from oncelog.broker.trace.trace import Selection
@@ -77,7 +77,7 @@ def control_settings(
     refused: Callable[[], Mapping[str, str]] = dict,
 ) -> ControlSettings | None:
     """Return what is asked for, None if nothing is. ``listeners`` are their names; ``read`` returns the text of a file,
-    whose kind it is told; ``refused`` gives the actions that rules may not have, see `RuleTarget`. Raises UsageError.
+    whose kind it is told; ``refused`` gives the actions that rules may not have, see `TargetLimits`. Raises UsageError.
     """
     with_records = given.is_true("trace_records")
     settings = ControlSettings(
@@ -145,18 +145,18 @@ def _rules(
     listeners: Sequence[str],
     refused: Callable[[], Mapping[str, str]],
 ) -> tuple[Rule, ...]:
-    """Return the rules in the files of ``--faults``, for a `RuleTarget`. Raises UsageError."""
+    """Return the rules in the files of ``--faults``, see `TargetLimits`. Raises UsageError."""
     paths, _ = given.texts("faults", PATH_SEPARATOR)
     if not paths:
         return ()
     from oncelog.broker.faults.files import RuleFileError, load_rules
-    from oncelog.broker.faults.rule import RuleTarget
+    from oncelog.broker.faults.rule import TargetLimits
 
-    target = RuleTarget(refused(), listeners)
+    limits = TargetLimits(refused(), listeners)
     found: list[Rule] = []
     for path in paths:
         try:
-            found += load_rules(read(path, "the rules"), path, target)
+            found += load_rules(read(path, "the rules"), path, limits)
         except RuleFileError as error:
             raise UsageError(str(error)) from None
     return tuple(found)

@@ -159,10 +159,10 @@ class ControlledBroker:
         """The rules for what goes wrong between clients and handlers."""
         if self._faults is None:
             from oncelog.broker.faults.fault_rules import FaultRules
-            from oncelog.broker.faults.rule import RuleTarget
+            from oncelog.broker.faults.rule import TargetLimits
 
-            target = RuleTarget(listeners=listener_names(self.config))
-            self._faults = FaultRules(random.Random(self.seed), target)
+            limits = TargetLimits(listeners=listener_names(self.config))
+            self._faults = FaultRules(random.Random(self.seed), limits)
             self._faults.on_change.append(self._watch_crash_points)
             if self.is_running:
                 self._faults.attach(self.node)

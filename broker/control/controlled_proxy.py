@@ -18,9 +18,9 @@ from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.instruments import Extras, Instruments
 from oncelog.broker.control.runs import Runs
-from oncelog.broker.dispatch.policies import RequestPath
+from oncelog.broker.dispatch.interfaces import RequestPath
 from oncelog.broker.faults.fault_rules import FaultRules
-from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget
+from oncelog.broker.faults.rule import REFUSED_BY_PROXY, TargetLimits
 from oncelog.broker.faults.seen_sessions import SeenSessions
 from oncelog.broker.faults.words import RuleError
 from oncelog.broker.logging.logs import get_logger
@@ -90,7 +90,7 @@ class ControlledProxy:
         self.turns = trio.Lock()
         """Held while an operation starts or stops the proxy: several may come at the same time."""
         names = [row.bind.listener for row in settings.listeners]
-        self.faults = FaultRules(random.Random(seed), RuleTarget(REFUSED_BY_PROXY, names))
+        self.faults = FaultRules(random.Random(seed), TargetLimits(REFUSED_BY_PROXY, names))
         """The rules for what goes wrong between clients and the cluster."""
         self.clock = SystemClock()
         self.runs: Runs[Proxy] = Runs("proxy", host_name, self._on_end)

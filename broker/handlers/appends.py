@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.logging.reasons import Reason
-from oncelog.broker.requests.request import CloseConnection, DelayedProduce, Pending, finished
+from oncelog.broker.requests.request import CloseConnection, DelayedProduce, Pending, wait_for_response
 from oncelog.broker.scheduling.slices import SLICE_S, in_slices
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.compiler import AT_ONCE_ELEMENTS_MAX
@@ -257,7 +257,7 @@ class Appends:
             for _, partition in rows[begin : self._next]:
                 partition.records = None
             await trio.lowlevel.checkpoint()
-        return await finished(self._respond(await in_slices(listed(self._topics()))))
+        return await wait_for_response(self._respond(await in_slices(listed(self._topics()))))
 
     def response(self) -> ProduceResponse | Pending[ProduceResponse | None] | None:
         """Return the response when all rows are appended, a `DelayedProduce` where something must be flushed."""
@@ -321,7 +321,7 @@ def error_row(index: int, error: KafkaError, log: PartitionLog | None) -> Partit
 
 
 def _refused_partition_row(index: int, code: ErrorCode, context: RequestContext) -> PartitionProduceResponse:
-    """Return the row of a partition that `AddPartitionsToTxnManager` refused with ``code``."""
+    """Return the row of a partition that an ACL denies, or `AddPartitionsToTxnManager` refused, with ``code``."""
     message = None
     if code is ErrorCode.INVALID_TXN_STATE:
         message = "Partition was not added to the transaction"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.metadata import topics
 from oncelog.broker.requests.authorization import ALTER, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ STRICT_VERSION = 3
 def handle(
     services: Services, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse | Pending[CreatePartitionsResponse]:
-    return begun(_respond(services, request, context))
+    return chunked_steps(_respond(services, request, context))
 
 
 def _respond(
@@ -39,7 +39,7 @@ def _respond(
     """Make the response, a row at each step."""
     _, repeated = topics.once_and_twice([topic.name for topic in request.topics])
     is_repeated = frozenset(repeated)
-    may_alter = services.authorization.filter(context, ALTER, TOPIC_RESOURCE)
+    may_alter = services.authorization.predicate(context, ALTER, TOPIC_RESOURCE)
     denied = set()
     for topic in request.topics:
         if topic.name not in is_repeated and not may_alter(topic.name):

@@ -31,7 +31,7 @@ def handle(
     services: Services, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
-    may_delete = services.authorization.filter(context, DELETE, TOPIC_RESOURCE)
+    may_delete = services.authorization.predicate(context, DELETE, TOPIC_RESOURCE)
 
     def rows() -> Iterator[None]:
         for topic in request.topics:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.fetch.delayed import DelayedFetch
 from oncelog.broker.fetch.fetch import Fetch
 from oncelog.broker.fetch.sessions import FetchItem, FetchKey
-from oncelog.broker.requests.authorization import CLUSTER, CLUSTER_ACTION, READ, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import CLUSTER_ACTION, READ, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.fetch import FETCH_TOPIC_ID_VERSION, FetchRequest, FetchResponse
 from oncelog.wire.schema import ZERO_UUID
@@ -44,8 +44,8 @@ def handle(
     authorization = services.authorization
     if authorization.authorizer is not None:
         if not fetch.is_replica:
-            fetch.may_read = cache(authorization.filter(context, READ, TOPIC_RESOURCE))
-        elif not authorization.allows(context, CLUSTER_ACTION, *CLUSTER):
+            fetch.may_read = cache(authorization.predicate(context, READ, TOPIC_RESOURCE))
+        elif not authorization.allows(context, CLUSTER_ACTION, *THE_CLUSTER):
             fetch.may_read = _nothing
     if fetch.read() or request.max_wait_ms <= 0 or not opened.items:
         return fetch.respond()

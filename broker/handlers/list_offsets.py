@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.requests.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -47,7 +47,7 @@ LEADER_EPOCH_VERSION = 4
 def handle(
     services: Services, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
-    return begun(_respond(services, request, context))
+    return chunked_steps(_respond(services, request, context))
 
 
 def _respond(
@@ -60,7 +60,7 @@ def _respond(
     topics = request.topics
     denied: list[ListOffsetsTopic] = []
     if services.authorization.authorizer is not None:
-        may_describe = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+        may_describe = services.authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE)
         topics = []
         for topic in request.topics:
             (topics if may_describe(topic.name) else denied).append(topic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.controller.reassignments import ongoing
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse | Pending[ListPartitionReassignmentsResponse]:
-    return begun(_respond(services, request, context))
+    return chunked_steps(_respond(services, request, context))
 
 
 def _respond(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import TransactionCoordinator
     from oncelog.broker.fetch.delayed_fetches import DelayedFetches
     from oncelog.broker.fetch.sessions import FetchSessions
-    from oncelog.broker.handlers.table import Handler
+    from oncelog.broker.handlers.table import ApiRow
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
@@ -54,7 +54,7 @@ class AccessServices(Protocol):
 class Services(NamedTuple):
     """Made once by each node."""
 
-    handlers: Mapping[int, Handler]
+    handlers: Mapping[int, ApiRow]
     """The APIs that the node serves, by key."""
     config: DynamicBrokerConfig
     authorization: Authorization

@@ -126,7 +126,7 @@ _TXN_PARTITIONS = _partitions("partitions", "results_by_partition", name=ELEMENT
 # -- a row of the table
 
 
-class Handler(NamedTuple):
+class ApiRow(NamedTuple):
     """One API."""
 
     api_key: int
@@ -182,9 +182,9 @@ def _api(
     *rows: Rows,
     announced_min: int | None = None,
     **more: Any,
-) -> Handler:
+) -> ApiRow:
     low, high = versions
-    return Handler(
+    return ApiRow(
         api_key,
         name,
         low,
@@ -331,17 +331,15 @@ _TABLE = (
 )
 # fmt: on
 
-HANDLERS: dict[int, Handler] = {handler.api_key: handler for handler in _TABLE}
+HANDLERS: dict[int, ApiRow] = {row.api_key: row for row in _TABLE}
 """By API key."""
-BY_NAME: dict[str, Handler] = {handler.name: handler for handler in _TABLE}
+BY_NAME: dict[str, ApiRow] = {row.name: row for row in _TABLE}
 """By the name of the API's modules."""
 
-TELEMETRY_KEYS = frozenset(handler.api_key for handler in _TABLE if handler.is_telemetry)
+TELEMETRY_KEYS = frozenset(row.api_key for row in _TABLE if row.is_telemetry)
 """API keys that are served only where clients may send their metrics."""
-UNSTABLE_VERSIONS = {
-    handler.api_key: handler.unstable_max for handler in _TABLE if handler.unstable_max is not None
-}
-"""By API key: `Handler.unstable_max`, where there is one."""
+UNSTABLE_VERSIONS = {row.api_key: row.unstable_max for row in _TABLE if row.unstable_max is not None}
+"""By API key: `ApiRow.unstable_max`, where there is one."""
 
 
 def api_names() -> dict[str, str]:

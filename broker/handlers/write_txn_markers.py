@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.log.producers.state import AppendOrigin
-from oncelog.broker.requests.request import Pending, finished
+from oncelog.broker.requests.request import Pending, wait_for_response
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.write_txn_markers import (
@@ -137,7 +137,7 @@ async def _wait_flushed(
     unflushed: list[UnflushedResult],
     response: WriteTxnMarkersResponse,
 ) -> WriteTxnMarkersResponse:
-    await finished(filled)
+    await wait_for_response(filled)
     for log, end_offset, result in unflushed:
         try:
             await log.flush(end_offset)

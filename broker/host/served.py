@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     import trio
 
-    from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics, RequestPath
+    from oncelog.broker.dispatch.interfaces import KnownTopic, KnownTopics, RequestPath
     from oncelog.broker.host.host import Host
 
 

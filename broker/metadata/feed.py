@@ -1,8 +1,8 @@
 """`MetadataFeed`: gives the metadata of a controller to the nodes that follow it.
 
 A node that joins fetches a snapshot, and after it every batch by its offset, as Kafka's brokers fetch
-``__cluster_metadata-0``. The batches since the controller's start are kept in memory until all nodes have them that have
-registered: one that is cut off goes on where it was.
+``__cluster_metadata-0``. The batches since the controller's start are kept in memory until all registered nodes have
+them: one that is cut off goes on where it was.
 """
 
 from __future__ import annotations

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics
+    from oncelog.broker.dispatch.interfaces import KnownTopic, KnownTopics
     from oncelog.broker.emulation.release import Release
-    from oncelog.broker.handlers.table import Handler
+    from oncelog.broker.handlers.table import ApiRow
     from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
@@ -69,7 +69,9 @@ class Node:
     """
 
     def __init__(self, host: Host, logs: LogManager, release: Release, membership: Membership) -> None:
-        """``host`` has the metadata, and ``logs`` are those of the same directory. ``release`` is what it serves."""
+        """``host`` has the metadata, and ``logs`` are those of the same directory. ``release``: the
+        release of Kafka that it emulates.
+        """
         self.host = host
         self.config = config = host.config
         self.files = host.files
@@ -243,9 +245,9 @@ def open_node(
     """Open the data directory (lock, identity), its metadata and its partitions; yield the node, for `Node.run`. In the
     end flush every log, and write the clean-shutdown mark last.
 
-    ``release`` is what it serves, ``users`` may log in, ``acls`` are created if they are missing, ``keeps_data`` is
-    `LogManager.keeps_data`. ``on_loaded`` is called before the node listens: it may create topics, or install something
-    in the dispatcher.
+    ``release``: the release of Kafka that it emulates. ``users`` may log in, ``acls`` are created if they are missing,
+    ``keeps_data`` is `LogManager.keeps_data`. ``on_loaded`` is called before the node listens: it may create topics, or
+    install something in the dispatcher.
 
     Raises DataDirectoryError if the data directory cannot be used, for example because another process uses it.
     """
@@ -289,8 +291,8 @@ def open_node(
 
 @contextmanager
 def _open_metadata(logs: LogManager, release: Release) -> Iterator[MetadataStore]:
-    """Lock the data directory, and open its metadata. In the end close both: the metadata first, which say that this
-    node stops.
+    """Lock the data directory, and open its metadata. In the end close both, the metadata first: its last record says
+    that this node has stopped.
     """
     logs.start()
     broker_epoch = -1
@@ -318,7 +320,7 @@ def _open_metadata(logs: LogManager, release: Release) -> Iterator[MetadataStore
         logs.stop(broker_epoch)
 
 
-def _handlers(config: BrokerConfig, release: Release, *, has_telemetry: bool) -> dict[int, Handler]:
+def _handlers(config: BrokerConfig, release: Release, *, has_telemetry: bool) -> dict[int, ApiRow]:
     """Return the APIs that a node serves, by key."""
     handlers = dict(release.handlers)
     if not has_telemetry:

@@ -9,13 +9,13 @@ from oncelog.broker.dispatch.interception import Interception
 from oncelog.broker.log.results import FileRange
 from oncelog.broker.network.network import Client
 from oncelog.broker.requests.authorization import ANONYMOUS, Authorization
-from oncelog.broker.requests.request import RequestContext, finished
+from oncelog.broker.requests.request import RequestContext, wait_for_response
 from oncelog.wire.header import FETCH_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncelog.broker.handlers.table import Handler
+    from oncelog.broker.handlers.table import ApiRow
     from oncelog.broker.host.host import Host
     from oncelog.broker.network.network import Delivery
     from oncelog.wire.schema import Message
@@ -63,7 +63,7 @@ A_NODE = Client(ANONYMOUS, "", None, "", "PLAINTEXT")
 class RequestReceiver:
     """Handles requests with ``services``, whose handlers are ``handlers``, as far as ``services`` allow."""
 
-    def __init__(self, services: Any, handlers: Mapping[int, Handler], host: Host) -> None:
+    def __init__(self, services: Any, handlers: Mapping[int, ApiRow], host: Host) -> None:
         self._services = services
         self._handlers = handlers
         self._authorization: Authorization = services.authorization
@@ -73,7 +73,7 @@ class RequestReceiver:
         self._apis: dict[int, Api] = {}
 
     @classmethod
-    def of_nodes(cls, services: Any, handlers: Mapping[int, Handler], host: Host) -> RequestReceiver:
+    def of_nodes(cls, services: Any, handlers: Mapping[int, ApiRow], host: Host) -> RequestReceiver:
         """Return one for the nodes' own requests: they may do everything."""
         everything = Authorization(None, lambda *_: None)
         return cls(services._replace(authorization=everything), handlers, host)
@@ -90,9 +90,9 @@ class RequestReceiver:
         try:
             if self._authorization.authorizer is not None and api.authorize is not None:
                 api.authorize(self._authorization, context)
-            response: Any = await finished(api.handle(self._services, request, context))
+            response: Any = await wait_for_response(api.handle(self._services, request, context))
         except Exception as error:
-            response = await finished(self._interception.refuse(context, error))
+            response = await wait_for_response(self._interception.refuse(context, error))
         _read_ranges(response)
         return response  # type: ignore[no-any-return]
 
