@@ -2,7 +2,7 @@
 
 A link brings one of Kafka's requests from one node to another and its response back, as a connection does. A link that
 is cut, or whose node does not run, breaks at once: whoever waits for a response gets `LinkDownError`, and may ask again
-later (`Network.wait_changed`). What has arrived is handled nevertheless, as by a node that has lost its peer.
+later (`Network.changed`). What has arrived is handled nevertheless, as by a node that has lost its peer.
 """
 
 from __future__ import annotations
@@ -118,9 +118,10 @@ class Network:
         """Whether what ``source`` sends to ``target`` is lost."""
         return (source, target) in self._cut
 
-    async def wait_changed(self) -> None:
-        """Wait until a node has come, or a cut has ended."""
-        await self._changed.wait()
+    @property
+    def changed(self) -> trio.Event:
+        """Set when a node comes, or a cut ends: take it before a call that may fail."""
+        return self._changed
 
     # -- for links
 
@@ -184,6 +185,11 @@ class Link:
         self._network = network
         self.source = source
         self.target = target
+
+    @property
+    def changed(self) -> trio.Event:
+        """See `Network.changed`."""
+        return self._network.changed
 
     async def call(
         self, request: Request[ResponseT], version: int, client: Client | None = None
