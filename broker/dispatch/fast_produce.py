@@ -60,7 +60,7 @@ TAGS_BYTES = 3
 """Bytes after the records of the only partition: no tagged fields of the partition, the topic and the request."""
 
 FLUSH_NEVER = (1 << 63) - 1
-"""``flush.messages`` where no response waits for the disk."""
+"""`PartitionLog.waits_at` where no response waits: neither for the disk nor for followers."""
 
 _MARKS = (0x0123456789ABCDE, 0x0FEDCBA987654321, 0x0ECA86420FDB9753)
 """Placeholders for base offset, log append time and log start offset, to find the fields in an encoded response."""
@@ -176,7 +176,7 @@ class FastProduce:
         if records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT and not self._verify_or_add(known, records):
             return False
         log = leader.log
-        if log.config.flush_messages != FLUSH_NEVER:
+        if log.waits_at != FLUSH_NEVER:
             return False
         try:
             result = log.append(records, leader_epoch=leader.leader_epoch, produce_version=version)
@@ -187,7 +187,7 @@ class FastProduce:
             return False
         # Only for a duplicate of a batch that is not on the disk yet, so nothing was appended. The handler waits for
         # the disk.
-        if result.must_flush:
+        if result.must_wait:
             return False
         if known.acks:
             start = len(out)

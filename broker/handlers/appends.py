@@ -225,7 +225,7 @@ class Appends:
                     index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
                 )
                 self._responses.append(response)
-                if result.must_flush:
+                if result.must_wait:
                     self._unflushed.append((log, result.last_offset + 1, response))
             check = validate
         if not begin and len(rows) > 1:  # the turns of `append_rest` let others have theirs
