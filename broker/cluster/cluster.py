@@ -33,6 +33,11 @@ class HostedPartition:
 
     __slots__ = ("is_current", "leader_epoch", "log")
 
+    epoch_start_offset = 0
+    """At a leader, where its epoch begins in the log. Consumers do not learn the end while the watermark is below
+    it.
+    """
+
     def __init__(self, log: PartitionLog, leader_epoch: int) -> None:
         self.log = log
         self.leader_epoch = leader_epoch
@@ -65,8 +70,6 @@ class LeaderPartition(HostedPartition):
 
     is_replicated = False
     """Whether there are other replicas: the partition is a `ReplicatedPartition` then."""
-    epoch_start_offset = 0
-    """Where the leader epoch begins in the log. Consumers do not learn the end while the watermark is below it."""
 
     @property
     def low_watermark(self) -> int:
@@ -104,6 +107,10 @@ class LeaderPartition(HostedPartition):
         ``timeout_s`` seconds of real time, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION.
         """
         return self.low_watermark
+
+    def preferred_read_replica(self, rack: str, offset: int) -> int | None:
+        """Return the node from which a consumer in ``rack`` should read on at ``offset`` (KIP-392); None: this one."""
+        return None
 
     def check_follower(self, node_id: int, leader_epoch: int) -> None:
         """Raises KafkaError if that node has no replica; ``leader_epoch`` is what it knows (-1: none)."""

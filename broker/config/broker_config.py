@@ -10,6 +10,7 @@ from oncelog.broker.config.definitions import ConfigError, ConfigKey, KeyCollect
 from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from oncelog.broker.config.definitions_log import LogKeys
 from oncelog.broker.config.definitions_node import OPTIMIZATIONS, ListenerKeys, NodeKeys, OwnKeys, RequestKeys
+from oncelog.broker.config.definitions_replication import ReplicationKeys
 from oncelog.broker.config.definitions_security import (
     DelegationTokenKeys,
     LoginKeys,
@@ -37,6 +38,7 @@ class BrokerConfig(
     ListenerKeys,
     RequestKeys,
     LogKeys,
+    ReplicationKeys,
     GroupKeys,
     ShareGroupKeys,
     ShareCoordinatorKeys,

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import TransactionalProducer
-from oncelog.broker.handlers.appends import error_row, response_for_acks
+from oncelog.broker.handlers.appends import ACKS_ALL, error_row, response_for_acks
 from oncelog.broker.handlers.produce import support_of
 from oncelog.broker.requests.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.wire.batch import (
@@ -185,9 +185,9 @@ class FastProduce:
             return True
         except LongValidation:
             return False
-        # Only for a duplicate of a batch that is not on the disk yet, so nothing was appended. The handler waits for
-        # the disk.
-        if result.must_wait:
+        # Of one replica, only for a duplicate of a batch that is not on the disk yet, so nothing was appended. The
+        # handler waits for the disk.
+        if result.must_wait and not leader.is_replicated:
             return False
         if known.acks:
             start = len(out)
@@ -210,10 +210,13 @@ class FastProduce:
                 and self._cluster.topic_by_id(known.topic_id) is None
             ):
                 return None
-            known.leader = self._cluster.leader_partition(known.topic, known.index)
+            leader = self._cluster.leader_partition(known.topic, known.index)
         except KafkaError:
             return None
-        return known.leader
+        if leader.is_replicated and known.acks == ACKS_ALL:  # the response waits for the followers
+            return None
+        known.leader = leader
+        return leader
 
     def _verify_or_add(self, known: _KnownPrefix, records: memoryview) -> bool:
         """Verify that the partition is part of the batch's transaction, or add it. Returns False if that must wait or

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
+    from oncelog.broker.replication.replication import Replication
     from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -71,3 +72,5 @@ class Services(NamedTuple):
     delegation_tokens: DelegationTokens
     note_internal_error: Callable[[], None]
     """Called after a request failed with an internal error: tests end the node then."""
+    replication: Replication | None = None
+    """The partitions with several replicas; None: there are no other nodes."""

@@ -279,6 +279,11 @@ class LogManager:
         self.flusher.new_names = True
         self.logs[key] = log
 
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether the directory has that partition."""
+        key = topic, partition
+        return key in self.logs or self._is_unopened(key)
+
     def size_of(self, topic: str, partition: int) -> int:
         """Bytes of the partition's log files. The log is not opened. Raises OSError."""
         log = self.logs.get((topic, partition))

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     Receive = Callable[["Delivery"], Awaitable[Message]]
     """Handles a request, and returns its response. Must not raise."""
 
+CONTROLLER_ID = 3000
+"""The node id of the controller."""
+
 ResponseT = TypeVar("ResponseT", bound="Message")
 Direction = tuple[int, int]
 """The ids of the node that sends and of the node that receives."""
