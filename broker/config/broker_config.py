@@ -11,6 +11,7 @@ from oncelog.broker.config.definitions_cluster import ClusterKeys
 from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from oncelog.broker.config.definitions_log import LogKeys
 from oncelog.broker.config.definitions_node import OPTIMIZATIONS, ListenerKeys, NodeKeys, OwnKeys, RequestKeys
+from oncelog.broker.config.definitions_replication import ReplicationKeys
 from oncelog.broker.config.definitions_security import (
     DelegationTokenKeys,
     LoginKeys,
@@ -39,6 +40,7 @@ class BrokerConfig(
     ListenerKeys,
     RequestKeys,
     LogKeys,
+    ReplicationKeys,
     GroupKeys,
     ShareGroupKeys,
     ShareCoordinatorKeys,

@@ -83,20 +83,6 @@ metadata.max.idle.interval.ms int 500 0..
     Milliseconds after which an idle controller writes a record without content.
 num.replica.fetchers int 1 1.. cluster-wide
     Threads for each other broker that fetch from it.
-replica.fetch.backoff.ms int 1000 0..
-    Milliseconds that a follower waits after a fetch that failed.
-replica.fetch.max.bytes int 1048576 0..
-    Bytes of one partition that a follower fetches at once.
-replica.fetch.min.bytes int 1
-    Bytes that a follower's fetch waits for.
-replica.fetch.response.max.bytes int 10485760 0..
-    Bytes of all partitions that a follower fetches at once.
-replica.fetch.wait.max.ms int 500
-    The most milliseconds that a follower's fetch waits.
-replica.lag.time.max.ms long 30000
-    Milliseconds after which a follower that has not caught up is no longer in sync.
-replica.selector.class string null
-    The class that chooses the replica that a consumer reads from.
 replica.socket.receive.buffer.bytes int 65536
     Bytes of the receive buffer of a follower's connection.
 replica.socket.timeout.ms int 30000

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import TransactionalProducer
-from oncelog.broker.handlers.appends import error_row, response_for_acks
+from oncelog.broker.handlers.appends import ACKS_ALL, error_row, response_for_acks
 from oncelog.broker.handlers.produce import support_of
 from oncelog.broker.requests.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.wire.batch import (
@@ -59,7 +59,7 @@ TAGS_BYTES = 3
 """Bytes after the records of the only partition: no tagged fields of the partition, the topic and the request."""
 
 FLUSH_NEVER = (1 << 63) - 1
-"""``flush.messages`` where no response waits for the disk."""
+"""`PartitionLog.waits_at` where no response waits: neither for the disk nor for followers."""
 
 _MARKS = (0x0123456789ABCDE, 0x0FEDCBA987654321, 0x0ECA86420FDB9753)
 """Placeholders for base offset, log append time and log start offset, to find the fields in an encoded response."""
@@ -175,7 +175,7 @@ class FastProduce:
         if records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT and not self._verify_or_add(known, records):
             return False
         log = leader.log
-        if log.config.flush_messages != FLUSH_NEVER:
+        if log.waits_at != FLUSH_NEVER:
             return False
         try:
             result = log.append(records, leader_epoch=leader.leader_epoch, produce_version=version)
@@ -184,9 +184,9 @@ class FastProduce:
             return True
         except LongValidation:
             return False
-        # Only for a duplicate of a batch that is not on the disk yet, so nothing was appended. The handler waits for
-        # the disk.
-        if result.must_flush:
+        # Of one replica, only for a duplicate of a batch that is not on the disk yet, so nothing was appended. The
+        # handler waits for the disk.
+        if result.must_wait and not leader.is_replicated:
             return False
         if known.acks:
             start = len(out)
@@ -209,10 +209,13 @@ class FastProduce:
                 and self._cluster.topic_by_id(known.topic_id) is None
             ):
                 return None
-            known.leader = self._cluster.leader_partition(known.topic, known.index)
+            leader = self._cluster.leader_partition(known.topic, known.index)
         except KafkaError:
             return None
-        return known.leader
+        if leader.is_replicated and known.acks == ACKS_ALL:  # the response waits for the followers
+            return None
+        known.leader = leader
+        return leader
 
     def _verify_or_add(self, known: _KnownPrefix, records: memoryview) -> bool:
         """Verify that the partition is part of the batch's transaction, or add it. Returns False if that must wait or

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
+    from oncelog.broker.replication.replication import Replication
     from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.broker.seams.clock import Clock
@@ -82,3 +83,5 @@ class Services(NamedTuple):
     """Called after a request failed with an internal error: tests end the node then."""
     forward: Forward | None = None
     """Has the controller handle a request that changes metadata; None: this node is the controller."""
+    replication: Replication | None = None
+    """The partitions with several replicas; None: there are no other nodes."""

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.net.server import BoundListener
+    from oncelog.broker.replication.replication import Replication
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.sasl.users import Users
@@ -85,6 +86,21 @@ class Node:
             static.max_incremental_fetch_session_cache_slots, host.clock, host.random
         )
         self.cluster = Cluster(current.node_id, self.metadata, logs, membership.links)
+        self.replication: Replication | None = None
+        """The partitions with several replicas; None without other nodes."""
+        if membership.links is not None:
+            from oncelog.broker.replication.replication import Replication
+
+            self.replication = Replication(
+                self.cluster,
+                logs,
+                membership.links,
+                self.metadata,
+                config,
+                host.clock,
+                host.lines,
+                host.background,
+            )
         self.metadata.subscribe(self._on_record)
         environment = CoordinatorEnvironment(
             config=config,
@@ -130,6 +146,7 @@ class Node:
             delegation_tokens=host.delegation_tokens,
             note_internal_error=host.note_internal_error,
             forward=membership.forward,
+            replication=self.replication,
         )
         self.dispatcher = Dispatcher(self.services)
         host.on_access_change = self._apply_access
@@ -142,6 +159,8 @@ class Node:
         """Serve until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.logs.run)
+            if self.replication is not None:
+                await nursery.start(self.replication.run)
             self.host.start_tasks(nursery)
             await nursery.start(self.groups.runtime.run)
             await nursery.start(self.transactions.run)
@@ -225,7 +244,15 @@ class Node:
         topic = self.metadata.image.topics.get(name)
         if topic is None:
             return None
-        return LocalTopic(topic.topic_id, self.topic_config(name), range(len(topic.partitions)))
+        config, indexes = self.topic_config(name), range(len(topic.partitions))
+        if self.replication is None:
+            return LocalTopic(topic.topic_id, config, indexes)
+        node_id = self.config.static.node_id
+        replicas = {index: topic.partitions[index].replicas for index in indexes}
+        assigned = {index for index in indexes if node_id in replicas[index]}
+        return LocalTopic(
+            topic.topic_id, config, assigned, {index for index in assigned if len(replicas[index]) > 1}
+        )
 
 
 @contextmanager
