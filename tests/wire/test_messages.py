@@ -109,6 +109,15 @@ NOT_IN_KAFKA_PYTHON = (
     "oncelog.wire.messages.push_telemetry",
     *(f"oncelog.wire.messages.{verb}_share_group_offsets" for verb in ("alter", "delete", "describe")),
     *(f"oncelog.wire.messages.{step}_delegation_token" for step in ("create", "renew", "expire", "describe")),
+    *(f"oncelog.wire.messages.broker_{message}" for message in ("heartbeat", "registration")),
+    "oncelog.wire.messages.allocate_producer_ids",
+    "oncelog.wire.messages.alter_partition",
+    "oncelog.wire.messages.envelope",
+    "oncelog.wire.messages.fetch_snapshot",
+    *(
+        f"oncelog.wire.messages.{step}_share_group_state"
+        for step in ("initialize", "read", "write", "delete")
+    ),
 )
 
 
