@@ -135,6 +135,7 @@ class Cluster:
         known = self._leader_partitions.pop((topic, partition), None)
         if known is not None:
             known.is_current = False
+            known.log.waiters.notify(known.log)  # who waits for this leader need not wait any more
 
     def forget(self, topic: str) -> None:
         """The topic was deleted."""

@@ -15,8 +15,6 @@ num.recovery.threads.per.data.dir int 2 1.. cluster-wide
     Threads that recover logs at the start and flush them at the stop.
 queued.max.requests int 500 1..
     Requests that may wait for a thread.
-request.timeout.ms int 30000
-    Milliseconds that a request to another node may take.
 server.max.startup.time.ms long 9223372036854775807 0.. internal
     Milliseconds that a start may take.
 early.start.listeners list null

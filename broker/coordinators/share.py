@@ -58,6 +58,7 @@ class ShareCoordinator:
 
     BASE_SEQUENCE = 0
     SKIPS_VERSIONS = False
+    RELOADS = False
 
     def __init__(self, environment: CoordinatorEnvironment) -> None:
         self._metadata = environment.metadata
@@ -112,6 +113,9 @@ class ShareCoordinator:
 
     def codec(self) -> int:
         return self._config.current.share_coordinator_state_topic_compression_codec
+
+    def write_timeout_ms(self) -> int:
+        return self._config.current.share_coordinator_write_timeout_ms
 
     def on_shard_loaded(self, shard: ShareShard) -> None:
         # A topic may have been deleted while the shard was not loaded, or just before the process died.

@@ -70,6 +70,7 @@ class PartitionLog:
         "epochs",
         "high_watermark",
         "is_closing",
+        "is_replicated",
         "last_stable_offset",
         "local",
         "log_end_offset",
@@ -111,6 +112,8 @@ class PartitionLog:
         )
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
+        self.is_replicated = False
+        """Whether the partition has several replicas."""
         self.high_watermark = loaded.log_end_offset
         self.last_stable_offset = loaded.log_end_offset
         self.offline = False
