@@ -1,7 +1,8 @@
 """`CoordinatorLog`: writes a shard's records to the partition that stores them, and waits until they are committed.
 
-It belongs to one leader epoch. When the next begins, whoever waits gets NOT_LEADER_OR_FOLLOWER: his records may be gone,
-and others may have their offsets (`renew` is for the same leader's next epoch). Source: ``CoordinatorPartitionWriter``.
+It belongs to one leader epoch. When the next begins, who waits gets NOT_LEADER_OR_FOLLOWER: its records may be gone,
+and others may have their offsets (`renew` is for the same leader's next epoch). Source:
+``CoordinatorPartitionWriter``.
 """
 
 from __future__ import annotations
