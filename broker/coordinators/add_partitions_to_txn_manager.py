@@ -5,8 +5,8 @@ Older producers add the partitions with requests of their own, and the coordinat
 v2 the write adds them (KIP-890). A result is valid for writes in the same step only: the transaction may end
 afterwards, and no batch may follow the end of its transaction. If the coordinator's record must be committed first, the
 manager repeats the check. If the coordinator is on another node, its answer is older than the step: then a partition
-that got a marker since the question refuses the batch (Kafka: ``VerificationGuard``). Source: Kafka's class of that name,
-``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``.
+that got a marker since the question refuses the batch (Kafka: ``VerificationGuard``). Source: Kafka's class of that
+name, ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``.
 """
 
 from __future__ import annotations
