@@ -299,12 +299,10 @@ class CoordinatorRuntime(Generic[S]):
         return not context.is_lost()
 
     def _drop(self, partition: int) -> None:
-        """Forget a shard of an earlier leader epoch."""
+        """Stop to load a shard of an earlier leader epoch. One that is loaded knows itself that it is lost."""
         loading = self._loading.pop(partition, None)
         if loading is not None:
             loading.close()
-        if partition in self.loaded:
-            self._on_lost()
 
     # -- unloading
 

@@ -97,12 +97,13 @@ class SimNode:
         self.files = SimFileSystem(random.Random(node_id))
         self.files.makedirs(DATA_DIR)
         self.node: Node
-        self.listener = MemoryListener(256 * 1024)
+        self.listener: MemoryListener
         self._scope: trio.CancelScope | None = None
         self._ended = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         nodes = self._nodes
+        self.listener = MemoryListener(256 * 1024)
         rng = random.Random(self.node_id)
         logs = LogManager(DATA_DIR, self.files, nodes.clock, rng, self.config)
         logs.start()
@@ -145,6 +146,10 @@ class SimNode:
             self._scope.cancel()
             await self._ended.wait()
             self._scope = None
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self._nodes.nursery.start(self.run)
 
     def connect(self) -> SimClient:
         return SimClient(self.listener.connect())
