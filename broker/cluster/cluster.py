@@ -290,6 +290,7 @@ class Cluster:
         known = self._leader_partitions.pop((topic, partition), None)
         if known is not None:
             known.close()
+            known.log.waiters.notify(known.log)  # who waits for this leader need not wait any more
 
     def forget(self, topic: str) -> None:
         """The topic was deleted."""

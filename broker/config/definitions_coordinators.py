@@ -137,10 +137,9 @@ class GroupKeys(metaclass=KeyCollector):
     offsets_commit_timeout_ms: int = key(
         INT,
         5_000,
-        "Milliseconds that a commit may take to be written.",
+        "Milliseconds that a commit may take to be written to all replicas.",
         at_least=1,
         importance=HIGH,
-        in_effect=False,
     )
     offsets_retention_minutes: int = key(
         INT,

@@ -156,6 +156,13 @@ class ShareCoordinatorKeys(metaclass=KeyCollector):
         importance=LOW,
         internal=True,
     )
+    share_coordinator_write_timeout_ms: int = key(
+        INT,
+        5_000,
+        "Milliseconds that a state may take to be written to all replicas.",
+        at_least=1,
+        importance=HIGH,
+    )
     share_coordinator_state_topic_prune_interval_ms: int = key(
         INT,
         300_000,

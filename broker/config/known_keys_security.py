@@ -31,8 +31,6 @@ share.coordinator.load.buffer.size int 5242880 1..
     Bytes of one read when the broker loads share partitions.
 share.coordinator.threads int 1 1..
     Threads of the share coordinator.
-share.coordinator.write.timeout.ms int 5000 1..
-    Milliseconds that a write to __share_group_state may take.
 
 # Streams groups
 group.streams.max.size int 2147483647 1..

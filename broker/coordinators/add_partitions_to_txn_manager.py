@@ -2,10 +2,11 @@
 transaction.
 
 Older producers add the partitions with requests of their own, and the coordinator verifies them here. With transactions
-v2 the write adds them (KIP-890). A result is valid for writes in the same step only. If the coordinator's record must
-be flushed first, the manager repeats the check afterwards: the transaction may have ended meanwhile, and no batch may
-follow the end of its transaction. Source: Kafka's class of that name,
-``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``.
+v2 the write adds them (KIP-890). A result is valid for writes in the same step only: the transaction may end
+afterwards, and no batch may follow the end of its transaction. If the coordinator's record must be committed first, the
+manager repeats the check. If the coordinator is on another node, its answer is older than the step: then a partition
+that got a marker since the question refuses the batch (Kafka: ``VerificationGuard``). Source: Kafka's class of that
+name, ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.coordinators.transactions import TRANSACTION_END_WAIT_S
+from oncelog.broker.metadata.image import NO_LEADER
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.topic_names import OFFSETS_TOPIC
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.coordinators.transactions import TransactionCoordinator
+    from oncelog.broker.log.producers.verification import Verification
 
 
 class SupportedOperation(IntEnum):
@@ -47,7 +50,7 @@ Refusals = dict[PartitionKey, ErrorCode]
 
 
 class AddPartitionsToTxnManager:
-    """Verifies partitions that this node leads at this node's transaction coordinator, or adds them there."""
+    """Verifies partitions that this node leads at the transaction coordinator of their producer, or adds them there."""
 
     def __init__(
         self, config: DynamicBrokerConfig, cluster: Cluster, transactions: TransactionCoordinator
@@ -70,6 +73,8 @@ class AddPartitionsToTxnManager:
         unverified, refusals = self._unverified_partitions(producer, base_sequences, operation)
         if not unverified:
             return refusals
+        if self._cluster.links is not None and self._coordinator(producer) != self._cluster.node_id:
+            return None
         found = self._ask_coordinator(producer, unverified, operation)
         return None if self._must_wait(producer, found, operation) else refusals | found
 
@@ -79,8 +84,8 @@ class AddPartitionsToTxnManager:
         base_sequences: Mapping[PartitionKey, int],
         operation: SupportedOperation,
     ) -> Refusals:
-        """Wait until the id's last transaction is complete and the coordinator's record is on the disk. Returns the
-        error of each partition that refuses the producer's batches.
+        """Wait until the id's last transaction is complete and the coordinator's record is committed. Returns the error
+        of each partition that refuses the producer's batches.
 
         After every wait it checks all partitions again: a marker may have ended the open transaction meanwhile.
         """
@@ -89,6 +94,12 @@ class AddPartitionsToTxnManager:
             unverified, refusals = self._unverified_partitions(producer, base_sequences, operation)
             if not unverified:
                 return refusals
+            if self._cluster.links is not None and (
+                (coordinator := self._coordinator(producer)) != self._cluster.node_id
+            ):
+                return await self._ask_node(
+                    coordinator, producer, base_sequences, unverified, refusals, operation
+                )
             found = self._ask_coordinator(producer, unverified, operation)
             if not self._must_wait(producer, found, operation):
                 return refusals | found
@@ -105,9 +116,67 @@ class AddPartitionsToTxnManager:
                         return refusals | found
                     await transactions.markers.wait_ended(shard, transactional_id, deadline_s)
                 else:
-                    await transactions.runtime.log_of(shard).wait_durable()
+                    metadata = shard.transactions[transactional_id].metadata
+                    await transactions.runtime.log_of(shard).wait_durable(metadata.timeout_ms)
             except KafkaError as error:
-                return refusals | dict.fromkeys(unverified, error.code)
+                from oncelog.coordinator.transactions.errors import to_client_error
+
+                return refusals | dict.fromkeys(unverified, to_client_error(error).code)
+
+    # -- a coordinator on another node
+
+    def _coordinator(self, producer: TransactionalProducer) -> int:
+        """Return the node that is the producer's coordinator; -1 if there is none now."""
+        runtime = self._transactions.runtime
+        topic = self._cluster.topic(runtime.topic)
+        partition = runtime.partition_for(producer.transactional_id)
+        if topic is None or partition >= len(topic.partitions):
+            return NO_LEADER
+        return topic.partitions[partition].leader
+
+    async def _ask_node(
+        self,
+        coordinator: int,
+        producer: TransactionalProducer,
+        base_sequences: Mapping[PartitionKey, int],
+        unverified: list[PartitionKey],
+        refusals: Refusals,
+        operation: SupportedOperation,
+    ) -> Refusals:
+        """Verify or add ``unverified`` partitions there; return the errors of all that refuse, ``refusals`` among them.
+
+        A partition whose producer had a transaction open before, and has none any more, refuses, too.
+        """
+        if coordinator == NO_LEADER:
+            return refusals | dict.fromkeys(unverified, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        from oncelog.broker.coordinators.remote_verification import ask_node
+
+        assert self._cluster.links is not None
+        guards = {key: self._guard(producer, key) for key in unverified}
+        verify_only = operation is not SupportedOperation.ADD_PARTITION
+        found = await ask_node(
+            self._cluster.links.to(coordinator), producer, unverified, verify_only=verify_only
+        )
+        refusals = refusals | {key: _producers_error(code, operation) for key, code in found.items()}
+        for key in base_sequences:
+            if key not in refusals and not self._is_verified(producer, key, guards.get(key)):
+                refusals[key] = ErrorCode.INVALID_TXN_STATE
+        return refusals
+
+    def _guard(self, producer: TransactionalProducer, key: PartitionKey) -> Verification | None:
+        return self._cluster.leader_partition(*key).log.producers.verification_of(producer.producer_id)
+
+    def _is_verified(
+        self, producer: TransactionalProducer, key: PartitionKey, guard: Verification | None
+    ) -> bool:
+        """Whether no marker has ended the producer's transaction in that partition since ``guard`` was made."""
+        try:
+            producers = self._cluster.leader_partition(*key).log.producers
+        except KafkaError:
+            return True  # the append or the group coordinator refuses for this reason
+        return producers.is_verified(producer.producer_id, producer.producer_epoch, guard)
+
+    # -- the coordinator on this node
 
     def _unverified_partitions(
         self,
@@ -154,20 +223,13 @@ class AddPartitionsToTxnManager:
                 return {}
             missing = verify_partitions(shard, *producer, partitions)
         except KafkaError as error:
-            # Producers expect INVALID_PRODUCER_EPOCH in a Produce response, PRODUCER_FENCED from the coordinator.
-            fenced = error.code is ErrorCode.PRODUCER_FENCED
-            return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error.code)
-        code = (
-            ErrorCode.INVALID_TXN_STATE
-            if operation is SupportedOperation.DEFAULT_ERROR
-            else ErrorCode.TRANSACTION_ABORTABLE
-        )
-        return dict.fromkeys(missing, code)
+            return dict.fromkeys(partitions, _producers_error(error.code, operation))
+        return dict.fromkeys(missing, _producers_error(ErrorCode.TRANSACTION_ABORTABLE, operation))
 
     def _must_wait(
         self, producer: TransactionalProducer, refusals: Refusals, operation: SupportedOperation
     ) -> bool:
-        """Whether the result is not final: the last transaction may end soon, or a record must be flushed."""
+        """Whether the result is not final: the last transaction may end soon, or a record must be committed."""
         if (
             operation is SupportedOperation.ADD_PARTITION
             and ErrorCode.CONCURRENT_TRANSACTIONS in refusals.values()
@@ -179,7 +241,7 @@ class AddPartitionsToTxnManager:
             return False
 
     def _is_durable(self, producer: TransactionalProducer) -> bool:
-        """Whether the coordinator's last record of the id is as durable as ``flush.messages`` demands.
+        """Whether the coordinator's last record of the id is committed.
 
         Raises KafkaError as `CoordinatorRuntime.shard_of`.
         """
@@ -187,3 +249,12 @@ class AddPartitionsToTxnManager:
         shard = self._transactions.runtime.shard_of(producer.transactional_id)
         metadata = shard.transactions.get(producer.transactional_id)
         return metadata is None or self._transactions.runtime.log_of(shard).is_durable_to(metadata.offset)
+
+
+def _producers_error(code: ErrorCode, operation: SupportedOperation) -> ErrorCode:
+    """Return the error that a producer expects in a Produce response for the coordinator's error."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and operation is SupportedOperation.DEFAULT_ERROR:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.INVALID_TXN_STATE if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code

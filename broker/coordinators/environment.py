@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
+    from oncelog.broker.metadata.internal_topics import AutoTopicCreationManager
     from oncelog.broker.scheduling.background_work import BackgroundWork
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 class CoordinatorEnvironment(NamedTuple):
     config: DynamicBrokerConfig
     metadata: ClusterMetadata
+    auto_topics: AutoTopicCreationManager
     cluster: Cluster
     logs: LogManager
     files: FileSystem

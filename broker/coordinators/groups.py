@@ -77,6 +77,7 @@ class GroupCoordinator:
 
     BASE_SEQUENCE = 0
     SKIPS_VERSIONS = False
+    RELOADS = False
 
     def __init__(self, environment: CoordinatorEnvironment, rng: random.Random) -> None:
         self._metadata = environment.metadata
@@ -187,6 +188,9 @@ class GroupCoordinator:
 
     def codec(self) -> int:
         return self._config.current.offsets_topic_compression_codec
+
+    def write_timeout_ms(self) -> int:
+        return self._config.current.offsets_commit_timeout_ms
 
     def on_shard_loaded(self, shard: GroupShard) -> None:
         if _EXPIRY not in self.runtime.timer.deadlines:

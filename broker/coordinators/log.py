@@ -1,12 +1,15 @@
-"""`CoordinatorLog`: writes a shard's records to the partition that stores them.
+"""`CoordinatorLog`: writes a shard's records to the partition that stores them, and waits until they are committed.
 
-Source: ``CoordinatorPartitionWriter``.
+It belongs to one leader epoch. When the next begins, who waits gets NOT_LEADER_OR_FOLLOWER: its records may be gone,
+and others may have their offsets (`renew` is for the same leader's next epoch). Source:
+``CoordinatorPartitionWriter``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.cluster.commitment import wait_committed
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.coordinator.partition_writer import NO_PRODUCER_ID
 from oncelog.wire.batch_builder import BatchBuilder
@@ -27,10 +30,21 @@ _ANY_SIZE = float("inf")
 
 class CoordinatorLog:
     """The `PartitionWriter` of one shard. ``codec`` returns the compression codec of new batches; each of them has
-    ``base_sequence``.
+    ``base_sequence``. ``write_timeout_ms`` returns for how long a response waits for other replicas.
+
+    Raises KafkaError as `Cluster.leader_partition`.
     """
 
-    __slots__ = ("_base_sequence", "_clock", "_cluster", "_codec", "partition", "topic")
+    __slots__ = (
+        "_base_sequence",
+        "_clock",
+        "_cluster",
+        "_codec",
+        "_leader",
+        "_write_timeout_ms",
+        "partition",
+        "topic",
+    )
 
     def __init__(
         self,
@@ -40,17 +54,35 @@ class CoordinatorLog:
         partition: int,
         codec: Callable[[], int],
         base_sequence: int,
+        write_timeout_ms: Callable[[], int],
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._codec = codec
         self._base_sequence = base_sequence
+        self._write_timeout_ms = write_timeout_ms
         self.topic = topic
         self.partition = partition
+        self._leader = cluster.leader_partition(topic, partition)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch to which the shard belongs."""
+        return self._leader.leader_epoch
+
+    def is_current(self) -> bool:
+        """Whether that leader epoch is the present one."""
+        return self._leader.is_current
+
+    def renew(self) -> None:
+        """The same node goes on to lead, with a new epoch. Raises KafkaError as `Cluster.leader_partition`."""
+        self._leader = self._cluster.leader_partition(self.topic, self.partition)
 
     def leader_partition(self) -> LeaderPartition:
-        """The partition that stores the shard. Raises KafkaError as `Cluster.leader_partition`."""
-        return self._cluster.leader_partition(self.topic, self.partition)
+        """The partition that stores the shard. Raises KafkaError (NOT_LEADER_OR_FOLLOWER) after its leader epoch."""
+        if not self._leader.is_current:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self._leader
 
     def append(
         self,
@@ -111,18 +143,22 @@ class CoordinatorLog:
         ).base_offset
 
     def is_durable(self) -> bool:
-        """Whether all records are as durable as ``flush.messages`` demands. Raises KafkaError as `leader_partition`."""
+        """Whether all records are committed. Raises KafkaError as `leader_partition`."""
         log = self.leader_partition().log
         return log.high_watermark >= log.log_end_offset
 
     def is_durable_to(self, offset: int) -> bool:
-        """Whether the record at ``offset`` is as durable as ``flush.messages`` demands. Raises KafkaError."""
+        """Whether the record at ``offset`` is committed. Raises KafkaError as `leader_partition`."""
         return self.leader_partition().log.high_watermark > offset
 
-    async def wait_durable(self) -> None:
-        """Wait until all records appended so far are on the disk. Raises KafkaError (KAFKA_STORAGE_ERROR)."""
-        log = self.leader_partition().log
-        await log.flush(log.log_end_offset)
+    async def wait_durable(self, timeout_ms: int | None = None) -> None:
+        """Wait until all records appended so far are committed. ``timeout_ms``: instead of the usual one.
+
+        Raises KafkaError as `wait_committed`.
+        """
+        leader = self.leader_partition()
+        limit_ms = self._write_timeout_ms() if timeout_ms is None else timeout_ms
+        await wait_committed(leader, leader.log.log_end_offset, limit_ms / 1000)
 
 
 def _size_max(leader: LeaderPartition, codec: int) -> float:

@@ -1,8 +1,9 @@
 """`MarkerWriter`: writes the markers of decided transactions, then the record that each is complete.
 
-If nothing has to wait, the step that decides a transaction writes all of them. With ``flush.messages`` the decision is
-flushed before a marker is written, and every marker before the record of completion: after a crash no marker may exist
-without its decision, and no record of completion without the markers. A task retries what cannot be written. Source:
+The decision is committed before a marker is written, and every marker before the record of completion: after a crash no
+marker may exist without its decision, and no record of completion without the markers. On an only node, the step that
+decides a transaction writes all of them if nothing has to be flushed. Else a task does, and tries again what cannot be
+written. Partitions that other nodes lead get their markers from these, by WriteTxnMarkers. Source:
 ``TransactionMarkerChannelManager``; `oncelog.coordinator.transactions.markers` handles the outcomes.
 """
 
@@ -12,20 +13,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from oncelog.broker.cluster.commitment import wait_committed
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.metadata.image import NO_LEADER
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
+    from oncelog.broker.cluster.cluster import LeaderPartition
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
     from oncelog.broker.coordinators.groups import GroupCoordinator
     from oncelog.broker.coordinators.runtime import CoordinatorRuntime
-    from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.metadata.image import Topic
     from oncelog.coordinator.transactions.shard import TransactionShard
     from oncelog.coordinator.transactions.state import PendingEnd
+
+MARKERS_VERSION = 2
+"""The version of WriteTxnMarkers that has the transaction version."""
 
 END_OF_TRANSACTION = "end of transaction "
 """With the transactional id, what `BackgroundWork` shows while a transaction has to wait for its end."""
@@ -33,12 +40,12 @@ END_OF_TRANSACTION = "end of transaction "
 _log = get_logger(__name__)
 
 
-class _UnflushedMarker(NamedTuple):
-    """An appended marker. It is durable after ``log`` is flushed up to ``up_to``."""
+class _UncommittedMarker(NamedTuple):
+    """An appended marker. It is committed when the watermark is at ``up_to``."""
 
     topic: str
     partition: int
-    log: PartitionLog
+    leader: LeaderPartition
     up_to: int
 
 
@@ -53,6 +60,7 @@ class MarkerWriter:
     ) -> None:
         self._runtime = runtime
         self._groups = groups
+        self._config = environment.config
         self._cluster = environment.cluster
         self._clock = environment.clock
         self._lines = environment.lines
@@ -61,6 +69,14 @@ class MarkerWriter:
         self._nursery: trio.Nursery | None = None
         self._ended: dict[PendingEnd, trio.Event] = {}
         """The event is set when the transaction is complete, or when this node no longer ends it."""
+        self._leaders_changed = trio.Event()
+        """What failed is tried again at once then."""
+        if self._cluster.links is not None:
+            self._cluster.subscribe(self._on_new_epoch)
+
+    def _on_new_epoch(self, topic: Topic, partition: int) -> None:
+        self._leaders_changed.set()
+        self._leaders_changed = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Finish transactions that have to wait for something, until cancelled."""
@@ -104,8 +120,8 @@ class MarkerWriter:
             self._nursery.start_soon(self._finish, shard, pending)
 
     def _finish_now(self, shard: TransactionShard, pending: PendingEnd) -> bool:
-        """Returns False if it has to wait for a flush or a retry. Raises KafkaError."""
-        if not self._runtime.log_of(shard).is_durable():
+        """Returns False if it has to wait for a flush, a retry or other nodes. Raises KafkaError."""
+        if self._cluster.links is not None or not self._runtime.log_of(shard).is_durable():
             return False
         if self._write_markers(shard, pending) or pending.partitions:
             return False
@@ -133,7 +149,8 @@ class MarkerWriter:
                 )
             except Exception:
                 self._report_internal_error(pending)
-            await real_time.sleep(markers.retry_delay_ms(pending) / 1000)
+            with real_time.move_on_after(markers.retry_delay_ms(pending) / 1000):
+                await self._leaders_changed.wait()
         self._set_ended(pending)
 
     async def _write_durable_markers(self, shard: TransactionShard, pending: PendingEnd) -> None:
@@ -142,16 +159,70 @@ class MarkerWriter:
         if not markers.is_current(shard, pending):
             return
         async with trio.open_nursery() as nursery:
+            for leader, partitions in self._elsewhere(pending).items():
+                nursery.start_soon(self._send_markers, shard, pending, leader, partitions)
             for marker in self._write_markers(shard, pending):
-                nursery.start_soon(self._flush_marker, pending, marker)
+                nursery.start_soon(self._wait_committed, pending, marker)
 
-    async def _flush_marker(self, pending: PendingEnd, marker: _UnflushedMarker) -> None:
+    async def _wait_committed(self, pending: PendingEnd, marker: _UncommittedMarker) -> None:
         code = ErrorCode.NONE
         try:
-            await marker.log.flush(marker.up_to)
+            await wait_committed(marker.leader, marker.up_to, self._config.current.request_timeout_ms / 1000)
         except KafkaError as error:
             code = error.code
         self._settle(pending, marker.topic, marker.partition, code)
+
+    # -- partitions of other nodes
+
+    def _leads_another(self, topic: str, partition: int) -> int | None:
+        """Return the other node that leads a partition, None if no other one does."""
+        known = self._cluster.topic(topic)
+        if known is None or partition >= len(known.partitions):
+            return None
+        leader = known.partitions[partition].leader
+        return None if leader in (NO_LEADER, self._cluster.node_id) else leader
+
+    def _elsewhere(self, pending: PendingEnd) -> dict[int, dict[str, list[int]]]:
+        """Return the partitions without a marker that other nodes lead, by node and topic."""
+        found: dict[int, dict[str, list[int]]] = {}
+        for topic, partition in pending.partitions:
+            leader = self._leads_another(topic, partition)
+            if leader is not None:
+                found.setdefault(leader, {}).setdefault(topic, []).append(partition)
+        return found
+
+    async def _send_markers(
+        self, shard: TransactionShard, pending: PendingEnd, leader: int, partitions: dict[str, list[int]]
+    ) -> None:
+        """Have another node write the markers of partitions that it leads."""
+        from oncelog.broker.network.network import LinkDownError
+        from oncelog.wire.messages.write_txn_markers import (
+            WritableTxnMarker,
+            WritableTxnMarkerTopic,
+            WriteTxnMarkersRequest,
+        )
+
+        metadata = pending.metadata
+        marker = WritableTxnMarker(
+            metadata.producer_id,
+            metadata.producer_epoch,
+            pending.committed,
+            [WritableTxnMarkerTopic(topic, indexes) for topic, indexes in partitions.items()],
+            shard.coordinator_epoch,
+            metadata.client_version,
+        )
+        links = self._cluster.links
+        assert links is not None
+        try:
+            response = await links.to(leader).call(WriteTxnMarkersRequest([marker]), MARKERS_VERSION)
+        except LinkDownError:
+            return  # a marker that was written nevertheless, may be written again
+        for result in response.markers:
+            for topic in result.topics:
+                for row in topic.partitions:
+                    self._settle(pending, topic.name, row.partition_index, ErrorCode(row.error_code))
+
+    # -- partitions of this node
 
     def _complete(self, shard: TransactionShard, pending: PendingEnd) -> None:
         from oncelog.coordinator.transactions import markers
@@ -164,8 +235,10 @@ class MarkerWriter:
         if ended is not None:
             ended.set()
 
-    def _write_markers(self, shard: TransactionShard, pending: PendingEnd) -> list[_UnflushedMarker]:
-        """Append a marker to each partition that still needs one. Returns the markers that must be flushed."""
+    def _write_markers(self, shard: TransactionShard, pending: PendingEnd) -> list[_UncommittedMarker]:
+        """Append a marker to each partition that still needs one, and that no other node leads. Returns the markers
+        that are not committed yet.
+        """
         metadata = pending.metadata
         marker = end_transaction_marker(
             commit=pending.committed,
@@ -174,23 +247,25 @@ class MarkerWriter:
             producer_epoch=metadata.producer_epoch,
             timestamp=self._clock.now_ms(),
         )
-        unflushed = []
+        uncommitted = []
         for topic, partition in list(pending.partitions):
+            if self._leads_another(topic, partition) is not None:
+                continue
             code = ErrorCode.NONE
             try:
-                log, up_to = self._write_marker(shard, pending, topic, partition, marker)
-                if log.high_watermark < up_to:
-                    unflushed.append(_UnflushedMarker(topic, partition, log, up_to))
+                leader, up_to = self._write_marker(shard, pending, topic, partition, marker)
+                if leader.log.high_watermark < up_to:
+                    uncommitted.append(_UncommittedMarker(topic, partition, leader, up_to))
                     continue
             except KafkaError as error:
                 code = error.code
             self._settle(pending, topic, partition, code)
-        return unflushed
+        return uncommitted
 
     def _write_marker(
         self, shard: TransactionShard, pending: PendingEnd, topic: str, partition: int, marker: bytearray
-    ) -> tuple[PartitionLog, int]:
-        """Append a copy of ``marker``. Returns the log and the offset after the marker. Raises KafkaError."""
+    ) -> tuple[LeaderPartition, int]:
+        """Append a copy of ``marker``. Returns the partition and the offset after the marker. Raises KafkaError."""
         metadata = pending.metadata
         if topic == OFFSETS_TOPIC:
             group_shard = self._groups.complete_transaction(
@@ -201,8 +276,8 @@ class MarkerWriter:
                 metadata.client_version,
                 committed=pending.committed,
             )
-            log = self._groups.runtime.log_of(group_shard).leader_partition().log
-            return log, log.log_end_offset
+            leader = self._groups.runtime.log_of(group_shard).leader_partition()
+            return leader, leader.log.log_end_offset
         leader = self._cluster.leader_partition(topic, partition)
         result = leader.log.append(
             bytearray(marker),
@@ -210,7 +285,7 @@ class MarkerWriter:
             origin=AppendOrigin.COORDINATOR,
             transaction_version=metadata.client_version,
         )
-        return leader.log, result.last_offset + 1
+        return leader, result.last_offset + 1
 
     def _settle(self, pending: PendingEnd, topic: str, partition: int, code: ErrorCode) -> None:
         from oncelog.coordinator.transactions import markers

@@ -1,14 +1,17 @@
 """`CoordinatorRuntime`: loads the shards of one internal topic, finds the shard of a key, and delays responses until
-their records are durable.
+their records are committed.
 
-A shard is the state that one partition of the topic stores. The first request for a shard loads it: a small shard at
-once, a large one in slices, and meanwhile requests get COORDINATOR_LOAD_IN_PROGRESS. After a start, the runtime also
-loads all shards with records in the background, so that sessions time out and lists of groups are complete. Source:
-``CoordinatorRuntime``.
+A shard is the state that one partition of the topic stores, on the node that leads the partition. The first request
+for a shard loads it: a small shard at once, a large one in slices, and meanwhile requests get
+COORDINATOR_LOAD_IN_PROGRESS. After a start, and where leadership is gained, the runtime also loads shards with records
+in the background, so that sessions time out and lists of groups are complete. Where leadership is lost, the shard goes,
+with its timers, and who waits for it gets NOT_COORDINATOR. Source: ``CoordinatorRuntime``, ``updateCoordinator`` of
+``BrokerMetadataPublisher``.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
@@ -30,7 +33,7 @@ from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import RemoveTopicRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
     from oncelog.broker.coordinators.shard import ShardBuilder
@@ -75,11 +78,11 @@ class CoordinatorRuntime(Generic[S]):
         self.loaded: dict[int, ShardContext[S]] = {}
         self._loading: dict[int, ShardContext[S]] = {}
         self._unloaded: dict[int, float] = {}
-        """Partitions with records whose shards must still be loaded, after a start or a failed load. The value is the
-        time from which on they may be loaded, in seconds of broker time.
+        """Partitions with records whose shards must still be loaded, after a start, a new leader epoch or a failed
+        load. The value is the time from which on they may be loaded, in seconds of broker time.
         """
         self._failed: set[int] = set()
-        """Partitions whose records cannot be replayed. A restart tries again."""
+        """Partitions whose records cannot be replayed. A restart or a new leader epoch tries again."""
         self._partitions = 0
         self._partition_by_key: dict[str, int] = {}
         self._loads_in_background = False
@@ -88,6 +91,7 @@ class CoordinatorRuntime(Generic[S]):
         """Set when the background has loaded all that can be loaded now."""
         self._has_lost = False
         environment.metadata.subscribe(self._on_record)
+        self._cluster.subscribe(self._on_new_epoch)
 
     # -- shards by key
 
@@ -163,7 +167,7 @@ class CoordinatorRuntime(Generic[S]):
     def log_of(self, shard: S) -> CoordinatorLog:
         """Return the log of a loaded shard. Raises KafkaError (NOT_COORDINATOR) if it has been unloaded."""
         context = self.loaded.get(shard.partition)
-        if context is None or context.shard is not shard:
+        if context is None or context.shard is not shard or not context.log.is_current():
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return context.log
 
@@ -174,11 +178,19 @@ class CoordinatorRuntime(Generic[S]):
         topic = self._cluster.topic(self.topic)
         if partition in self._failed or topic is None or partition >= len(topic.partitions):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if partition in self.loaded:  # of an earlier leader epoch, and the timer's task has not come yet
+            self._unload(partition)
         builder = self._builder
-        log = CoordinatorLog(
-            self._cluster, self._clock, self.topic, partition, builder.codec, builder.BASE_SEQUENCE
-        )
         try:
+            log = CoordinatorLog(
+                self._cluster,
+                self._clock,
+                self.topic,
+                partition,
+                builder.codec,
+                builder.BASE_SEQUENCE,
+                builder.write_timeout_ms,
+            )
             partition_log = log.leader_partition().log
             partition_log.check_alive()
         except KafkaError as error:
@@ -220,7 +232,7 @@ class CoordinatorRuntime(Generic[S]):
             self._load_failed(partition, context, error)
             return
         if self._loading.get(partition) is not context:
-            return  # the topic was deleted, which closed the steps
+            return  # the topic was deleted, or leadership was lost, which closed the steps
         self._finish_loading(partition)
         seconds = round(real_time.monotonic() - began, 3)
         size = context.partition_log.size
@@ -257,6 +269,41 @@ class CoordinatorRuntime(Generic[S]):
     def _wake_loading(self) -> None:
         self._load_event.set()
 
+    # -- leadership
+
+    def _on_new_epoch(self, topic: Topic, partition: int) -> None:
+        """Load the shard anew if this node leads its partition in the new epoch; else it goes."""
+        if topic.name != self.topic:
+            return
+        state = topic.partitions[partition]
+        self._failed.discard(partition)
+        self._unloaded.pop(partition, None)
+        if not self._leads(topic, partition):
+            self._drop(partition)
+        elif not self._keeps(partition, state.leader_epoch):
+            self._drop(partition)
+            # A new partition has no records, and its directory is not looked for.
+            if state.leader_epoch > 0 and self._has_records(partition):
+                self._unloaded[partition] = self._clock.monotonic()
+                self._wake_loading()
+
+    def _keeps(self, partition: int, leader_epoch: int) -> bool:
+        """Keep the shard where nobody else can have led since, as Kafka does but for transactions: their epochs are in
+        markers.
+        """
+        context = self.loaded.get(partition) or self._loading.get(partition)
+        if context is None or self._builder.RELOADS or leader_epoch != context.log.leader_epoch + 1:
+            return False
+        with suppress(KafkaError):
+            context.log.renew()
+        return not context.is_lost()
+
+    def _drop(self, partition: int) -> None:
+        """Stop to load a shard of an earlier leader epoch. One that is loaded knows itself that it is lost."""
+        loading = self._loading.pop(partition, None)
+        if loading is not None:
+            loading.close()
+
     # -- unloading
 
     def _on_lost(self) -> None:
@@ -292,12 +339,16 @@ class CoordinatorRuntime(Generic[S]):
     # -- responses
 
     def respond(
-        self, shards: Sequence[S], result: M | Promise[M], error_response: Callable[[KafkaError], M]
+        self,
+        shards: Sequence[S],
+        result: M | Promise[M],
+        error_response: Callable[[KafkaError], M],
+        timeout_ms: int | None = None,
     ) -> M | Pending[M]:
         """Return the response of a step in ``shards`` that returned ``result``.
 
-        The response is `Pending` until the promise is resolved and all records of the shards are as durable as
-        ``flush.messages`` demands. ``error_response`` makes the response for an error of the flush.
+        The response is `Pending` until the promise is resolved and all records of the shards are committed.
+        ``error_response`` makes the response for an error of that. ``timeout_ms``: instead of the builder's.
         """
         if isinstance(result, Promise):
             if not result.done:
@@ -306,7 +357,7 @@ class CoordinatorRuntime(Generic[S]):
         try:
             for shard in shards:
                 if not self.log_of(shard).is_durable():
-                    return Pending(self.respond_durable(shards, result, error_response))
+                    return Pending(self.respond_durable(shards, result, error_response, timeout_ms))
         except KafkaError as error:
             return error_response(to_client_error(error))
         return result
@@ -320,14 +371,18 @@ class CoordinatorRuntime(Generic[S]):
         return await self.respond_durable(shards, promise.value, error_response)
 
     async def respond_durable(
-        self, shards: Sequence[S], response: M, error_response: Callable[[KafkaError], M]
+        self,
+        shards: Sequence[S],
+        response: M,
+        error_response: Callable[[KafkaError], M],
+        timeout_ms: int | None = None,
     ) -> M:
-        """Wait until all records of ``shards`` are durable, and return ``response``, or the error's response."""
+        """Wait until all records of ``shards`` are committed, and return ``response``, or the error's response."""
         try:
             for shard in shards:
                 log = self.log_of(shard)
                 if not log.is_durable():
-                    await log.wait_durable()
+                    await log.wait_durable(timeout_ms)
         except KafkaError as error:
             return error_response(to_client_error(error))
         return response
@@ -340,7 +395,12 @@ class CoordinatorRuntime(Generic[S]):
         if topic is not None:
             self._partitions = len(topic.partitions)
             self._unloaded = dict.fromkeys(
-                self._partitions_with_records(self._partitions), self._clock.monotonic()
+                (
+                    partition
+                    for partition in range(self._partitions)
+                    if self._leads(topic, partition) and self._has_records(partition)
+                ),
+                self._clock.monotonic(),
             )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.timer.run)
@@ -356,13 +416,12 @@ class CoordinatorRuntime(Generic[S]):
         self._loads_in_background = True
         self._load_event.set()
 
-    def _partitions_with_records(self, partitions: int) -> Iterator[int]:
-        for partition in range(partitions):
-            try:
-                if self._logs.size_of(self.topic, partition):
-                    yield partition
-            except OSError as error:
-                _log.error("partition not looked at", topic=self.topic, partition=partition, error=str(error))
+    def _has_records(self, partition: int) -> bool:
+        try:
+            return bool(self._logs.size_of(self.topic, partition))
+        except OSError as error:
+            _log.error("partition not looked at", topic=self.topic, partition=partition, error=str(error))
+            return False
 
     async def _load_in_background(self) -> None:
         while True:

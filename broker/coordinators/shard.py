@@ -35,6 +35,8 @@ class ShardBuilder(Protocol[S]):
     """The base sequence of every batch. The batches have no sequence numbers, but Kafka writes this value."""
     SKIPS_VERSIONS: bool
     """Whether loading skips values of unknown versions. Otherwise it fails."""
+    RELOADS: bool
+    """Whether a shard is loaded again where the same node goes on to lead with a new epoch. Otherwise it stays."""
 
     def build(self, partition: int, log: CoordinatorLog) -> S:
         """Return an empty shard."""
@@ -48,6 +50,10 @@ class ShardBuilder(Protocol[S]):
         """Return the compression codec of new batches."""
         ...
 
+    def write_timeout_ms(self) -> int:
+        """Return for how long a response waits until its records are committed."""
+        ...
+
     def on_shard_loaded(self, shard: S) -> None:
         """Called after a shard was loaded, when requests can use it."""
         ...
@@ -55,7 +61,7 @@ class ShardBuilder(Protocol[S]):
 
 class ShardContext(Generic[S]):
     """A shard, loaded or loading, with its log (Kafka: ``CoordinatorContext``). It is a waiter of the log, so that it
-    notices when the log goes offline.
+    notices when the log goes offline, or another leader epoch begins.
     """
 
     __slots__ = ("_on_lost", "log", "partition_log", "shard", "steps")
@@ -77,11 +83,11 @@ class ShardContext(Generic[S]):
         partition_log.waiters.add(self)
 
     def is_lost(self) -> bool:
-        """Whether the log is offline or deleted."""
-        return self.partition_log.offline or self.partition_log.deleted
+        """Whether the log is offline or deleted, or its leader epoch is over."""
+        return self.partition_log.offline or self.partition_log.deleted or not self.log.is_current()
 
     def notify(self, log: PartitionLog) -> None:
-        if log.offline or log.deleted:
+        if self.is_lost():
             self._on_lost()
 
     def close(self) -> None:

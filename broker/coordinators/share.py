@@ -1,7 +1,7 @@
-"""`ShareCoordinator`: the broker's side of the state of share partitions, and the `SharePersister` of its node.
+"""`ShareCoordinator`: the broker's side of the state of share partitions that this node coordinates.
 
 It creates ``__share_group_state`` with the first call. Beside requests it writes snapshots of idle share partitions,
-deletes the state of deleted topics, and prunes the log. Source: ``ShareCoordinatorService``, ``PersisterStateManager``.
+deletes the state of deleted topics, and prunes the log. Source: ``ShareCoordinatorService``.
 The state itself is in `oncelog.coordinator.share`, whose modules are imported with the first shard.
 """
 
@@ -13,8 +13,6 @@ import trio
 
 from oncelog.broker.coordinators.runtime import CoordinatorRuntime
 from oncelog.broker.logging.logs import get_logger
-from oncelog.broker.metadata.internal_topics import ensure
-from oncelog.broker.seams.clock import real_time
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import RemoveTopicRecord
@@ -30,21 +28,6 @@ if TYPE_CHECKING:
     from oncelog.coordinator.share.state import SharePartitionKey, ShareState, StateBatch, StateSummary
     from oncelog.wire.schema import Message, Uuid
 
-RETRY_BACKOFF_S = 1.0
-"""Seconds of real time before a call is tried for the third time, and then twice as long each time; the second time
-follows at once (``PersisterStateManager.REQUEST_BACKOFF_MS``).
-"""
-ATTEMPTS_MAX = 5
-"""How often a call is tried (``PersisterStateManager.MAX_FIND_COORD_ATTEMPTS``)."""
-
-_RETRIED = frozenset(
-    (
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    )
-)
-
 _log = get_logger(__name__)
 
 T = TypeVar("T")
@@ -53,22 +36,22 @@ T = TypeVar("T")
 class ShareCoordinator:
     """Builds the shards of ``__share_group_state`` for its ``runtime``, and runs the steps of calls in them.
 
-    The calls are those of `SharePersister`.
+    The calls are those of `oncelog.broker.share.persister.SharePersister`. They are tried once: who makes them, tries
+    again (`oncelog.broker.share.state_manager`).
     """
 
     BASE_SEQUENCE = 0
     SKIPS_VERSIONS = False
+    RELOADS = False
 
     def __init__(self, environment: CoordinatorEnvironment) -> None:
         self._metadata = environment.metadata
         self._config = environment.config
         self._clock = environment.clock
         self._lines = environment.lines
-        self._logs = environment.logs
+        self._auto_topics = environment.auto_topics
         self._background = environment.background
         self._context: ShareContext | None = None
-        self._retried: dict[SharePartitionKey, trio.StrictFIFOLock] = {}
-        """Share partitions for which a call is tried again. Later calls wait, so that none overtakes it."""
         self.runtime: CoordinatorRuntime[ShareShard] = CoordinatorRuntime(
             SHARE_GROUP_STATE_TOPIC, self, environment
         )
@@ -112,6 +95,9 @@ class ShareCoordinator:
 
     def codec(self) -> int:
         return self._config.current.share_coordinator_state_topic_compression_codec
+
+    def write_timeout_ms(self) -> int:
+        return self._config.current.share_coordinator_write_timeout_ms
 
     def on_shard_loaded(self, shard: ShareShard) -> None:
         # A topic may have been deleted while the shard was not loaded, or just before the process died.
@@ -175,18 +161,10 @@ class ShareCoordinator:
         return await self._call(key, lambda shard: steps.summary(shard, key))
 
     async def _call(self, key: SharePartitionKey, step: Callable[[ShareShard], T]) -> T:
-        """Run ``step`` in the key's shard, again if it fails for a reason that may pass, and wait until its record is
-        as durable as the settings promise. Raises KafkaError.
-        """
-        if key in self._retried:
-            shard, result = await self._retry(key, step, 0)
-        else:
-            try:
-                shard, result = self._run_step(key, step)
-            except KafkaError as error:
-                if error.code not in _RETRIED:
-                    raise
-                shard, result = await self._retry(key, step, 1)
+        """Run ``step`` in the key's shard, and wait until its record is committed. Raises KafkaError."""
+        self._auto_topics.ensure(SHARE_GROUP_STATE_TOPIC)
+        shard = self.runtime.shard_of(key.coordinator_key())
+        result = step(shard)
         try:
             log = self.runtime.log_of(shard)
             if not log.is_durable():
@@ -194,34 +172,6 @@ class ShareCoordinator:
         except KafkaError as error:
             raise to_client_error(error) from error
         return result
-
-    def _run_step(self, key: SharePartitionKey, step: Callable[[ShareShard], T]) -> tuple[ShareShard, T]:
-        """Raises KafkaError as clients of the coordinator get it."""
-        ensure(self._metadata, self._config, SHARE_GROUP_STATE_TOPIC)
-        shard = self.runtime.shard_of(key.coordinator_key())
-        return shard, step(shard)
-
-    async def _retry(
-        self, key: SharePartitionKey, step: Callable[[ShareShard], T], attempts: int
-    ) -> tuple[ShareShard, T]:
-        """Run ``step`` after those that wait before it, until it succeeds or was tried `ATTEMPTS_MAX` times."""
-        lock = self._retried.setdefault(key, trio.StrictFIFOLock())
-        try:
-            async with lock:
-                while True:
-                    if attempts:
-                        await self._logs.recovered()
-                        await self.runtime.wait_loaded()
-                    try:
-                        return self._run_step(key, step)
-                    except KafkaError as error:
-                        attempts += 1
-                        if error.code not in _RETRIED or attempts >= ATTEMPTS_MAX:
-                            raise
-                    await real_time.sleep(RETRY_BACKOFF_S * 2 ** (attempts - 2))
-        finally:
-            if not lock.locked():
-                self._retried.pop(key, None)
 
     # -- upkeep
 

@@ -40,6 +40,7 @@ class TransactionCoordinator:
 
     BASE_SEQUENCE = NO_SEQUENCE
     SKIPS_VERSIONS = True
+    RELOADS = True
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class TransactionCoordinator:
     def build(self, partition: int, log: CoordinatorLog) -> TransactionShard:
         from oncelog.coordinator.transactions.shard import TransactionShard
 
-        return TransactionShard(partition, log.leader_partition().leader_epoch, log, self.context)
+        return TransactionShard(partition, log.leader_epoch, log, self.context)
 
     def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
         from oncelog.wire.stored.transactions import KEY_TYPES, VALUE_TYPES
@@ -99,6 +100,9 @@ class TransactionCoordinator:
 
     def codec(self) -> int:
         return NONE
+
+    def write_timeout_ms(self) -> int:
+        return self._config.current.transaction_max_timeout_ms
 
     def on_shard_loaded(self, shard: TransactionShard) -> None:
         pass
@@ -133,7 +137,8 @@ class TransactionCoordinator:
             return error_response(error)
         if self.markers.is_ending(shard, transactional_id):
             return Pending(self._respond_after_end(shard, transactional_id, response, error_response))
-        return self.runtime.respond([shard], response, error_response)
+        timeout_ms = _timeout_ms(shard, transactional_id)
+        return self.runtime.respond([shard], response, error_response, timeout_ms)
 
     def _run_step(
         self, shard: TransactionShard, transactional_id: str, step: Callable[[TransactionShard], M]
@@ -161,7 +166,7 @@ class TransactionCoordinator:
             response = self._run_step(self.shard(transactional_id), transactional_id, step)
         except KafkaError as error:
             return error_response(error)
-        return await self.runtime.respond_durable([shard], response, error_response)
+        return await self._respond_durable(shard, transactional_id, response, error_response)
 
     async def _respond_after_end(
         self,
@@ -172,4 +177,22 @@ class TransactionCoordinator:
     ) -> M:
         """Return ``response`` when the decision is on the disk, and after the markers if they are written soon."""
         await self.markers.wait_ended(shard, transactional_id, real_time.monotonic() + TRANSACTION_END_WAIT_S)
-        return await self.runtime.respond_durable([shard], response, error_response)
+        return await self._respond_durable(shard, transactional_id, response, error_response)
+
+    async def _respond_durable(
+        self,
+        shard: TransactionShard,
+        transactional_id: str,
+        response: M,
+        error_response: Callable[[KafkaError], M],
+    ) -> M:
+        timeout_ms = _timeout_ms(shard, transactional_id)
+        return await self.runtime.respond_durable([shard], response, error_response, timeout_ms)
+
+
+def _timeout_ms(shard: TransactionShard, transactional_id: str) -> int | None:
+    """Return for how long a response waits for other replicas: as long as a transaction of the id may be open, as in
+    Kafka.
+    """
+    transaction = shard.transactions.get(transactional_id)
+    return None if transaction is None else transaction.metadata.timeout_ms

@@ -133,7 +133,7 @@ async def _partition(
 ) -> DescribeShareGroupOffsetsResponsePartition:
     row = DescribeShareGroupOffsetsResponsePartition(number, UNINITIALIZED)
     try:
-        state = await services.share_coordinator.summary(group_id, topic.topic_id, number)
+        state = await services.shares.persister.summary(group_id, topic.topic_id, number)
     except KafkaError:
         return row  # as where there is no state: Kafka treats it as absence, not as an error
     row.start_offset, row.leader_epoch = state.start_offset, state.leader_epoch

@@ -13,7 +13,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.handlers.chunked import chunked
-from oncelog.broker.metadata.internal_topics import ensure
 from oncelog.broker.requests.authorization import (
     CLUSTER_ACTION,
     DESCRIBE,
@@ -113,7 +112,7 @@ def _coordinator(services: Services, key_type: int, key: str, context: RequestCo
         key = share_partition_key(key)
     runtime: CoordinatorRuntime[Any]
     runtime = (services.groups, services.transactions, services.share_coordinator)[key_type].runtime
-    topic = ensure(services.metadata, services.config, runtime.topic)
+    topic = services.auto_topics.ensure(runtime.topic)
     partition = runtime.partition_for(key)
     if partition < len(topic.partitions):
         leader = topic.partitions[partition].leader

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.logging.logs import get_logger
-from oncelog.broker.metadata.internal_topics import auto_create
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.requests.authorization import CREATE, DESCRIBE, NOT_ASKED, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -183,7 +182,7 @@ def _create(services: Services, names: list[str], context: RequestContext) -> St
     """Create topics. Only the log has the reason where that fails: clients learn that the topic is unknown."""
     quota = None if context.usage is None else context.usage.auto_creation_quota()
     charge = None if quota is None else quota.record
-    created = yield from auto_create(services.metadata, services.config, names, charge)
+    created = yield from services.auto_topics.create(names, charge)
     for name, error in created.items():
         yield
         if error is not None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
+    from oncelog.broker.metadata.internal_topics import AutoTopicCreationManager
     from oncelog.broker.replication.replication import Replication
     from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.requests.request import Pending, RequestContext
@@ -60,6 +61,7 @@ class Services(NamedTuple):
     config: DynamicBrokerConfig
     authorization: Authorization
     metadata: ClusterMetadata
+    auto_topics: AutoTopicCreationManager
     cluster: Cluster
     logs: LogManager
     groups: GroupCoordinator

@@ -14,11 +14,12 @@ from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.requests.authorization import READ, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.broker.share.acknowledging import RENEW_VERSION, Acknowledging
-from oncelog.broker.share.responses import by_topic, is_member_id, leader_of
+from oncelog.broker.share.responses import by_topic, endpoints_of, is_member_id, leader_of
 from oncelog.broker.share.sessions import FINAL_EPOCH
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.share_acknowledge import (
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -78,16 +79,20 @@ async def _respond(
     if request.share_session_epoch == FINAL_EPOCH:
         services.shares.end_session((group_id, member_id))
     rows = {}
+    leaders = set()
     for key, error in results.items():
         row = rows[key] = PartitionData(partition_index=key[1], error_code=error.code)
         row.error_message = error.message
         leader = leader_of(services.cluster, key, error.code)
         if leader is not None:
             row.current_leader = LeaderIdAndEpoch(*leader)
+            leaders.add(leader[0])
+    endpoints = endpoints_of(services.cluster, leaders, context.connection.listener_name)
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=services.shares.settings(group_id).lock_ms,
         responses=[
             ShareAcknowledgeTopicResponse(topic_id, partitions)
             for topic_id, partitions in by_topic(rows).items()
         ],
+        node_endpoints=[NodeEndpoint(*endpoint) for endpoint in endpoints],
     )

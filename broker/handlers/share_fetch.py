@@ -19,11 +19,12 @@ from oncelog.broker.share.acknowledging import RENEW_VERSION, Acknowledging
 from oncelog.broker.share.delayed import DelayedShareFetch
 from oncelog.broker.share.fetch import ACQUIRE_MODES, ShareFetch, error_row, release_rows
 from oncelog.broker.share.partition import NOTHING
-from oncelog.broker.share.responses import by_topic, is_member_id, leader_of
+from oncelog.broker.share.responses import by_topic, endpoints_of, is_member_id, leader_of
 from oncelog.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.share_fetch import (
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     ShareFetchableTopicResponse,
     ShareFetchRequest,
@@ -214,10 +215,13 @@ class _Responding:
         lock_ms = self._services.shares.settings(self._key[0]).lock_ms
         opened = self._opened
         code = ErrorCode.NONE if opened.is_current() else ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        cluster = self._services.cluster
+        leaders = set()
         for key, row in rows.items():
-            leader = leader_of(self._services.cluster, key, row.error_code)
+            leader = leader_of(cluster, key, row.error_code)
             if leader is not None:
                 row.current_leader = LeaderIdAndEpoch(*leader)
+                leaders.add(leader[0])
         if code is not ErrorCode.NONE:
             release_rows(rows.values())
             return ShareFetchResponse(error_code=code, acquisition_lock_timeout_ms=lock_ms)
@@ -231,6 +235,10 @@ class _Responding:
             responses=[
                 ShareFetchableTopicResponse(topic_id, partitions)
                 for topic_id, partitions in by_topic(rows).items()
+            ],
+            node_endpoints=[
+                NodeEndpoint(*endpoint)
+                for endpoint in endpoints_of(cluster, leaders, self._context.connection.listener_name)
             ],
         )
         if self._is_throttled(response):

@@ -121,6 +121,14 @@ def _topic_ids(inner: Rows) -> Rows:
 
 _INDEXES = _partitions("partition_indexes", name=ELEMENT)
 _TXN_PARTITIONS = _partitions("partitions", "results_by_partition", name=ELEMENT)
+_SHARE_STATES = Rows(
+    "topics",
+    "results",
+    (("topic_id", "topic_id"),),
+    (("topic_id", "topic_id"),),
+    _partitions(name="partition", told="partition"),
+)
+_BETWEEN_BROKERS: Rights = ((CLUSTER_ACTION, CLUSTER),)
 
 
 # -- a row of the table
@@ -320,6 +328,11 @@ _TABLE = (
          handler_checks=True, has_error_message=False, proxy_reads=True),
     _api(80, "add_raft_voter", (0, 1), ((ALTER, CLUSTER),), is_forwarded=True),
     _api(81, "remove_raft_voter", (0, 0), ((ALTER, CLUSTER),), is_forwarded=True),
+    _api(83, "initialize_share_group_state", (0, 0), _BETWEEN_BROKERS, (), _SHARE_STATES),
+    _api(84, "read_share_group_state", (0, 0), _BETWEEN_BROKERS, (), _SHARE_STATES),
+    _api(85, "write_share_group_state", (0, 1), _BETWEEN_BROKERS, (), _SHARE_STATES),
+    _api(86, "delete_share_group_state", (0, 0), _BETWEEN_BROKERS, (), _SHARE_STATES),
+    _api(87, "read_share_group_state_summary", (0, 1), _BETWEEN_BROKERS, (), _SHARE_STATES),
     _api(90, "describe_share_group_offsets", (0, 1), BY_ROW, ((DESCRIBE, GROUP), (DESCRIBE, TOPIC)),
          _groups(_topics(inner=_partitions(name=ELEMENT), name="topic_name", told="topic_name")),
          beside_error={"start_offset": -1}),

@@ -1,17 +1,18 @@
-"""WriteTxnMarkers (API key 27): writes markers that end transactions in partitions, without their coordinator.
+"""WriteTxnMarkers (API key 27): writes markers that end transactions in partitions.
 
-In Kafka the coordinator sends it to the leaders of a transaction's partitions. Here the coordinator writes the
-markers itself, and only tools send the request, to abort a hanging transaction (KIP-664). Version 2 adds the
-transaction version.
+A coordinator sends it to the nodes that lead the other partitions of a transaction; tools send it to abort a hanging
+transaction (KIP-664). Version 2 adds the transaction version.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.cluster.commitment import wait_committed
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.requests.request import Pending, wait_for_response
+from oncelog.broker.seams.clock import real_time
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.write_txn_markers import (
@@ -27,11 +28,11 @@ from oncelog.wire.topic_names import OFFSETS_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncelog.broker.cluster.cluster import LeaderPartition
     from oncelog.broker.handlers.services import Services
-    from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.requests.request import RequestContext
 
-UnflushedResult = tuple["PartitionLog", int, WritableTxnMarkerPartitionResult]
+UncommittedResult = tuple["LeaderPartition", int, WritableTxnMarkerPartitionResult]
 
 COORDINATOR_LOADING = frozenset(
     (
@@ -46,13 +47,13 @@ COORDINATOR_LOADING = frozenset(
 def handle(
     services: Services, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse | Pending[WriteTxnMarkersResponse]:
-    unflushed: list[UnflushedResult] = []
+    uncommitted: list[UncommittedResult] = []
     response = WriteTxnMarkersResponse()
     topics = [topic for marker in request.markers for topic in marker.topics]
     rows = len(request.markers) + len(topics) + sum([len(topic.partition_indexes) for topic in topics])
-    filled = chunked(_fill(services, request, response, unflushed), rows, response)
-    if isinstance(filled, Pending) or unflushed:
-        return Pending(_wait_flushed(filled, unflushed, response))
+    filled = chunked(_fill(services, request, response, uncommitted), rows, response)
+    if isinstance(filled, Pending) or uncommitted:
+        return Pending(_wait_committed(services, filled, uncommitted, response))
     return filled
 
 
@@ -60,9 +61,9 @@ def _fill(
     services: Services,
     request: WriteTxnMarkersRequest,
     response: WriteTxnMarkersResponse,
-    unflushed: list[UnflushedResult],
+    uncommitted: list[UncommittedResult],
 ) -> Iterator[None]:
-    """Fill ``response``, a partition at each step. ``unflushed`` gets the results to return after a flush."""
+    """Fill ``response``, a partition at each step. ``uncommitted`` gets the results to return after a wait."""
     results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
     for marker in request.markers:
         topics = results.setdefault(marker.producer_id, {})
@@ -71,7 +72,7 @@ def _fill(
             yield
             results_of_topic = topics.setdefault(topic.name, [])
             for index in topic.partition_indexes:
-                results_of_topic.append(_write(services, marker, topic.name, index, unflushed))
+                results_of_topic.append(_write(services, marker, topic.name, index, uncommitted))
                 yield
     for producer_id, topics in results.items():
         marker_result = WritableTxnMarkerResult(producer_id)
@@ -87,13 +88,13 @@ def _write(
     marker: WritableTxnMarker,
     topic: str,
     partition: int,
-    unflushed: list[UnflushedResult],
+    uncommitted: list[UncommittedResult],
 ) -> WritableTxnMarkerPartitionResult:
     result = WritableTxnMarkerPartitionResult(partition, 0)
     try:
-        log, end_offset = _append(services, marker, topic, partition)
-        if log.high_watermark < end_offset:
-            unflushed.append((log, end_offset, result))
+        leader, end_offset = _append(services, marker, topic, partition)
+        if leader.log.high_watermark < end_offset:
+            uncommitted.append((leader, end_offset, result))
     except KafkaError as error:
         result.error_code = (
             ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in COORDINATOR_LOADING else error.code
@@ -103,7 +104,7 @@ def _write(
 
 def _append(
     services: Services, marker: WritableTxnMarker, topic: str, partition: int
-) -> tuple[PartitionLog, int]:
+) -> tuple[LeaderPartition, int]:
     leader = services.cluster.leader_partition(topic, partition)
     if marker.producer_id < 0 or marker.producer_epoch < 0:  # Kafka fails here, too, and tells no reason
         raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -116,7 +117,7 @@ def _append(
             marker.transaction_version,
             committed=marker.transaction_result,
         )
-        return leader.log, leader.log.log_end_offset
+        return leader, leader.log.log_end_offset
     result = leader.log.append(
         end_transaction_marker(
             commit=marker.transaction_result,
@@ -129,18 +130,20 @@ def _append(
         origin=AppendOrigin.COORDINATOR,
         transaction_version=marker.transaction_version,
     )
-    return leader.log, result.last_offset + 1
+    return leader, result.last_offset + 1
 
 
-async def _wait_flushed(
+async def _wait_committed(
+    services: Services,
     filled: WriteTxnMarkersResponse | Pending[WriteTxnMarkersResponse],
-    unflushed: list[UnflushedResult],
+    uncommitted: list[UncommittedResult],
     response: WriteTxnMarkersResponse,
 ) -> WriteTxnMarkersResponse:
     await wait_for_response(filled)
-    for log, end_offset, result in unflushed:
+    until = real_time.monotonic() + services.config.current.request_timeout_ms / 1000
+    for leader, end_offset, result in uncommitted:
         try:
-            await log.flush(end_offset)
+            await wait_committed(leader, end_offset, max(0.0, until - real_time.monotonic()))
         except KafkaError as error:
             result.error_code = error.code
     return response

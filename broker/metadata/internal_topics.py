@@ -6,7 +6,7 @@ Source: ``AutoTopicCreationManager``, ``GroupCoordinatorService.groupMetadataTop
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.topics import UNSET, create
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.metadata.topics import Charge
+    from oncelog.wire.messages.create_topics import CreatableTopicResult
     from oncelog.wire.steps import Steps
 
 _log = get_logger(__name__)
@@ -77,48 +78,83 @@ def topic_parameters(name: str, config: BrokerConfig, nodes: int) -> InternalTop
     return InternalTopic(config.transaction_state_log_num_partitions, min(factor, nodes), configs)
 
 
-def ensure(store: ClusterMetadata, config: DynamicBrokerConfig, name: str) -> Topic:
-    """Return the internal topic, after creating it if need be. Raises KafkaError (COORDINATOR_NOT_AVAILABLE) if that
-    fails.
+class TopicCreator(Protocol):
+    """Creates topics for requests that use them first (Kafka: ``TopicCreator``)."""
 
-    Partitions get their directories on first use, so that fifty of them cost nothing.
-    """
-    topics = store.image.topics
-    if name in topics:
-        return topics[name]
-    wanted = topic_parameters(name, config.current, len(store.image.brokers))
-    rows = [CreatableTopicConfig(key, value) for key, value in wanted.configs.items()]
-    topic = CreatableTopic(name, wanted.partitions, wanted.replication_factor, [], rows)
-    [row] = finish(create(store, config, [topic]))
-    if name not in topics:
-        store.lines.write(_log.error, "internal topic not created", {"topic": name}, error=row.error_message)
-        raise KafkaError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} could not be created: {row.error_message}"
-        )
-    _log.info("created an internal topic", topic=name, partitions=wanted.partitions)
-    return topics[name]
+    def create(
+        self, wanted: list[CreatableTopic], charge: Charge | None = None
+    ) -> Steps[list[CreatableTopicResult]]:
+        """Create topics, in steps, and return a result for each; or ask the controller for them, and return the results
+        that are known at once: a topic without one exists as soon as the metadata say so. ``charge``: as in
+        `oncelog.broker.metadata.topics.create`.
+        """
+        ...
 
 
-def auto_create(
-    store: ClusterMetadata, config: DynamicBrokerConfig, names: Sequence[str], charge: Charge | None = None
-) -> Steps[dict[str, KafkaError | None]]:
-    """Create topics with the broker's defaults, and internal ones as `topic_parameters`, in steps. Returns each topic's
-    error, or None. ``charge``: as in `create`.
-    """
-    errors: dict[str, KafkaError | None] = {}
-    for name in names:
-        if name in INTERNAL_TOPICS:
-            errors[name] = _create_internal(store, config, name)
-    wanted = [CreatableTopic(name, UNSET, UNSET) for name in names if name not in INTERNAL_TOPICS]
-    for row in (yield from create(store, config, wanted, charge=charge)):
-        failed = row.error_code != ErrorCode.NONE
-        errors[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message) if failed else None
-    return errors
+class CreatesAtOnce:
+    """The `TopicCreator` of a node that is its own controller."""
+
+    def __init__(self, store: ClusterMetadata, config: DynamicBrokerConfig) -> None:
+        self._store = store
+        self._config = config
+
+    def create(
+        self, wanted: list[CreatableTopic], charge: Charge | None = None
+    ) -> Steps[list[CreatableTopicResult]]:
+        """See `TopicCreator`."""
+        return create(self._store, self._config, wanted, charge=charge)
 
 
-def _create_internal(store: ClusterMetadata, config: DynamicBrokerConfig, name: str) -> KafkaError | None:
-    try:
-        ensure(store, config, name)
-    except KafkaError as error:
-        return error
-    return None
+class AutoTopicCreationManager:
+    """Creates topics on their first use, by ``creator`` (Kafka's class has this name)."""
+
+    def __init__(self, metadata: ClusterMetadata, config: DynamicBrokerConfig, creator: TopicCreator) -> None:
+        self._metadata = metadata
+        self._config = config
+        self.creator = creator
+
+    def ensure(self, name: str) -> Topic:
+        """Return the internal topic, after creating it if need be. Raises KafkaError (COORDINATOR_NOT_AVAILABLE) if
+        there is none yet.
+
+        Partitions get their directories on first use, so that fifty of them cost nothing.
+        """
+        topics = self._metadata.image.topics
+        if name in topics:
+            return topics[name]
+        wanted = self._internal(name)
+        rows = finish(self.creator.create([wanted]))
+        if name in topics:
+            _log.info("created an internal topic", topic=name, partitions=wanted.num_partitions)
+            return topics[name]
+        reason = "it was asked for"
+        for row in rows:
+            reason = row.error_message or ""
+            self._metadata.lines.write(
+                _log.error, "internal topic not created", {"topic": name}, error=reason
+            )
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} could not be created: {reason}")
+
+    def create(
+        self, names: Sequence[str], charge: Charge | None = None
+    ) -> Steps[dict[str, KafkaError | None]]:
+        """Create topics with the broker's defaults, and internal ones as `topic_parameters`, in steps. Returns each
+        topic's error, or None. ``charge``: as in `create`.
+        """
+        errors: dict[str, KafkaError | None] = dict.fromkeys(names)
+        for name in names:
+            if name in INTERNAL_TOPICS:
+                try:
+                    self.ensure(name)
+                except KafkaError as error:
+                    errors[name] = error
+        wanted = [CreatableTopic(name, UNSET, UNSET) for name in names if name not in INTERNAL_TOPICS]
+        for row in (yield from self.creator.create(wanted, charge)):
+            if row.error_code != ErrorCode.NONE:
+                errors[row.name] = KafkaError(ErrorCode(row.error_code), row.error_message)
+        return errors
+
+    def _internal(self, name: str) -> CreatableTopic:
+        wanted = topic_parameters(name, self._config.current, len(self._metadata.image.brokers))
+        rows = [CreatableTopicConfig(key, value) for key, value in wanted.configs.items()]
+        return CreatableTopic(name, wanted.partitions, wanted.replication_factor, [], rows)

@@ -29,11 +29,13 @@ from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
 from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, NO_LEADER_CHANGE, TOPIC
+from oncelog.broker.metadata.internal_topics import AutoTopicCreationManager, CreatesAtOnce
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.net.connection import Connection
 from oncelog.broker.node.membership import Alone, Membership
 from oncelog.broker.share.group_states import ShareGroupStates
 from oncelog.broker.share.manager import SharePartitionManager
+from oncelog.broker.share.state_manager import PersisterStateManager
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.wire.errors import DecodeError, KafkaError
 from oncelog.wire.stored.metadata import (
@@ -102,9 +104,11 @@ class Node:
                 host.background,
             )
         self.metadata.subscribe(self._on_record)
+        auto_topics = AutoTopicCreationManager(self.metadata, config, CreatesAtOnce(self.metadata, config))
         environment = CoordinatorEnvironment(
             config=config,
             metadata=self.metadata,
+            auto_topics=auto_topics,
             cluster=self.cluster,
             logs=logs,
             files=host.files,
@@ -114,11 +118,12 @@ class Node:
             note_internal_error=host.note_internal_error,
         )
         self.share_coordinator = ShareCoordinator(environment)
-        self.shares = SharePartitionManager(environment, self.share_coordinator)
+        self.share_persister = PersisterStateManager(environment, self.share_coordinator)
+        self.shares = SharePartitionManager(environment, self.share_persister)
         self.groups = GroupCoordinator(environment, host.random)
         self.groups.warn_of_limits()
         share_group_states = ShareGroupStates(
-            self.groups, self.share_coordinator, host.background, host.note_internal_error
+            self.groups, self.share_persister, host.background, host.note_internal_error
         )
         self.transactions = TransactionCoordinator(environment, self.groups, self.next_producer_id)
         self.client_metrics = ClientMetricsManager(config, self.metadata, host.clock)
@@ -127,6 +132,7 @@ class Node:
             config=config,
             authorization=host.authorization,
             metadata=self.metadata,
+            auto_topics=auto_topics,
             cluster=self.cluster,
             logs=logs,
             groups=self.groups,

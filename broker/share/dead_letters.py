@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.configs import effective_topic_config
-from oncelog.broker.metadata.topics import UNSET, create
+from oncelog.broker.metadata.topics import UNSET
 from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.share.letters import RECORD_OVERHEAD_MAX, LetterTemplate, batch_size, originals_in
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
+    from oncelog.broker.metadata.internal_topics import TopicCreator
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.share.letters import Originals
@@ -61,6 +62,7 @@ class DeadLetterWriter:
         metadata: ClusterMetadata,
         config: DynamicBrokerConfig,
         cluster: Cluster,
+        creator: TopicCreator,
         clock: Clock,
         files: FileSystem,
         timer_event: TimerEvent,
@@ -68,6 +70,7 @@ class DeadLetterWriter:
         self._metadata = metadata
         self._config = config
         self._cluster = cluster
+        self._creator = creator
         self._clock = clock
         self._files = files
         self._timer_event = timer_event
@@ -184,10 +187,10 @@ class DeadLetterWriter:
     def _create(self, topic: str) -> None:
         configs = {GROUP_ENABLE: "true", "message.timestamp.type": "CreateTime"}
         rows = [CreatableTopicConfig(key, value) for key, value in configs.items()]
-        [row] = finish(create(self._metadata, self._config, [CreatableTopic(topic, UNSET, UNSET, [], rows)]))
-        if row.error_code:
-            raise _NoQueueError(f"DLQ topic {topic} could not be created: {row.error_message}")
-        _log.info("created a dead-letter queue", topic=topic)
+        for row in finish(self._creator.create([CreatableTopic(topic, UNSET, UNSET, [], rows)])):
+            if row.error_code:
+                raise _NoQueueError(f"DLQ topic {topic} could not be created: {row.error_message}")
+            _log.info("created a dead-letter queue", topic=topic)
 
     def leader(self, source: SharePartition, settings: ShareGroupSettings) -> LeaderPartition:
         """Return the queue's partition for a partition of the source. Raises KafkaError, _NoQueueError."""

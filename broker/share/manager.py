@@ -1,8 +1,8 @@
 """`SharePartitionManager`: the share partitions and share sessions of a node.
 
 The first read of a group makes a share partition. It is removed when its topic is deleted, when it cannot
-be loaded, when its leader has changed or another one has stored a state, and when a connection closes and the group has
-no session left. Without traffic it costs memory only.
+be loaded, when another leader epoch begins or another leader has stored a state, and when a connection closes and the
+group has no session left. Without traffic it costs memory only.
 Source: ``SharePartitionManager``.
 """
 
@@ -56,6 +56,7 @@ class SharePartitionManager:
         self._config = environment.config
         self._metadata = environment.metadata
         self._cluster = environment.cluster
+        self._creator = environment.auto_topics.creator
         self._background = environment.background
         self.timer_event = environment.background.timer_event
         self._note_internal_error = environment.note_internal_error
@@ -71,10 +72,18 @@ class SharePartitionManager:
         self._own_queue_readers: set[str] = set()
         """The groups with a session that were found to read their own dead-letter queue: one warning for each."""
         self.timer = CoordinatorTimer(
-            NAME, self.clock, environment.lines, self._background, lambda: None, self._note_internal_error
+            NAME,
+            self.clock,
+            environment.lines,
+            self._background,
+            self._remove_lost,
+            self._note_internal_error,
         )
+        self._has_lost = False
+        """Whether a new leader epoch has begun in some partition."""
         self._nursery: trio.Nursery | None = None
         self._metadata.subscribe(self._on_record)
+        self._cluster.subscribe(self._on_new_epoch)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Let locks end in time, and do the work beside requests, until cancelled."""
@@ -135,7 +144,13 @@ class SharePartitionManager:
                 "a share group reads its own dead-letter queue", group=group_id, topic=partition.topic
             )
         writer = DeadLetterWriter(
-            self._metadata, self._config, self._cluster, self.clock, self.files, self.timer_event
+            self._metadata,
+            self._config,
+            self._cluster,
+            self._creator,
+            self.clock,
+            self.files,
+            self.timer_event,
         )
         await writer.write(partition, settings, letters)
 
@@ -151,7 +166,7 @@ class SharePartitionManager:
         if found is None:
             return None
         if not found.leader.is_current:
-            self.remove(found)
+            self._lose(found)
             return None
         self.timer.run_due_of(key)
         return found
@@ -204,6 +219,24 @@ class SharePartitionManager:
                 }
                 self._storing[key] = partition
             self.timer.deadlines.cancel(key)
+
+    def _lose(self, partition: SharePartition) -> None:
+        """Remove a share partition of an earlier leader epoch, and tell who waits for its records."""
+        partition.error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.remove(partition)
+        partition.wake()
+
+    def _on_new_epoch(self, topic: Topic, partition: int) -> None:
+        # One look at all share partitions is enough for all partitions that have changed. A new one has none.
+        if self._partitions and topic.partitions[partition].leader_epoch > 0:
+            self._has_lost = True
+            self.timer.wake()
+
+    def _remove_lost(self) -> None:
+        if self._has_lost:
+            self._has_lost = False
+            for partition in [it for it in self._partitions.values() if not it.leader.is_current]:
+                self._lose(partition)
 
     def partitions_of(self, group_id: str) -> list[SharePartition]:
         """Return the share partitions of a group."""

@@ -196,7 +196,7 @@ class SharePartition:
     def fetch_offset(self) -> int | None:
         """Return the offset of the next record to acquire; None if the window has no room for one."""
         window = self.window
-        if window is None or self.is_fenced:
+        if window is None or self.is_fenced or not self.leader.is_current:
             return None
         window.limits = self._manager.settings(self.group_id).limits
         if not window.can_acquire():

@@ -1,7 +1,7 @@
 """`SharePersister`: where the leader of a share partition and its group keep the partition's state.
 
-Source: ``Persister``, ``DefaultStatePersister``, the APIs 83 to 87 (KIP-932). `ShareCoordinator` is the persister of a
-node.
+Source: ``Persister``, ``DefaultStatePersister``, the APIs 83 to 87 (KIP-932). `PersisterStateManager` is the persister
+of a node.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 from oncelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from oncelog.broker.cluster.cluster import Cluster
+    from oncelog.broker.cluster.cluster import Cluster, NodeAddress
     from oncelog.broker.share.sessions import PartitionKey
 
 MEMBER_ID_CHARS_MAX = 36
@@ -30,6 +30,12 @@ def leader_of(cluster: Cluster, key: PartitionKey, code: int) -> tuple[int, int]
         return None
     state = topic.partitions[key[1]]
     return state.leader, state.leader_epoch
+
+
+def endpoints_of(cluster: Cluster, leaders: Iterable[int], listener_name: str) -> list[NodeAddress]:
+    """Return the addresses of the leaders that a response names, on the client's listener (KIP-951)."""
+    wanted = set(leaders)
+    return [node for node in cluster.nodes(listener_name) if node.node_id in wanted] if wanted else []
 
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from oncelog.broker.coordinators.share import ATTEMPTS_MAX
+from oncelog.broker.share.state_manager import ATTEMPTS_MAX
 from oncelog.coordinator.share.state import DeliveryState, StateBatch
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -28,12 +28,12 @@ def of_state_topic(path: str) -> bool:
 
 
 async def initialize(broker: SimBroker, topic_id: bytes, partition: int = 0) -> None:
-    await broker.node.share_coordinator.initialize("q", topic_id, partition, 0, 0)
+    await broker.node.share_persister.initialize("q", topic_id, partition, 0, 0)
 
 
 async def write(broker: SimBroker, topic_id: bytes, start: int, partition: int = 0) -> None:
     batches = [StateBatch(start, start + 9, DeliveryState.ACKNOWLEDGED, 1)]
-    await broker.node.share_coordinator.write("q", topic_id, partition, 0, 0, start, 10, batches)
+    await broker.node.share_persister.write("q", topic_id, partition, 0, 0, start, 10, batches)
 
 
 def state_log(broker: SimBroker) -> Any:
@@ -56,7 +56,7 @@ async def test_the_topic_has_kafkas_configs() -> None:
 async def test_refuses_an_empty_group_id() -> None:
     async with SimBroker() as broker:
         with pytest.raises(KafkaError) as caught:
-            await broker.node.share_coordinator.summary("", bytes(16), 0)
+            await broker.node.share_persister.summary("", bytes(16), 0)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
@@ -81,7 +81,7 @@ async def test_tries_again_and_keeps_the_order() -> None:
             assert done == []
             await write(broker, topic_id, 5, partition=1)
         assert done == [10, 20, 30]
-        state = await broker.node.share_coordinator.read("q", topic_id, 0, 0)
+        state = await broker.node.share_persister.read("q", topic_id, 0, 0)
         assert state.start_offset == 30
         assert [batch[:2] for batch in state.batches] == [(30, 39)]
 
@@ -97,7 +97,7 @@ async def test_gives_up_in_the_end() -> None:
             await write(broker, topic_id, 10)
         assert caught.value.code is ErrorCode.NOT_COORDINATOR
         assert trio.current_time() - began == pytest.approx(2 ** (ATTEMPTS_MAX - 2) - 1, abs=0.1)
-        state = await broker.node.share_coordinator.read("q", topic_id, 0, 0)
+        state = await broker.node.share_persister.read("q", topic_id, 0, 0)
         assert state.start_offset == 0
 
 
@@ -125,7 +125,7 @@ async def test_waits_for_the_load() -> None:
             await write(broker, topic_id, start)
         await broker.crash("process")
         await broker.start()
-        state = await broker.node.share_coordinator.read("q", topic_id, 0, 0)
+        state = await broker.node.share_persister.read("q", topic_id, 0, 0)
         assert state.start_offset == 1499
 
 
@@ -169,7 +169,7 @@ async def test_prunes() -> None:
         assert state_log(broker).log_start_offset == 2
         await broker.crash("process")
         await broker.start()
-        state = await broker.node.share_coordinator.read("q", topic_id, 0, 0)
+        state = await broker.node.share_persister.read("q", topic_id, 0, 0)
         assert state.start_offset == 7
 
 
@@ -191,7 +191,7 @@ async def test_idle_share_partitions_do_not_keep_the_log_from_being_pruned() -> 
         await broker.crash("process")
         await broker.start()
         for partition, start in ((0, 39), (1, 0)):
-            state = await broker.node.share_coordinator.read("q", topic_id, partition, 0)
+            state = await broker.node.share_persister.read("q", topic_id, partition, 0)
             assert state.start_offset == start
 
 
@@ -205,6 +205,6 @@ async def test_a_deleted_state_topic_begins_anew() -> None:
             await client.call(
                 DeleteTopicsRequest(topic_names=[STATE_TOPIC], timeout_ms=1000), 5, DeleteTopicsResponse
             )
-        assert (await broker.node.share_coordinator.summary("q", topic_id, 0)).start_offset == -1
+        assert (await broker.node.share_persister.summary("q", topic_id, 0)).start_offset == -1
         await initialize(broker, topic_id)
         await trio.sleep(2)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from oncelog.broker.metadata.image import TOPIC
-from oncelog.broker.metadata.internal_topics import auto_create
+from oncelog.broker.metadata.internal_topics import AutoTopicCreationManager, CreatesAtOnce
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -308,9 +308,13 @@ def test_a_full_disk_is_every_topics_error() -> None:
     assert [row.error_code for row in create(node, wanted("a"))] == [0]
 
 
+def auto_topics(node: StandInNode) -> AutoTopicCreationManager:
+    return AutoTopicCreationManager(node.metadata, node.config, CreatesAtOnce(node.metadata, node.config))
+
+
 def test_auto_creation() -> None:
     node = StandInNode({"num.partitions": "2"})
-    responses = finish(auto_create(node.metadata, node.config, ["t", "bad/"]))
+    responses = finish(auto_topics(node).create(["t", "bad/"]))
     assert responses["t"] is None
     error = responses["bad/"]
     assert error is not None
@@ -321,7 +325,7 @@ def test_auto_creation() -> None:
 def test_internal_topics_have_the_parameters_of_their_coordinators() -> None:
     node = StandInNode({"offsets.topic.num.partitions": "7", "transaction.state.log.num.partitions": "8"})
     names = ["__consumer_offsets", "__transaction_state", "__share_group_state", "t"]
-    responses = finish(auto_create(node.metadata, node.config, names))
+    responses = finish(auto_topics(node).create(names))
     codes = [error and error.code for error in (responses[name] for name in names)]
     assert codes == [None] * 4
     topics = node.metadata.image.topics

@@ -47,7 +47,7 @@ async def test_records_are_acquired_and_accepted() -> None:
         assert [header.base_offset for header in read_batches(bytes_of(row.records))] == [0, 3]
         assert await member.acknowledge((0, 4, ACCEPT)) == 0
         assert await member.acquire() == []
-        summary = await broker.node.share_coordinator.summary(GROUP, topic_id, 0)
+        summary = await broker.node.share_persister.summary(GROUP, topic_id, 0)
         assert (summary.start_offset, summary.delivery_complete_count) == (0, 5)
         [partition] = broker.node.shares.partitions_of(GROUP)
         assert partition.window is not None
@@ -359,7 +359,7 @@ async def test_a_window_full_of_aborted_records_moves_on() -> None:
 @simulated
 async def test_where_a_group_begins() -> None:
     async with share_broker(2) as (broker, topic_id):
-        await broker.node.share_coordinator.initialize("new", topic_id, 0, 0, -1)
+        await broker.node.share_persister.initialize("new", topic_id, 0, 0, -1)
         member = ShareReader(broker.connect(), topic_id, group="new")
         assert await member.acquire(wait_ms=1000) == []
         await produce(broker.connect(), "a", batch(1))
@@ -371,7 +371,7 @@ async def test_what_could_not_be_stored_stays_acquired() -> None:
     async with share_broker(2) as (broker, topic_id):
         member = ShareReader(broker.connect(), topic_id)
         await member.acquire(wait_ms=1000)
-        await broker.node.share_coordinator.delete(GROUP, topic_id, 0)
+        await broker.node.share_persister.delete(GROUP, topic_id, 0)
         assert await member.acknowledge((0, 1, ACCEPT)) == ErrorCode.UNKNOWN_SERVER_ERROR
         [partition] = broker.node.shares.partitions_of(GROUP)
         assert partition.window is not None

@@ -76,7 +76,7 @@ def test_partitions_that_cannot_be_loaded_do_not_answer_alone() -> None:
             await produce(client, "a", batch(1), 3)
             await serve_share_groups(broker, topic_id, 4)
             for partition in range(3):
-                await broker.node.share_coordinator.delete("g", topic_id, partition)
+                await broker.node.share_persister.delete("g", topic_id, partition)
             member = ShareReader(client, topic_id, partitions=4)
             rows: list[PartitionData] = await member.fetch(wait_ms=60_000)
             codes = {row.partition_index: row.error_code for row in rows}

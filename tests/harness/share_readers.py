@@ -44,7 +44,7 @@ async def serve_share_groups(
     if not node.metadata.image.features.get("share.version"):
         node.metadata.commit([FeatureLevelRecord(name="share.version", feature_level=1)])
     for partition in range(partitions):
-        await node.share_coordinator.initialize(group, topic_id, partition, 0, start_offset)
+        await node.share_persister.initialize(group, topic_id, partition, 0, start_offset)
 
 
 class ShareReader:

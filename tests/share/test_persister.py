@@ -32,7 +32,7 @@ async def memory() -> AsyncIterator[tuple[SharePersister, bytes]]:
 @asynccontextmanager
 async def node() -> AsyncIterator[tuple[SharePersister, bytes]]:
     async with SimBroker() as broker:
-        yield broker.node.share_coordinator, await create_topic(broker.connect(), "t")
+        yield broker.node.share_persister, await create_topic(broker.connect(), "t")
 
 
 both = pytest.mark.parametrize("persister", [memory, node])

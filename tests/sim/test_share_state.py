@@ -89,7 +89,7 @@ class Run:
     async def initialize(self, partition: int, epoch: int, start: int) -> None:
         count = -1 if start < 0 else 0
         after = Expected(StateSummary(epoch, 0, start, count))
-        states = self.broker.node.share_coordinator
+        states = self.broker.node.share_persister
         await self.call(
             partition, after, lambda group, topic, it: states.initialize(group, topic, it, epoch, start)
         )
@@ -101,7 +101,7 @@ class Run:
         state = self.rng.choice((DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED))
         new = [StateBatch(start + 1, start + self.rng.randrange(1, 9), state, self.rng.randrange(1, 5))]
         count = self.rng.randrange(100)
-        states, epoch = self.broker.node.share_coordinator, before.summary.state_epoch
+        states, epoch = self.broker.node.share_persister, before.summary.state_epoch
         await self.call(
             partition,
             before.after_write(start, count, new),
@@ -109,11 +109,11 @@ class Run:
         )
 
     async def delete(self, partition: int) -> None:
-        await self.call(partition, Expected(), self.broker.node.share_coordinator.delete)
+        await self.call(partition, Expected(), self.broker.node.share_persister.delete)
 
     async def check(self) -> None:
         """All that was acknowledged is there, of what was under way all or nothing."""
-        states = self.broker.node.share_coordinator
+        states = self.broker.node.share_persister
         for partition, acknowledged in self.acknowledged.items():
             summary = await states.summary("q", self.topic_id, partition)
             found = Expected()
@@ -241,6 +241,6 @@ def test_a_loss_of_power_leaves_no_hole_where_the_log_was_pruned(seed: int) -> N
             await broker.crash("power")
             await broker.start()
             for partition in range(PARTITIONS):
-                await broker.node.share_coordinator.read("q", topic_id, partition, 0)
+                await broker.node.share_persister.read("q", topic_id, partition, 0)
 
     run()

@@ -17,7 +17,6 @@ from oncelog.broker.control.options import TopicOptions, config_texts
 from oncelog.broker.control.records import partitions_of, topic_of
 from oncelog.broker.control.share_types import no_committed_offsets
 from oncelog.broker.control.types import Record
-from oncelog.broker.metadata.internal_topics import auto_create, ensure
 from oncelog.broker.metadata.topics import UNSET
 from oncelog.broker.requests.authorization import Authorization
 from oncelog.broker.requests.request import RequestContext, wait_for_response
@@ -105,7 +104,7 @@ def _create_on_demand(node: Node, topic: str) -> None:
     if not node.config.current.auto_create_topics_enable:
         error = not_found("topic", topic, node.metadata.image.topics)
         raise NotFoundError(f"{error}; create_topic() creates it, and so does auto.create.topics.enable=true")
-    failed = finish(auto_create(node.metadata, node.config, [topic]))[topic]
+    failed = finish(node.services.auto_topics.create([topic]))[topic]
     if failed is not None:
         raise failed
 
@@ -237,7 +236,7 @@ async def commit_offsets(broker: ControlledBroker, *, group_id: str, offsets: Of
             partitions_of(node, topic, partition)
             if not isinstance(offset, int) or offset < 0:
                 raise InvalidArgumentError(f"{topic}-{partition}: {offset!r}: expected an offset from 0 on")
-    ensure(node.metadata, node.config, OFFSETS_TOPIC)
+    node.services.auto_topics.ensure(OFFSETS_TOPIC)
     await views.groups(broker.node)  # they are loaded then
     response = await _ask(
         node, "offset_commit", conversions.offset_commit(group_id, offsets), OFFSET_COMMIT_VERSION

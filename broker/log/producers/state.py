@@ -156,6 +156,19 @@ class ProducerStateManager:
             known.note(sequence, epoch)
         return True
 
+    def verification_of(self, producer_id: int) -> Verification | None:
+        """What `start_verification` has noted of a producer, until its transaction begins here or a marker ends it."""
+        return self._verifications.get(producer_id)
+
+    def is_verified(self, producer_id: int, epoch: int, guard: Verification | None) -> bool:
+        """Whether the producer's transaction is open here in that epoch, or no marker has come since `verification_of`
+        gave ``guard`` (Kafka: ``UnifiedLog.batchMissingRequiredVerification``).
+        """
+        entry = self.producers.get(producer_id)
+        if entry is not None and entry.txn_first_offset >= 0 and entry.producer_epoch == epoch:
+            return True
+        return guard is not None and self._verifications.get(producer_id) is guard
+
     def _check_verified_sequence(self, entry: ProducerEntry | None, header: BatchHeader) -> None:
         verification = self._verifications[header.producer_id]
         first = header.base_sequence

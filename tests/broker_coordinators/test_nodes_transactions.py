@@ -1,0 +1,169 @@
+"""Transactions whose coordinator, data and group are on different nodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from oncelog.wire.batch import read_header
+from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.wire.records import iterate_records
+from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tests.harness.node_clients import NodesLink
+from tests.harness.sim_nodes import SimNodes, batches_of
+from tests.harness.simulation import simulated
+from tests.harness.transactional_producer import (
+    CLASSIC,
+    V2,
+    CommittedReader,
+    TransactionalProducer,
+    Versions,
+    committed_offset,
+)
+
+COORDINATOR, GROUP_NODE, DATA_NODE = 1, 2, 3
+
+
+@asynccontextmanager
+async def three_nodes(*, encodes: bool = True) -> AsyncIterator[tuple[SimNodes, NodesLink]]:
+    """The coordinator of every transactional id on one node, groups on the next, the topic ``t`` on the third."""
+    async with SimNodes(encodes=encodes) as nodes:
+        nodes.create_topic(TRANSACTIONS_TOPIC, [COORDINATOR])
+        nodes.create_topic(OFFSETS_TOPIC, [GROUP_NODE])
+        nodes.create_topic("t", [DATA_NODE])
+        yield nodes, NodesLink(nodes)
+
+
+async def committed_values(link: NodesLink) -> list[bytes]:
+    """What a read_committed consumer gets of ``t``, once no transaction is open."""
+    reader = CommittedReader("t", 0)
+    while reader.position < link.nodes.log("t", 0).log_end_offset:
+        await reader.poll(link)  # type: ignore[arg-type]
+    return [value for _, value in sorted(reader.values.items())]
+
+
+def markers(nodes: SimNodes, topic: str) -> list[int]:
+    """The kinds of the markers in partition 0 of a topic."""
+    found = []
+    for data in batches_of(nodes.log(topic, 0)):
+        header = read_header(data, 0)
+        if header.is_control:
+            [record] = iterate_records(data, header)
+            assert record.key is not None
+            found.append(read_control_type(record.key))
+    return found
+
+
+@pytest.mark.parametrize("encodes", [False, True])
+@pytest.mark.parametrize("versions", [CLASSIC, V2])
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_over_three_nodes_ends_once(commit: bool, versions: Versions, encodes: bool) -> None:
+    @simulated
+    async def run() -> None:
+        async with three_nodes(encodes=encodes) as (nodes, link):
+            producer = TransactionalProducer(link, "id", versions)
+            await producer.init()
+            await producer.send("t", 0, [b"a", b"b"], nodes.clock.now_ms())
+            await producer.send_offset("g", "t", 0, 7)
+            await producer.end(commit=commit)
+            assert await committed_values(link) == ([b"a", b"b"] if commit else [])
+            assert await committed_offset(link, "g", "t", 0) == (7 if commit else -1)
+            marker = COMMIT_MARKER if commit else ABORT_MARKER
+            assert markers(nodes, "t") == markers(nodes, OFFSETS_TOPIC) == [marker]
+
+    run()
+
+
+@pytest.mark.parametrize("state", ["empty", "ongoing", "prepared", "complete"])
+@pytest.mark.parametrize("versions", [CLASSIC, V2])
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_coordinator_moves_in_every_state(commit: bool, versions: Versions, state: str) -> None:
+    @simulated
+    async def run() -> None:
+        async with three_nodes() as (nodes, link):
+            producer = TransactionalProducer(link, "id", versions)
+            await producer.init()
+            if state == "empty":
+                nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
+            await producer.send("t", 0, [b"a"], nodes.clock.now_ms())
+            await producer.send_offset("g", "t", 0, 7)
+            if state == "ongoing":
+                nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
+            elif state == "prepared":
+                nodes.network.cut(COORDINATOR, DATA_NODE)
+                nodes.network.cut(COORDINATOR, GROUP_NODE)
+            await producer.end(commit=commit)
+            if state == "prepared":
+                assert markers(nodes, "t") == []
+                nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
+                nodes.network.heal()
+            elif state == "complete":
+                nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
+            assert await committed_offset(link, "g", "t", 0) == (7 if commit else -1)
+            await trio.sleep(60)  # whoever wants to write another marker
+            marker = COMMIT_MARKER if commit else ABORT_MARKER
+            assert markers(nodes, "t") == markers(nodes, OFFSETS_TOPIC) == [marker]
+            # The id goes on with its new coordinator.
+            await producer.send("t", 0, [b"b"], nodes.clock.now_ms())
+            await producer.end(commit=True)
+            assert await committed_values(link) == ([b"a", b"b"] if commit else [b"b"])
+
+    run()
+
+
+@pytest.mark.parametrize("versions", [CLASSIC, V2])
+def test_a_new_coordinator_ends_a_transaction_whose_time_is_over(versions: Versions) -> None:
+    @simulated
+    async def run() -> None:
+        async with three_nodes() as (nodes, link):
+            producer = TransactionalProducer(link, "id", versions, timeout_ms=20_000)
+            await producer.init()
+            await producer.send("t", 0, [b"a"], nodes.clock.now_ms())
+            nodes.move(TRANSACTIONS_TOPIC, 0, GROUP_NODE)
+            await trio.sleep(60)
+            assert markers(nodes, "t") == [ABORT_MARKER]
+            # The former coordinator has no timer left.
+            assert not len(nodes[COORDINATOR].transactions.runtime.timer.deadlines)
+
+    run()
+
+
+def test_who_asks_the_former_coordinator_is_sent_away() -> None:
+    @simulated
+    async def run() -> None:
+        async with three_nodes() as (nodes, link):
+            producer = TransactionalProducer(link, "id")
+            await producer.init()
+            nodes.move(TRANSACTIONS_TOPIC, 0, GROUP_NODE)
+            request = EndTxnRequest("id", producer.producer_id, producer.epoch, True)
+            response = await link.to(COORDINATOR).call(request, 5, EndTxnResponse)
+            assert response.error_code == ErrorCode.NOT_COORDINATOR
+
+    run()
+
+
+@pytest.mark.parametrize("versions", [CLASSIC, V2])
+def test_markers_reach_a_partition_that_moves_and_a_node_that_comes_back(versions: Versions) -> None:
+    @simulated
+    async def run() -> None:
+        async with three_nodes() as (nodes, link):
+            producer = TransactionalProducer(link, "id", versions)
+            await producer.init()
+            await producer.send("t", 0, [b"a"], nodes.clock.now_ms())
+            await producer.send_offset("g", "t", 0, 7)
+            nodes.elect("t", 0, -1)
+            nodes.network.cut(GROUP_NODE, COORDINATOR)  # the marker is written, but nobody is told
+            await producer.end(commit=True)
+            await trio.sleep(1)
+            assert markers(nodes, OFFSETS_TOPIC)[0] == COMMIT_MARKER
+            nodes.elect("t", 0, DATA_NODE)
+            nodes.network.heal()
+            assert await committed_values(link) == [b"a"]
+            assert await committed_offset(link, "g", "t", 0) == 7
+
+    run()

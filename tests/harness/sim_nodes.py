@@ -1,0 +1,340 @@
+"""Several nodes on one simulated network, whose metadata a test dictates: leaders move when it says so.
+
+Every partition has one replica. `SimNodes.move` copies its log to another node and lets that one lead, as if it had
+been a replica with all records. No controller elects anybody.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace, TracebackType
+from typing import Any
+
+import trio
+
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.dynamic import DynamicBrokerConfig
+from oncelog.broker.dispatch.api import Api
+from oncelog.broker.emulation.release import OURS
+from oncelog.broker.handlers.table import HANDLERS
+from oncelog.broker.host.host import Host
+from oncelog.broker.log.manager import LogManager
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.log.producers.state import AppendOrigin
+from oncelog.broker.log.results import FileRange
+from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
+from oncelog.broker.metadata.features import OUR_FEATURES, format_records
+from oncelog.broker.metadata.image import TOPIC, Topic
+from oncelog.broker.net.server import BoundListener
+from oncelog.broker.network.network import Delivery, Links, Network
+from oncelog.broker.node.node import Node
+from oncelog.broker.refusal.error_response import error_fields_of, error_response
+from oncelog.broker.requests.request import RequestContext, finished
+from oncelog.broker.seams.clock import MovableClock
+from oncelog.wire.batch import HEADER_SIZE, read_header
+from oncelog.wire.errors import KafkaError
+from oncelog.wire.schema import Message, Uuid
+from oncelog.wire.stored.metadata import (
+    BrokerEndpoint,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from tests.harness.clocks import VirtualWall
+from tests.harness.sim_broker import DATA_DIR, EPOCH_MS
+from tests.harness.sim_client import SimClient
+from tests.harness.sim_network import MemoryListener
+from tests.sim.files import SimFileSystem
+
+
+class DictatedMetadata(ClusterMetadata):
+    """The metadata of a node, which knows what `SimNodes` tells it."""
+
+    def follow(self, records: Sequence[Message], offset: int) -> None:
+        self._replay(records, offset)
+
+
+class _Member:
+    """The membership of a node in `SimNodes`."""
+
+    def __init__(self, nodes: SimNodes, node_id: int) -> None:
+        self.links = Links(nodes.network, node_id)
+        self._nodes = nodes
+        self._node_id = node_id
+
+    def take_producer_ids(self) -> int:
+        return self._nodes.take_producer_ids()
+
+    def before_load(self, logs: LogManager) -> None:
+        pass
+
+    def on_truncated(self, cut: PartitionLog) -> None:
+        raise AssertionError(f"{cut} was cut")
+
+    async def run(self, node: Node) -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def receive(delivery: Delivery) -> Message:
+                return await self._nodes.receive(node, delivery)
+
+            self._nodes.network.attach(self._node_id, receive, nursery)
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nodes.network.detach(self._node_id)
+
+
+class SimNode:
+    """One node, its disk and its listener."""
+
+    def __init__(self, nodes: SimNodes, node_id: int) -> None:
+        self._nodes = nodes
+        self.node_id = node_id
+        self.config = BrokerConfig({"log.dirs": DATA_DIR, "node.id": str(node_id), **nodes.config})
+        self.files = SimFileSystem(random.Random(node_id))
+        self.files.makedirs(DATA_DIR)
+        self.node: Node
+        self.listener: MemoryListener
+        self._scope: trio.CancelScope | None = None
+        self._ended = trio.Event()
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        nodes = self._nodes
+        self.listener = MemoryListener(256 * 1024)
+        rng = random.Random(self.node_id)
+        logs = LogManager(DATA_DIR, self.files, nodes.clock, rng, self.config)
+        logs.start()
+        self._ended = trio.Event()
+        try:
+            metadata = DictatedMetadata(
+                nodes.clock,
+                rng,
+                self.config,
+                cluster_id="4L6g3nShT-eMCtK--X86sw",
+                directory_id=logs.directory_id,
+            )
+            for offset, records in enumerate(nodes.batches):
+                metadata.follow(records, offset)
+            listener = BoundListener("PLAINTEXT", self.listener, f"node-{self.node_id}", 9092)
+            host = Host(
+                DynamicBrokerConfig(self.config),
+                metadata,
+                [listener],
+                files=self.files,
+                clock=nodes.clock,
+                rng=rng,
+                users=None,
+                acls=(),
+                background=logs.background,
+            )
+            host.fail_on_internal_errors = True
+            self.node = Node(host, logs, OURS, _Member(nodes, self.node_id))
+            nodes.followers[self.node_id] = metadata
+            with trio.CancelScope() as self._scope:
+                await self.node.run(task_status)
+        finally:
+            nodes.followers.pop(self.node_id, None)
+            logs.stop(-1)
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Stop it. Nobody is told."""
+        if self._scope is not None:
+            self._scope.cancel()
+            await self._ended.wait()
+            self._scope = None
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self._nodes.nursery.start(self.run)
+
+    def connect(self) -> SimClient:
+        return SimClient(self.listener.connect())
+
+
+class SimNodes:
+    """``async with SimNodes() as nodes``: the nodes 1 to ``count``.
+
+    ``encodes``: whether messages between them travel as bytes.
+    """
+
+    def __init__(
+        self, count: int = 3, config: Mapping[str, str] | None = None, *, encodes: bool = True
+    ) -> None:
+        self.config = dict(config or {})
+        self.network = Network(encodes=encodes)
+        self.clock = MovableClock(VirtualWall(EPOCH_MS).now_ms)
+        self.batches: list[Sequence[Message]] = []
+        """The log of the metadata, a batch at each offset."""
+        self.followers: dict[int, DictatedMetadata] = {}
+        """Nodes that learn what is committed."""
+        self.received: list[tuple[int, Delivery]] = []
+        """What links have brought, with the node that got it."""
+        self.nodes = {node_id: SimNode(self, node_id) for node_id in range(1, count + 1)}
+        self._next_producer_id = 0
+        self._ids = random.Random(0)
+
+    async def __aenter__(self) -> SimNodes:
+        levels = OUR_FEATURES.stored_at_format()
+        self.commit(format_records(levels, 1, []))
+        self.commit(
+            [
+                RegisterBrokerRecord(
+                    broker_id=node_id,
+                    incarnation_id=self._uuid(),
+                    broker_epoch=node_id,
+                    end_points=[BrokerEndpoint("PLAINTEXT", f"node-{node_id}", 9092, 0)],
+                    fenced=False,
+                    log_dirs=[self._uuid()],
+                )
+                for node_id in self.nodes
+            ]
+        )
+        self._manager = trio.open_nursery()
+        self.nursery = await self._manager.__aenter__()
+        for node in self.nodes.values():
+            await self.nursery.start(node.run)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        if kind is None:
+            for node in self.nodes.values():
+                await node.stop()
+        self.nursery.cancel_scope.cancel()
+        return await self._manager.__aexit__(kind, error, traceback)
+
+    def __getitem__(self, node_id: int) -> Node:
+        return self.nodes[node_id].node
+
+    def connect(self, node_id: int) -> SimClient:
+        return self.nodes[node_id].connect()
+
+    # -- metadata
+
+    def _uuid(self) -> Uuid:
+        return self._ids.getrandbits(128).to_bytes(16, "big")
+
+    def take_producer_ids(self) -> int:
+        self._next_producer_id += 1000
+        return self._next_producer_id
+
+    def commit(self, records: Sequence[Message]) -> None:
+        """Let every node that follows know of the records."""
+        self.batches.append(records)
+        for metadata in self.followers.values():
+            metadata.follow(records, len(self.batches) - 1)
+
+    def create_topic(
+        self, name: str, leaders: Sequence[int], configs: Mapping[str, str] | None = None
+    ) -> Uuid:
+        """Create a topic with a partition on each of these nodes."""
+        topic_id = self._uuid()
+        self.commit(
+            [
+                TopicRecord(name, topic_id),
+                *(ConfigRecord(TOPIC, name, key, value) for key, value in (configs or {}).items()),
+                *(
+                    PartitionRecord(
+                        partition_id=number,
+                        topic_id=topic_id,
+                        replicas=[leader],
+                        isr=[leader],
+                        leader=leader,
+                        leader_epoch=0,
+                        partition_epoch=0,
+                        directories=[self._uuid()],
+                    )
+                    for number, leader in enumerate(leaders)
+                ),
+            ]
+        )
+        return topic_id
+
+    def topic(self, name: str) -> Topic:
+        metadata = next(iter(self.followers.values()))
+        return metadata.image.topics[name]
+
+    def leader(self, topic: str, partition: int) -> int:
+        return self.topic(topic).partitions[partition].leader
+
+    def log(self, topic: str, partition: int) -> PartitionLog:
+        """The log of the leader."""
+        return self[self.leader(topic, partition)].logs.get(topic, partition)
+
+    def move(self, topic: str, partition: int, to: int) -> None:
+        """Let another node lead, with the same records; or the same one, in a new epoch."""
+        before = self.leader(topic, partition)
+        if before > 0 and before != to:
+            self._copy(topic, partition, self[before].logs.get(topic, partition), to)
+        self.elect(topic, partition, to)
+
+    def elect(self, topic: str, partition: int, leader: int) -> None:
+        """Let a node lead, with what it has. -1: none does."""
+        topic_id = self.topic(topic).topic_id
+        change = PartitionChangeRecord(partition_id=partition, topic_id=topic_id, leader=leader)
+        change.isr = change.replicas = [leader] if leader > 0 else None
+        self.commit([change])
+
+    def change_isr(self, topic: str, partition: int) -> None:
+        """A change of the ISR alone."""
+        known = self.topic(topic)
+        state = known.partitions[partition]
+        self.commit(
+            [PartitionChangeRecord(partition_id=partition, topic_id=known.topic_id, isr=list(state.isr))]
+        )
+
+    def _copy(self, topic: str, partition: int, source: PartitionLog, to: int) -> None:
+        target = self[to].logs.get(topic, partition)
+        for batch in batches_of(source, target.log_end_offset):
+            epoch = read_header(batch, 0).partition_leader_epoch
+            target.append(bytearray(batch), leader_epoch=epoch, origin=AppendOrigin.REPLICATION)
+        assert target.log_end_offset == source.log_end_offset
+
+    # -- what links bring
+
+    async def receive(self, node: Node, delivery: Delivery) -> Message:
+        """Handle a request of another node as a client's."""
+        request = delivery.request
+        assert request.API_KEY is not None
+        self.received.append((node.cluster.node_id, delivery))
+        api = Api(HANDLERS[request.API_KEY])
+        connection: Any = SimpleNamespace(
+            principal="User:ANONYMOUS",
+            listener_name="PLAINTEXT",
+            transport=SimpleNamespace(peer=f"node-{delivery.source}:1"),
+            charge=lambda seconds: None,
+        )
+        context = RequestContext(api, delivery.version, 0, f"node-{delivery.source}", connection, request)
+        try:
+            response: Message = await finished(api.handle(node.services, request, context))  # type: ignore[arg-type]
+            return response
+        except KafkaError as error:
+            fields = error_fields_of(api.handler.name, api.request, api.response, delivery.version)
+            return error_response(fields, request, error)
+
+
+def batches_of(log: PartitionLog, offset: int = 0) -> list[bytes]:
+    """The batches of a log from an offset on."""
+    found: list[bytes] = []
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1 << 20, minimum_one=True, up_to=log.log_end_offset)
+        data = b""
+        if isinstance(read.records, FileRange):
+            try:
+                data = bytes(read.records.read())
+            finally:
+                read.records.release()
+        at = 0
+        while at + HEADER_SIZE <= len(data):
+            header = read_header(data, at)
+            if at + header.size > len(data):
+                break
+            found.append(data[at : at + header.size])
+            at += header.size
+            offset = header.next_offset
+    return found
