@@ -26,11 +26,12 @@ from oncelog.broker.log.results import FileRange
 from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
 from oncelog.broker.metadata.features import OUR_FEATURES, format_records
 from oncelog.broker.metadata.image import TOPIC, Topic
+from oncelog.broker.metadata.internal_topics import CreatesAtOnce, TopicCreator
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.network.network import Delivery, Links, Network
 from oncelog.broker.node.node import Node
 from oncelog.broker.refusal.error_response import error_fields_of, error_response
-from oncelog.broker.requests.request import RequestContext, finished
+from oncelog.broker.requests.request import RequestContext, wait_for_response
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.wire.batch import HEADER_SIZE, read_header
 from oncelog.wire.errors import KafkaError
@@ -60,8 +61,10 @@ class DictatedMetadata(ClusterMetadata):
 class _Member:
     """The membership of a node in `SimNodes`."""
 
-    def __init__(self, nodes: SimNodes, node_id: int) -> None:
+    def __init__(self, nodes: SimNodes, node_id: int, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
         self.links = Links(nodes.network, node_id)
+        self.forward = None
         self._nodes = nodes
         self._node_id = node_id
 
@@ -74,13 +77,19 @@ class _Member:
     def on_truncated(self, cut: PartitionLog) -> None:
         raise AssertionError(f"{cut} was cut")
 
-    async def run(self, node: Node) -> None:
+    async def receive(self, delivery: Delivery) -> Message:
+        return await self._nodes.receive(self._nodes.nodes[self._node_id].node, delivery)
+
+    async def leave(self) -> None:
+        pass
+
+    def topic_creator(self, config: DynamicBrokerConfig) -> TopicCreator:
+        return CreatesAtOnce(self._metadata, config)
+
+    async def run(self, node: Node, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
-
-            async def receive(delivery: Delivery) -> Message:
-                return await self._nodes.receive(node, delivery)
-
-            self._nodes.network.attach(self._node_id, receive, nursery)
+            self._nodes.network.attach(self._node_id, self.receive, nursery)
+            task_status.started()
             try:
                 await trio.sleep_forever()
             finally:
@@ -131,7 +140,7 @@ class SimNode:
                 background=logs.background,
             )
             host.fail_on_internal_errors = True
-            self.node = Node(host, logs, OURS, _Member(nodes, self.node_id))
+            self.node = Node(host, logs, OURS, _Member(nodes, self.node_id, metadata))
             nodes.followers[self.node_id] = metadata
             with trio.CancelScope() as self._scope:
                 await self.node.run(task_status)
@@ -311,11 +320,12 @@ class SimNodes:
         )
         context = RequestContext(api, delivery.version, 0, f"node-{delivery.source}", connection, request)
         try:
-            response: Message = await finished(api.handle(node.services, request, context))  # type: ignore[arg-type]
-            return response
+            handled: Any = api.handle(node.services, request, context)
+            response: Message = await wait_for_response(handled)
         except KafkaError as error:
-            fields = error_fields_of(api.handler.name, api.request, api.response, delivery.version)
-            return error_response(fields, request, error)
+            fields = error_fields_of(api.row.name, api.request, api.response, delivery.version)
+            response = error_response(fields, request, error)
+        return response
 
 
 def batches_of(log: PartitionLog, offset: int = 0) -> list[bytes]:
