@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 from compat_tests.differential import make_topic
-from compat_tests.kafka_cluster import KafkaCluster
+from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.real_kafka import tool_command
 from compat_tests.transactions.reader import FAST_RECONNECT, values
