@@ -12,12 +12,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from compat_tests.frames import Connection
-from compat_tests.nodes.network import CLIENTS, Network
+from compat_tests.nodes.network import Network
+from compat_tests.nodes.target import CLIENTS, CONTROLLER
+from compat_tests.nodes.topic import reachable
 from compat_tests.nodes.waiting import wait_until
 from compat_tests.real_kafka import RealKafka, free_ports, new_uuid, quick_start
 
 NODES = 3
-CONTROLLER = 3000
 JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
 BROKER_HEAP, CONTROLLER_HEAP = "-Xmx192M", "-Xmx96M"
 START_ATTEMPTS = 3
@@ -186,21 +187,9 @@ class KafkaCluster:
 
     def call(self, api: str, version: int, values: Any = None, node: int | None = None) -> Any:
         """The response of a broker, by default the first that runs and that nothing cuts off."""
-        chosen = self.nodes[node] if node is not None else self.nodes[min(self._reachable())]
+        chosen = self.nodes[min(reachable(self)) if node is None else node]
         with Connection(chosen.bootstrap) as connection:
             return connection.call(api, version, values)
-
-    def _reachable(self) -> list[int]:
-        """The running brokers that the clients and the controller reach."""
-        found = [
-            number
-            for number, node in self.nodes.items()
-            if node.is_running
-            and not self.network.is_cut(CLIENTS, number)
-            and not self.network.is_cut(number, CONTROLLER)
-        ]
-        assert found, "no broker runs that clients and controller reach"
-        return found
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The id of the broker that leads the partition."""
@@ -228,6 +217,16 @@ class KafkaCluster:
         for number, node in self.nodes.items():
             if node.is_running:
                 wait_until(ask(number), done, what)
+
+    def mend(self) -> None:
+        """Heal the network, start every node, delete the topics and wait until every replica is in sync."""
+        self.network.heal()
+        with ThreadPoolExecutor(NODES) as pool:
+            list(pool.map(lambda node: node.start(), self.nodes.values()))
+        names = [topic["name"] for topic in self.metadata()["topics"] if not topic["name"].startswith("__")]
+        deleted = self.call("DeleteTopics", 5, {"topic_names": names, "timeout_ms": 15_000})
+        assert all(row["error_code"] == 0 for row in deleted["responses"]), deleted
+        self.wait_until_in_sync()
 
     def kill_all(self) -> None:
         """Send SIGKILL to every node."""

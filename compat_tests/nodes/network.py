@@ -3,8 +3,9 @@
 A node resolves the names of the others by a hosts file of its own (`-Djdk.net.hosts.file`), which leads to the
 forwarders that listen for it: node 3 as node 1 sees it is 127.0.1.3, and node 3 itself 127.0.3.3, with the same port.
 
-Bytes that a cut holds back arrive when the network is healed, as TCP's do, unless somebody has closed the connection by
-then; so does the end of a connection. A new connection begins in the forwarder, and reaches nobody before that.
+What is sent while a wire is cut is lost, and so is its connection: when the network is healed, both ends find it closed.
+A connection on which nothing was sent goes on. Nobody learns of the cut before his own time-out, nor of the end of a
+process behind it.
 """
 
 import threading
@@ -14,11 +15,9 @@ from typing import NamedTuple, Self
 
 import trio
 
-CLIENTS = 0
-"""The end of a wire where the clients are."""
 CHUNK_BYTES = 1 << 16
 CHUNKS_IN_FLIGHT = 64
-"""As many pieces of a connection are on a wire that delays or holds them; then the sender has to wait."""
+"""As many pieces of a connection are on a wire that delays them; then the sender has to wait."""
 
 Address = tuple[str, int]
 
@@ -28,24 +27,23 @@ class Direction:
 
     def __init__(self) -> None:
         self.delay_s = 0.0
-        self._opened = trio.Event()
-        self._opened.set()
-
-    def cut(self) -> None:
-        if self._opened.is_set():
-            self._opened = trio.Event()
-
-    def heal(self) -> None:
-        self.delay_s = 0.0
-        self._opened.set()
+        self._healed = trio.Event()
+        self._healed.set()
 
     @property
     def is_cut(self) -> bool:
-        return not self._opened.is_set()
+        return not self._healed.is_set()
 
-    async def wait_opened(self) -> None:
-        while not self._opened.is_set():
-            await self._opened.wait()
+    def cut(self) -> None:
+        if not self.is_cut:
+            self._healed = trio.Event()
+
+    def heal(self) -> None:
+        self.delay_s = 0.0
+        self._healed.set()
+
+    async def wait_healed(self) -> None:
+        await self._healed.wait()
 
 
 class _Piece(NamedTuple):
@@ -139,7 +137,10 @@ class Network:
         """Carry a connection until one of its ends closes it."""
         there, back = self._direction(sender, receiver), self._direction(receiver, sender)
         async with stream:
-            await there.wait_opened()
+            if there.is_cut or back.is_cut:
+                await there.wait_healed()
+                await back.wait_healed()
+                return
             try:
                 connected = await trio.open_tcp_stream(*to)
             except OSError:
@@ -167,11 +168,13 @@ class Network:
             nursery.start_soon(take)
             async for piece in receive:
                 await trio.sleep_until(piece.due)
-                await direction.wait_opened()
+                if direction.is_cut:
+                    await direction.wait_healed()
+                    break
+                if not piece.data:
+                    break
                 try:
-                    if piece.data:
-                        await sink.send_all(piece.data)
-                        continue
+                    await sink.send_all(piece.data)
                 except trio.BrokenResourceError:
-                    pass
-                ended.cancel()
+                    break
+            ended.cancel()

@@ -1,0 +1,174 @@
+"""Stock consumers that read one partition from its start, on and on, while nodes go and come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from compat_tests.batches import WAIT_MS
+from compat_tests.real_kafka import tool_command
+from compat_tests.transactions.reader import FAST_RECONNECT
+
+POLL_S = 0.2
+JAVA_SOURCE = pathlib.Path(__file__).with_name("NodesWorker.java")
+
+
+class Read(NamedTuple):
+    """A record as a consumer gave it; its leader epoch is None where the client does not tell it."""
+
+    offset: int
+    value: bytes
+    epoch: int | None
+
+
+class Reading:
+    """What one consumer has read so far."""
+
+    def __init__(self) -> None:
+        self.records: list[Read] = []
+        self.truncated: list[int] = []
+        """The offsets to which a consumer went back, as it was told that the log was cut there (KIP-320)."""
+        self._changed = threading.Condition()
+
+    def add(self, offset: int, value: bytes, epoch: int | None) -> None:
+        with self._changed:
+            self.records.append(Read(offset, value, epoch))
+            self._changed.notify_all()
+
+    def truncate(self, offset: int) -> None:
+        with self._changed:
+            self.truncated.append(offset)
+            self._changed.notify_all()
+
+    def wait_for(self, value: bytes) -> None:
+        """Wait until a record with this value has been read. Raises AssertionError."""
+        with self._changed:
+            found = self._changed.wait_for(lambda: any(one.value == value for one in self.records), WAIT_MS / 1000)
+        assert found, f"{value!r} is not in {self.records[-10:]}"
+
+    @property
+    def values(self) -> list[bytes]:
+        return [one.value for one in self.records]
+
+
+Running = Callable[[], bool]
+Client = Callable[[str, str, Reading, Running], None]
+
+
+def confluent_kafka(bootstrap: str, topic: str, found: Reading, running: Running) -> None:
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
+    consumer = Consumer({**settings, "auto.offset.reset": "error", **FAST_RECONNECT})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    while running():
+        message = consumer.poll(POLL_S)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            found.add(message.offset() or 0, message.value() or b"", message.leader_epoch())
+        elif error.code() == KafkaError._LOG_TRUNCATION:
+            found.truncate(message.offset() or 0)
+            consumer.seek(TopicPartition(topic, 0, message.offset() or 0))
+    consumer.close()
+
+
+def kafka_python(bootstrap: str, topic: str, found: Reading, running: Running) -> None:
+    from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped,unused-ignore]
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, auto_offset_reset="earliest", reconnect_backoff_max_ms=500
+    )
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek(partition, 0)
+    while running():
+        for records in consumer.poll(timeout_ms=int(1000 * POLL_S)).values():
+            for one in records:
+                found.add(one.offset, one.value, one.leader_epoch)
+    consumer.close(autocommit=False)
+
+
+def aiokafka(bootstrap: str, topic: str, found: Reading, running: Running) -> None:
+    from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped,unused-ignore]
+
+    async def run() -> None:
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+        await consumer.start()
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        while running():
+            for records in (await consumer.getmany(timeout_ms=int(1000 * POLL_S))).values():
+                for one in records:
+                    found.add(one.offset, one.value, None)
+        await consumer.stop()
+
+    asyncio.run(run())
+
+
+def java(classes: pathlib.Path) -> Client:
+    """Java's consumer, by NodesWorker in `classes`."""
+
+    def read(bootstrap: str, topic: str, found: Reading, running: Running) -> None:
+        settings = {"bootstrap.servers": bootstrap, "auto.offset.reset": "none", "enable.auto.commit": "false"}
+        settings |= {"group.id": "none", "reconnect.backoff.max.ms": "500"}
+        rows = [f"{key}={value}" for key, value in settings.items()]
+        command = tool_command("NodesWorker", "read", topic, *rows, class_path=[classes])
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            threading.Thread(target=_kill_after, args=(process, running), daemon=True).start()
+            assert process.stdout is not None
+            for line in process.stdout:
+                kind, offset, *more = line.split()
+                if kind == "truncated":
+                    found.truncate(int(offset))
+                else:
+                    found.add(int(offset), more[1].encode(), int(more[0]))
+
+    return read
+
+
+def _kill_after(process: subprocess.Popen[str], running: Running) -> None:
+    while running():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_S)
+    process.kill()
+
+
+CLIENTS: dict[str, Client] = {
+    "confluent-kafka": confluent_kafka,
+    "kafka-python": kafka_python,
+    "aiokafka": aiokafka,
+}
+
+
+@contextlib.contextmanager
+def reading(bootstrap: str, topic: str, clients: dict[str, Client]) -> Iterator[dict[str, Reading]]:
+    """Let each client read partition 0 until the context ends. Yields what each has read."""
+    found = {name: Reading() for name in clients}
+    ended, failed = threading.Event(), []
+
+    def run(name: str) -> None:
+        try:
+            clients[name](bootstrap, topic, found[name], lambda: not ended.is_set())
+        except BaseException as error:
+            failed.append((name, error))
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in clients]
+    for thread in threads:
+        thread.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert not failed
