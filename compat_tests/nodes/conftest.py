@@ -24,10 +24,10 @@ def _cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def kafka(_cluster: Cluster) -> Iterator[Cluster]:
+def kafka(_cluster: Cluster) -> Cluster:
     """Three brokers, all in sync, with no topics but internal ones."""
     _cluster.mend()
-    yield _cluster
+    return _cluster
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 A node resolves the names of the others by a hosts file of its own (`-Djdk.net.hosts.file`), which leads to the
 forwarders that listen for it: node 3 as node 1 sees it is 127.0.1.3, and node 3 itself 127.0.3.3, with the same port.
 
-What is sent while a wire is cut is lost, and so is its connection: when the network is healed, both ends find it closed.
+What is sent while a wire is cut is lost, and so is its connection: when the network is healed, both ends see it end.
 A connection on which nothing was sent goes on. Nobody learns of the cut before his own time-out, nor of the end of a
 process behind it.
 """

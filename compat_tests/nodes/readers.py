@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
+import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from compat_tests.batches import WAIT_MS
+from compat_tests.process import Lines
 from compat_tests.real_kafka import tool_command
 from compat_tests.transactions.reader import FAST_RECONNECT
 
@@ -29,13 +31,19 @@ class Read(NamedTuple):
 
 
 class Reading:
-    """What one consumer has read so far."""
+    """What one consumer has read so far; `failed` is what ended it."""
 
     def __init__(self) -> None:
         self.records: list[Read] = []
         self.truncated: list[int] = []
         """The offsets to which a consumer went back, as it was told that the log was cut there (KIP-320)."""
+        self.failed: BaseException | None = None
         self._changed = threading.Condition()
+
+    def fail(self, error: BaseException) -> None:
+        with self._changed:
+            self.failed = error
+            self._changed.notify_all()
 
     def add(self, offset: int, value: bytes, epoch: int | None) -> None:
         with self._changed:
@@ -50,7 +58,9 @@ class Reading:
     def wait_for(self, value: bytes) -> None:
         """Wait until a record with this value has been read. Raises AssertionError."""
         with self._changed:
-            found = self._changed.wait_for(lambda: any(one.value == value for one in self.records), WAIT_MS / 1000)
+            found = self._changed.wait_for(
+                lambda: any(one.value == value for one in self.records), WAIT_MS / 1000
+            )
         assert found, f"{value!r} is not in {self.records[-10:]}"
 
     @property
@@ -63,7 +73,11 @@ Client = Callable[[str, str, Reading, Running], None]
 
 
 def confluent_kafka(bootstrap: str, topic: str, found: Reading, running: Running) -> None:
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "none",
+        "enable.auto.commit": False,
+    }
     consumer = Consumer({**settings, "auto.offset.reset": "error", **FAST_RECONNECT})
     consumer.assign([TopicPartition(topic, 0, 0)])
     while running():
@@ -73,9 +87,9 @@ def confluent_kafka(bootstrap: str, topic: str, found: Reading, running: Running
         error = message.error()
         if error is None:
             found.add(message.offset() or 0, message.value() or b"", message.leader_epoch())
-        elif error.code() == KafkaError._LOG_TRUNCATION:
-            found.truncate(message.offset() or 0)
-            consumer.seek(TopicPartition(topic, 0, message.offset() or 0))
+        elif end := re.search(r"truncation detected .* broker end offset is (\d+)", error.str()):
+            found.truncate(int(end[1]))
+            consumer.assign([TopicPartition(topic, 0, int(end[1]))])
     consumer.close()
 
 
@@ -117,21 +131,26 @@ def java(classes: pathlib.Path) -> Client:
     """Java's consumer, by NodesWorker in `classes`."""
 
     def read(bootstrap: str, topic: str, found: Reading, running: Running) -> None:
-        settings = {"bootstrap.servers": bootstrap, "auto.offset.reset": "none", "enable.auto.commit": "false"}
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "auto.offset.reset": "none",
+            "enable.auto.commit": "false",
+        }
         settings |= {"group.id": "none", "reconnect.backoff.max.ms": "500"}
         rows = [f"{key}={value}" for key, value in settings.items()]
         command = tool_command("NodesWorker", "read", topic, *rows, class_path=[classes])
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        ) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             threading.Thread(target=_kill_after, args=(process, running), daemon=True).start()
             assert process.stdout is not None
+            assert process.stderr is not None
+            said = Lines(process.stderr)
             for line in process.stdout:
-                kind, offset, *more = line.split()
+                kind, offset, *more = line.rstrip("\n").split(" ", 3)
                 if kind == "truncated":
                     found.truncate(int(offset))
                 else:
                     found.add(int(offset), more[1].encode(), int(more[0]))
+            assert not running(), said.text()
 
     return read
 
@@ -154,13 +173,13 @@ CLIENTS: dict[str, Client] = {
 def reading(bootstrap: str, topic: str, clients: dict[str, Client]) -> Iterator[dict[str, Reading]]:
     """Let each client read partition 0 until the context ends. Yields what each has read."""
     found = {name: Reading() for name in clients}
-    ended, failed = threading.Event(), []
+    ended = threading.Event()
 
     def run(name: str) -> None:
         try:
             clients[name](bootstrap, topic, found[name], lambda: not ended.is_set())
         except BaseException as error:
-            failed.append((name, error))
+            found[name].fail(error)
 
     threads = [threading.Thread(target=run, args=(name,)) for name in clients]
     for thread in threads:
@@ -171,4 +190,4 @@ def reading(bootstrap: str, topic: str, clients: dict[str, Client]) -> Iterator[
         ended.set()
         for thread in threads:
             thread.join()
-    assert not failed
+    assert not [one.failed for one in found.values() if one.failed is not None]

@@ -46,10 +46,11 @@ def reachable(cluster: Cluster) -> list[int]:
 
 
 class Topic:
-    """A topic by its name; `create_topic` makes one."""
+    """A topic by its name and id; `create_topic` makes one."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, topic_id: bytes) -> None:
         self.name = name
+        self.id = topic_id
         self._cluster = cluster
 
     @property
@@ -131,16 +132,18 @@ class Topic:
             "max_bytes": 1 << 20,
             "session_epoch": -1,
             "rack_id": rack,
-            "topics": [{"topic": self.name, "partitions": [row]}],
+            "topics": [{"topic_id": self.id, "partitions": [row]}],
         }
-        response = call(self._cluster, node, "Fetch", 12, asked)
+        response = call(self._cluster, node, "Fetch", 17, asked)
         return response["responses"][0]["partitions"][0]
 
     def records(self, node: int, partition: int = 0) -> list[tuple[int, bytes | None]]:
         """The leader epoch and value of each record that a node gives to consumers."""
         found: list[tuple[int, bytes | None]] = []
         while fetched := self.fetch(node, len(found), partition)["records"]:
-            found += [(one.leader_epoch, value) for one in read_batches(fetched) for value in read_values(one)]
+            found += [
+                (one.leader_epoch, value) for one in read_batches(fetched) for value in read_values(one)
+            ]
         return found
 
     def set_config(self, key: str, value: str) -> None:
@@ -150,7 +153,9 @@ class Topic:
             "configs": [{"name": key, "config_operation": SET, "value": value}],
         }
         asked = {"resources": [resource]}
-        (row,) = call(self._cluster, min(reachable(self._cluster)), "IncrementalAlterConfigs", 1, asked)["responses"]
+        (row,) = call(self._cluster, min(reachable(self._cluster)), "IncrementalAlterConfigs", 1, asked)[
+            "responses"
+        ]
         assert row["error_code"] == 0, row
 
     def move_leader(self, to: int, partition: int = 0) -> Partition:
@@ -198,6 +203,6 @@ def create_topic(
     node = min(reachable(cluster))
     response = call(cluster, node, "CreateTopics", 7, {"topics": [row], "timeout_ms": TIMEOUT_MS})
     assert response["topics"][0]["error_code"] == 0, response
-    topic = Topic(cluster, name)
+    topic = Topic(cluster, name, response["topics"][0]["topic_id"])
     topic.wait_until_in_sync()
     return topic
