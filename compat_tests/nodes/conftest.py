@@ -1,11 +1,13 @@
 """The clusters for the tests of several nodes. A test with the fixture `kafka` runs once for each of CLUSTERS."""
 
+import pathlib
 from collections.abc import Iterator
 
 import pytest
 
+from compat_tests.nodes import readers as readers_of
+from compat_tests.nodes import writers as writers_of
 from compat_tests.nodes.kafka_cluster import KafkaCluster
-from compat_tests.nodes.readers import CLIENTS, JAVA_SOURCE, Client, java
 from compat_tests.nodes.target import Cluster
 from compat_tests.real_kafka import RealPartMissing, compile_java, require
 
@@ -31,10 +33,21 @@ def kafka(_cluster: Cluster) -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def readers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Client]:
-    """The stock consumers."""
+def _classes(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Java's programs."""
     try:
-        classes = compile_java([JAVA_SOURCE], tmp_path_factory.mktemp("classes"))
+        return compile_java([readers_of.JAVA_SOURCE], tmp_path_factory.mktemp("classes"))
     except RealPartMissing as missing:
         require(str(missing))
-    return {**CLIENTS, "java": java(classes)}
+
+
+@pytest.fixture(scope="session")
+def readers(_classes: pathlib.Path) -> dict[str, readers_of.Reader]:
+    """The stock consumers."""
+    return {**readers_of.CLIENTS, "java": readers_of.java(_classes)}
+
+
+@pytest.fixture(scope="session")
+def writers(_classes: pathlib.Path) -> dict[str, writers_of.Writer]:
+    """The stock producers."""
+    return {**writers_of.CLIENTS, "java": writers_of.java(_classes)}

@@ -69,7 +69,7 @@ class Reading:
 
 
 Running = Callable[[], bool]
-Client = Callable[[str, str, Reading, Running], None]
+Reader = Callable[[str, str, Reading, Running], None]
 
 
 def confluent_kafka(bootstrap: str, topic: str, found: Reading, running: Running) -> None:
@@ -127,7 +127,7 @@ def aiokafka(bootstrap: str, topic: str, found: Reading, running: Running) -> No
     asyncio.run(run())
 
 
-def java(classes: pathlib.Path) -> Client:
+def java(classes: pathlib.Path) -> Reader:
     """Java's consumer, by NodesWorker in `classes`."""
 
     def read(bootstrap: str, topic: str, found: Reading, running: Running) -> None:
@@ -162,7 +162,7 @@ def _kill_after(process: subprocess.Popen[str], running: Running) -> None:
     process.kill()
 
 
-CLIENTS: dict[str, Client] = {
+CLIENTS: dict[str, Reader] = {
     "confluent-kafka": confluent_kafka,
     "kafka-python": kafka_python,
     "aiokafka": aiokafka,
@@ -170,7 +170,7 @@ CLIENTS: dict[str, Client] = {
 
 
 @contextlib.contextmanager
-def reading(bootstrap: str, topic: str, clients: dict[str, Client]) -> Iterator[dict[str, Reading]]:
+def reading(bootstrap: str, topic: str, clients: dict[str, Reader]) -> Iterator[dict[str, Reading]]:
     """Let each client read partition 0 until the context ends. Yields what each has read."""
     found = {name: Reading() for name in clients}
     ended = threading.Event()

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.batches import WAIT_MS
-from compat_tests.nodes.readers import Client, Reading, reading
+from compat_tests.nodes.readers import Reader, Reading, reading
 from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import PREFERRED, UNCLEAN, Partition, Topic, create_topic
 from compat_tests.transactions.reader import FAST_RECONNECT
@@ -21,7 +21,7 @@ TOLD = {"confluent-kafka": [1], "java": [1], "kafka-python": []}
 
 
 @contextmanager
-def read(kafka: Cluster, topic: Topic, clients: dict[str, Client]) -> Iterator[dict[str, Reading]]:
+def read(kafka: Cluster, topic: Topic, clients: dict[str, Reader]) -> Iterator[dict[str, Reading]]:
     with reading(kafka.bootstrap_servers, topic.name, clients) as found:
         yield found
 
@@ -32,7 +32,7 @@ def wait_for(found: dict[str, Reading], value: bytes) -> None:
 
 
 def test_a_record_that_only_the_leader_has_is_gone_with_it(
-    kafka: Cluster, name: str, readers: dict[str, Client]
+    kafka: Cluster, name: str, readers: dict[str, Reader]
 ) -> None:
     """With acks=1 the leader acknowledges it at once; no consumer sees it before the ISR has it."""
     topic = create_topic(kafka, name, REPLICAS)
@@ -76,7 +76,7 @@ def deliver(bootstrap: str, topic: str, value: bytes, **settings: object) -> int
 
 
 def test_below_the_minimum_nothing_is_acknowledged_by_all(
-    kafka: Cluster, name: str, readers: dict[str, Client]
+    kafka: Cluster, name: str, readers: dict[str, Reader]
 ) -> None:
     """Min ISR 2, both followers killed: acks=all waits, then it is refused; acks=1 is taken, and seen later."""
     topic = create_topic(kafka, name, REPLICAS)
@@ -138,7 +138,7 @@ def acknowledge_alone(kafka: Cluster, topic: Topic, found: dict[str, Reading]) -
 
 @pytest.mark.parametrize("by", ["configuration", "ElectLeaders"])
 def test_a_replica_outside_the_isr_leads(
-    kafka: Cluster, name: str, readers: dict[str, Client], by: str
+    kafka: Cluster, name: str, readers: dict[str, Reader], by: str
 ) -> None:
     """Consumers that had read on are told (KIP-320), and the old leader's log is cut when it comes back."""
     configs = {"min.insync.replicas": "1"}
