@@ -1,11 +1,14 @@
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.LogTruncationException;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.Metric;
+import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
@@ -14,7 +17,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Java's consumer of one partition, or its idempotent producer, until it is killed.
  *
  * <p>read TOPIC key=value... prints "record OFFSET EPOCH VALUE" for each record, and "truncated OFFSET" where it is told
- * (KIP-320) that the records from there on are gone, and reads on there. write TOPIC key=value... sends a line of its
+ * (KIP-320) that the records from there on are gone, and reads on there; "replica NODE" when it fetches from
+ * another follower, or from the leader (-1). write TOPIC key=value... sends a line of its
  * standard input as one record, and prints "acknowledged VALUE" or "failed ERROR"; it ends at the input's end.
  */
 public final class NodesWorker {
@@ -36,7 +40,13 @@ public final class NodesWorker {
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties, bytes, bytes)) {
             consumer.assign(List.of(partition));
             consumer.seek(partition, 0);
+            Object replica = null;
             while (true) {
+                Object now = replica(consumer);
+                if (!now.equals(replica)) {
+                    say("replica " + now);
+                    replica = now;
+                }
                 try {
                     for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
                         String value = new String(record.value());
@@ -49,6 +59,16 @@ public final class NodesWorker {
                 }
             }
         }
+    }
+
+    /** The follower that the leader has sent it to, or -1. */
+    private static Object replica(KafkaConsumer<?, ?> consumer) {
+        for (Map.Entry<MetricName, ? extends Metric> metric : consumer.metrics().entrySet()) {
+            if (metric.getKey().name().equals("preferred-read-replica")) {
+                return metric.getValue().metricValue();
+            }
+        }
+        return -1;
     }
 
     private static void write(String topic, Properties properties) throws Exception {

@@ -9,8 +9,9 @@ from compat_tests.nodes.target import CLIENTS, CONTROLLER, Cluster
 from compat_tests.nodes.waiting import wait_until
 
 TIMEOUT_MS = 15_000
-LATEST, LOG_END = -1, -2
+LATEST = -1
 PREFERRED, UNCLEAN = 0, 1
+READ_COMMITTED = 1
 ANY_REPLICA = -2
 """The replica id of a debugging consumer: a follower answers it, and from the end of its log."""
 ENTITY_TOPIC, SET = 2, 0
@@ -123,19 +124,36 @@ class Topic:
         response = call(self._cluster, node, "Produce", 12, sent)
         return response["responses"][0]["partition_responses"][0]
 
-    def fetch(self, node: int, offset: int, partition: int = 0, *, rack: str = "", **fields: int) -> Any:
+    def fetch(
+        self,
+        node: int,
+        offset: int,
+        partition: int = 0,
+        *,
+        rack: str = "",
+        isolation: int = 0,
+        **fields: int,
+    ) -> Any:
         """Fetch from a node with more `fields` of the partition; returns its row of the response."""
         row = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20, **fields}
         asked = {
             "max_wait_ms": 100,
             "min_bytes": 1,
             "max_bytes": 1 << 20,
+            "isolation_level": isolation,
             "session_epoch": -1,
             "rack_id": rack,
             "topics": [{"topic_id": self.id, "partitions": [row]}],
         }
         response = call(self._cluster, node, "Fetch", 17, asked)
         return response["responses"][0]["partitions"][0]
+
+    def wait_for_watermark(self, node: int, watermark: int, *, rack: str = "", isolation: int = 0) -> Any:
+        """Fetch from the start of partition 0 until the node has this high watermark; returns the last row."""
+        return wait_until(
+            lambda: self.fetch(node, 0, rack=rack, isolation=isolation),
+            lambda row: row["high_watermark"] == watermark,
+        )
 
     def records(self, node: int, partition: int = 0) -> list[tuple[int, bytes | None]]:
         """The leader epoch and value of each record that a node gives to consumers."""
