@@ -8,10 +8,14 @@ import pytest
 from compat_tests.nodes import readers as readers_of
 from compat_tests.nodes import writers as writers_of
 from compat_tests.nodes.kafka_cluster import KafkaCluster
+from compat_tests.nodes.oncelog_cluster import OncelogCluster
 from compat_tests.nodes.target import Cluster
 from compat_tests.real_kafka import RealPartMissing, compile_java, require
 
-CLUSTERS = {"kafka": KafkaCluster}
+CLUSTERS: dict[str, type[KafkaCluster] | type[OncelogCluster]] = {
+    "kafka": KafkaCluster,
+    "oncelog": OncelogCluster,
+}
 PROPERTIES = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 RACKS = {1: {"broker.rack": "a"}, 2: {"broker.rack": "b"}, 3: {"broker.rack": "c"}}
 
