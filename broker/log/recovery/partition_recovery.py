@@ -150,10 +150,18 @@ class PartitionRecovery:
 
     def _drop_deleted(self) -> None:
         """Delete segments below the log start offset: after a loss of power they may be there again,
-        damaged."""
-        count = sum(segment.base_offset <= self._log_start_offset for segment in self._segments[1:])
-        self._drop(self._segments[:count])
-        del self._segments[:count]
+        damaged. Of a replicated log delete all where the first one may be lost: the leader has them."""
+        segments = self._segments
+        count = sum(segment.base_offset <= self._log_start_offset for segment in segments[1:])
+        self._drop(segments[:count])
+        del segments[:count]
+        is_replicated = self._high_watermark is not None
+        if (
+            is_replicated
+            and segments
+            and segments[0].base_offset > max(self._log_start_offset, self._recovery_point)
+        ):
+            self._drop_from(0, f"what is before it, from offset {self._log_start_offset} on, is gone")
 
     def _rebuild(self, segment: Segment) -> Iterator[Progress]:
         """Rebuild the indexes of a segment below the recovery point, one of which is missing."""
@@ -246,9 +254,12 @@ class PartitionRecovery:
 
         Compaction leaves gaps. So may a loss of power: it takes the unsynced end of a segment but not the next
         segment, or brings back some of the segments that were being deleted. As in Kafka, both sides of the gap
-        stay, since either may have been flushed.
+        stay, since either may have been flushed. In a replicated log the second goes: the leader has it, and a
+        replica with a gap must not lead.
         """
         if segment.base_offset > offset and not self._config.compact:
+            if self._high_watermark is not None:
+                return False
             self.truncated = True
             _log.warning(
                 "records are missing",
