@@ -122,7 +122,7 @@ def reload_producers(
         return  # as before the cut, then
     completed = producers.completed_below(end)
     producers.clear()
-    start = load_newest_snapshot(env, snapshots, producers, end)
+    start = load_newest_snapshot(env, snapshots, producers, end, segments[0].base_offset - 1)
     for _ in replay_producers(segments, producers, max(start, 0), end):
         pass
     producers.add_completed(completed)
@@ -142,8 +142,9 @@ def has_markers(segments: list[Segment], start: int, end: int) -> bool:
 def replay_producers(
     segments: list[Segment], producers: ProducerStateManager, start: int, end: int
 ) -> Iterator[Progress]:
-    """Add the batches from offset ``start`` to before ``end`` to the producer state, by their headers. Raises
-    DecodeError."""
+    """Add the batches from offset ``start`` to before ``end`` to the producer state, by their headers. What follows
+    them in the files may be damaged. Raises DecodeError."""
+    reached = 0
     for at, segment in enumerate(segments):
         following = segments[at + 1].base_offset if at + 1 < len(segments) else end
         if start >= end or following <= start or segment.base_offset >= end:
@@ -152,8 +153,9 @@ def replay_producers(
         ahead = ReadAhead(segment.file, begin, segment.size)
         yield from ahead.before(begin)
         for position, header in iterate_headers(segment.file, begin, segment.size):
-            if header.base_offset >= end:
+            if header.base_offset >= end or header.base_offset < reached:
                 break
+            reached = header.next_offset
             batch = segment.file.pread(header.size, position) if header.attributes & CONTROL_BIT else b""
             replay(producers, header, batch)
             yield header.size if header.size < RECOVERY_STEP_BYTES else 1

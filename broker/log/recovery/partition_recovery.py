@@ -197,7 +197,8 @@ class PartitionRecovery:
         self._epochs.truncate_from_end(offset)  # later epochs come back from the batches
         # Of a transaction that ended above the watermark, a snapshot above it does not tell where it began.
         up_to = offset if self._high_watermark is None else min(offset, self._high_watermark)
-        begin = load_newest_snapshot(self._env, self._snapshots, self._producers, up_to)
+        above = segments[0].base_offset - 1  # or batches after the snapshot are deleted
+        begin = load_newest_snapshot(self._env, self._snapshots, self._producers, up_to, above)
         try:
             yield from replay_producers(segments, self._producers, max(begin, 0), offset)
         except DecodeError as error:
