@@ -371,6 +371,14 @@ class TransactionIndex(_Index):
                 return found, True
         return found, False
 
+    @property
+    def last(self) -> AbortedTxn:
+        """The last entry; there is one."""
+        return AbortedTxn(*self._at(self.entries - 1)[1:])
+
+    def drop_last(self) -> None:
+        self._truncate(self.entries - 1)
+
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions whose marker is at or above ``offset``."""
         for slot, aborted in enumerate(self.transactions()):
