@@ -60,9 +60,9 @@ class OffsetCheckpoint:
         return self.known
 
     async def save(self, current: Callable[[], Mapping[PartitionKey, int]]) -> None:
-        """Write what ``current`` returns, in a worker thread; only one task may do so at a time. If `save_now` is called
-        meanwhile, begin anew with what ``current`` returns then. Raises OSError, and then the file is unchanged,
-        or not durable.
+        """Write what ``current`` returns, in a worker thread; only one task may do so at a time. If `save_now` is
+        called meanwhile, begin anew with what ``current`` returns then. Raises OSError, and then the file is
+        unchanged, or not durable.
         """
         while (offsets := dict(current())) != self.known or not self._is_durable:
             self._overtaken = False

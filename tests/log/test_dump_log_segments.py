@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,7 +148,7 @@ def test_after_a_crash_and_recovery(directory: Path) -> None:
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_of_a_follower_that_was_truncated(directory: Path, is_clean: bool) -> None:
-    config = {"internal_segment_bytes": 10_000, "index_interval_bytes": 500}
+    config: dict[str, Any] = {"internal_segment_bytes": 10_000, "index_interval_bytes": 500}
     leader_side = PartitionLogHarness(is_replicated=True, **config)
     leader = leader_side.create()
     fill(leader, leader_side)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -96,7 +96,7 @@ class Model:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        config: dict[str, object] = {
+        config: dict[str, Any] = {
             "internal_segment_bytes": self.chance.choice((3_000, 12_000, 50_000)),
             "index_interval_bytes": self.chance.choice((0, 200, 1_000, 4_096)),
             "segment_ms": self.chance.choice((10_000, 10**9)),

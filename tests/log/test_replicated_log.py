@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 import trio
@@ -37,7 +38,7 @@ class Waiter:
         self.appended.append(None if log.appended is None else (log.appended[0], bytes(log.appended[1])))
 
 
-def replicated(**config: object) -> PartitionLog:
+def replicated(**config: Any) -> PartitionLog:
     return PartitionLogHarness(is_replicated=True, **config).create()
 
 

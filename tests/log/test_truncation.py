@@ -6,7 +6,7 @@ import errno
 import random
 from contextlib import suppress
 from itertools import count
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -39,7 +39,7 @@ def everything(log: PartitionLog) -> bytes:
     return b"".join(segment.file.pread(segment.size, 0) for segment in log.segments)
 
 
-def replicated(**config: object) -> PartitionLogHarness:
+def replicated(**config: Any) -> PartitionLogHarness:
     return PartitionLogHarness(is_replicated=True, **config)
 
 
