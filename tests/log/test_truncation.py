@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import random
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any, Literal
 
@@ -30,7 +30,10 @@ from tests.harness.partition_log import (
     bytes_of,
     fill,
     flush,
+    stamped,
+    topic_config,
 )
+from tests.harness.steps import count_lines
 from tests.sim.files import Fault, SimulatedCrash
 
 
@@ -127,6 +130,30 @@ def test_producers_are_what_they_were_at_the_offset(is_flushed: bool) -> None:
     log.truncate_to(3)
     assert log.append(batch(producer=(7, 0, 1)), leader_epoch=1).base_offset == 1
     assert not log.append(batch(producer=(7, 0, 3)), leader_epoch=1).duplicate
+
+
+def test_the_producers_can_be_found_beforehand_and_in_steps() -> None:
+    """Unless the log is truncated in between; what is appended does not matter."""
+    log = replicated().create()
+    states = []
+    for sequence in range(40):
+        states.append(log.producers.snapshot())
+        log.append(batch(producer=(7, 0, sequence)), leader_epoch=0)
+    steps = log.prepare_truncation(30)
+    next(steps)
+    log.append(batch(producer=(7, 0, 40)), leader_epoch=0)
+    assert len(list(steps)) > 20
+    few = count_lines(partial(log.truncate_to, 30))
+    assert log.producers.snapshot() == states[30]
+    assert few < count_lines(partial(log.truncate_to, 29)) / 2
+    assert log.producers.snapshot() == states[29]
+    for _ in log.prepare_truncation(20):
+        pass
+    log.truncate_to(10)
+    for sequence in range(20):
+        log.append(batch(producer=(8, 0, sequence)), leader_epoch=1)
+    log.truncate_to(20)
+    assert sorted(log.producers.producers) == [7, 8]
 
 
 def test_a_transaction_whose_marker_was_cut_is_open_again() -> None:
@@ -251,45 +278,45 @@ def test_no_checkpoint_claims_more_than_the_log_has() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("kind", ["process", "power"])
+@pytest.mark.parametrize(
+    ("kind", "policy"), [("process", "delete"), ("process", "compact"), ("power", "delete")]
+)
 @pytest.mark.parametrize("offset", [0, 3, 7])
-def test_a_crash_at_every_step_of_a_truncation(kind: Literal["process", "power"], offset: int) -> None:
-    """The log has its beginning then; and if the truncation had returned, nothing else, whatever came after it."""
+def test_a_crash_at_every_step_of_a_truncation(
+    kind: Literal["process", "power"], policy: str, offset: int
+) -> None:
+    """The log has its beginning then; and if the truncation had returned, nothing else, whatever came after it. A
+    compacted topic may have gaps, and must not get one."""
 
     def crash_at(step: int, seed: int) -> bool:
-        harness = PartitionLogHarness(seed=seed, is_replicated=True, internal_segment_bytes=500)
+        harness = replicated(seed=seed, internal_segment_bytes=500)
         log = harness.create()
         rows = fill(log, 11)
         log.advance_high_watermark(5)
         flush(log)
         harness.checkpoint(log)
+        harness.config = topic_config(internal_segment_bytes=500, cleanup_policy=policy)
         harness.disk.crash_at = harness.disk.steps + step
-        new: list[bytes] = []
-        is_cut = False
+        new = [stamped(batch((bytes(at * 30),)), offset + at, 8) for at in range(6)]
+        written = -1
         with suppress(SimulatedCrash):
             log.truncate_to(offset)
-            is_cut = True
-            for at in range(6):
-                sent = bytearray(batch((random.Random(at).randbytes(at * 30),)))
-                new.append(b"")
-                log.append(sent, leader_epoch=8)
-                new[-1] = bytes(sent)
+            for written, sent in enumerate(new):  # noqa: B007
+                log.append_as_follower(sent, 8)
+            written = len(new)
         died = harness.disk.is_dead
         harness.disk.crash(kind)
         log = harness.recover(harness.recovery_point)
         found = [data for _, _, data in batches_in(everything(log))]
-        kept = rows[:offset]
-        assert found[: len(kept)] == kept
-        if is_cut:
-            assert found[len(kept) :] == new[: len(found) - len(kept)]
-            assert len(found) - len(kept) >= (sum(map(bool, new)) if kind == "process" else 0)
-        else:
+        if written < 0:
             assert found == rows[: len(found)]
+            assert len(found) >= offset
+        else:
+            assert found == (rows[:offset] + new)[: len(found)]
+            assert len(found) >= offset + (written if kind == "process" else 0)
         assert log.high_watermark <= min(5, log.log_end_offset)
-        assert (log.log_end_offset, log.epochs.latest) == (
-            len(found),
-            read_header(found[-1]).partition_leader_epoch if found else -1,
-        )
+        latest = read_header(found[-1]).partition_leader_epoch if found else -1
+        assert (log.log_end_offset, log.epochs.latest) == (len(found), latest)
         return died
 
     for round in range(4):
