@@ -234,11 +234,11 @@ def _assign(
 ) -> None:
     """Put what changes of the assignment into the record."""
     if wanted.replicas and wanted.replicas != state.replicas:
-        directories = dict(directories_of(state))
+        known = dict(directories_of(state))
+        directories = [known.get(replica, default_directory(image, replica)) for replica in wanted.replicas]
         record.replicas = wanted.replicas
-        record.directories = [
-            directories.get(replica, default_directory(image, replica)) for replica in wanted.replicas
-        ]
+        if directories != state.directories:
+            record.directories = directories
     if wanted.removing != state.removing_replicas:
         record.removing_replicas = wanted.removing
     if wanted.adding != state.adding_replicas:

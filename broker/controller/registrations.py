@@ -163,13 +163,13 @@ class Sessions:
         }
 
     def begin(self, broker_id: int, epoch: int) -> None:
-        """Begin the session of a broker whose registration was committed, or go on with it if it has the same epoch."""
+        """Begin the session of a broker whose registration was committed. With the same epoch it was heard already."""
         known = self._sessions.get(broker_id)
-        if known is None or known.epoch != epoch:
-            self._sessions[broker_id] = Session(epoch)
+        is_same = known is not None and known.epoch == epoch
+        self._sessions[broker_id] = Session(epoch, known.last_contact_s if known and is_same else NEVER)
 
     def end(self, broker_id: int) -> None:
-        """Forget that a broker was heard: `overdue` has it, and another incarnation may register at once."""
+        """End the session of a broker: it was overdue, and is fenced; or another incarnation is to register at once."""
         if broker_id in self._sessions:
             self._sessions[broker_id].last_contact_s = NEVER
 
@@ -182,19 +182,19 @@ class Sessions:
         known = self._sessions.get(broker_id)
         return known is not None and known.epoch == epoch and not self._is_over(known, now_s)
 
-    def overdue(self, image: MetadataImage, now_s: float) -> list[int]:
-        """Return the unfenced brokers that were silent for longer than the session time-out."""
-        return [broker_id for broker_id, session in self._unfenced(image) if self._is_over(session, now_s)]
+    def overdue(self, now_s: float) -> list[int]:
+        """Return the brokers that were silent for longer than the session time-out: `fence` and `end` each.
 
-    def next_deadline_s(self, image: MetadataImage) -> float | None:
+        Some may be fenced already, as one that has shut down; Kafka fences these once more.
+        """
+        return [broker_id for broker_id, session in self._heard() if self._is_over(session, now_s)]
+
+    def next_deadline_s(self) -> float | None:
         """Return the broker time in seconds after which somebody is overdue if nobody is heard; None: never."""
-        contacts = (session.last_contact_s for _, session in self._unfenced(image))
-        return min((contact + self.timeout_s for contact in contacts), default=None)
+        return min((session.last_contact_s + self.timeout_s for _, session in self._heard()), default=None)
 
-    def _unfenced(self, image: MetadataImage) -> Iterator[tuple[int, Session]]:
-        for broker_id, session in self._sessions.items():
-            if broker_id in image.brokers and not image.brokers[broker_id].fenced:
-                yield broker_id, session
+    def _heard(self) -> Iterator[tuple[int, Session]]:
+        return (item for item in self._sessions.items() if item[1].last_contact_s != NEVER)
 
     def _is_over(self, session: Session, now_s: float) -> bool:
         return session.last_contact_s + self.timeout_s < now_s
@@ -207,13 +207,9 @@ class Sessions:
         Raises KafkaError (STALE_BROKER_EPOCH).
         """
         broker_id = request.broker_id
-        session = self._sessions.get(broker_id)
-        if session is not None and session.epoch == request.broker_epoch:
-            session.last_contact_s = now_s
         check_broker_epoch(image, broker_id, request.broker_epoch)
-        if session is None:
-            text = f"Receive a heartbeat from broker {broker_id} before registration"
-            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
+        session = self._sessions[broker_id]
+        session.last_contact_s = now_s
         state = self.state_of(image, broker_id)
         # The epoch is the offset of the first record of the batch that registered it.
         has_read = request.current_metadata_offset >= session.epoch
@@ -246,17 +242,18 @@ class Sessions:
 
     def state_of(self, image: MetadataImage, broker_id: int) -> BrokerState:
         """Return the state of a registered broker before its next heartbeat."""
-        session = self._sessions.get(broker_id)
         if image.brokers[broker_id].fenced:
             return BrokerState.FENCED
-        if session is not None and session.shutdown_offset >= 0:
+        if self._sessions[broker_id].shutdown_offset >= 0:
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.UNFENCED
 
     def _lowest_offset(self, image: MetadataImage) -> float:
         """Return how far those have read who serve, the slowest of them; infinite if nobody serves."""
         read = (
-            session.metadata_offset for _, session in self._unfenced(image) if session.shutdown_offset < 0
+            session.metadata_offset
+            for broker_id, session in self._sessions.items()
+            if self.state_of(image, broker_id) is BrokerState.UNFENCED
         )
         return min(read, default=float("inf"))
 
