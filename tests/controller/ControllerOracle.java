@@ -15,7 +15,7 @@ import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.OptionalLong;
-import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 
 import org.apache.kafka.common.ElectionType;
@@ -205,20 +205,20 @@ public class ControllerOracle {
             }
             case "fence_overdue": {
                 // As maybeFenceOneStaleBroker, but in the order of the ids.
-                TreeMap<Integer, Long> overdue = new TreeMap<>();
+                TreeSet<Integer> overdue = new TreeSet<>();
                 BrokerHeartbeatManager heartbeats = cluster.heartbeatManager();
                 for (var one = heartbeats.tracker().maybeRemoveExpired(); one.isPresent();
-                        one = heartbeats.tracker().maybeRemoveExpired())
-                    overdue.merge(one.get().id(), one.get().epoch(), Long::max);
+                        one = heartbeats.tracker().maybeRemoveExpired()) {
+                    var known = cluster.registration(one.get().id());
+                    if (known != null && known.epoch() == one.get().epoch()) overdue.add(known.id());
+                }
                 StringBuilder line = new StringBuilder("ok -");
-                overdue.forEach((id, epoch) -> {
-                    var known = cluster.registration(id);
-                    if (known == null || known.epoch() != epoch) return;
+                for (int id : overdue) {
                     List<ApiMessageAndVersion> records = new ArrayList<>();
                     replication.handleBrokerFenced(id, records);
                     heartbeats.fence(id);
                     line.append(told(records, null, version).substring("ok -".length()));
-                });
+                }
                 return line.toString();
             }
             default:

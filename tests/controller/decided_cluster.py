@@ -6,7 +6,8 @@ Each step is also a line of `script`, for Kafka's own controller (ControllerOrac
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.controller import leadership
@@ -48,7 +49,8 @@ UNCLEAN_ENABLE = "unclean.leader.election.enable"
 FEATURES = {METADATA_VERSION: (30, 33), ELR_VERSION: (0, 1)}
 HEARTBEAT_VERSION = 2
 
-R = TypeVar("R", bound=Message)
+Decided = tuple[Sequence[Message], Message | None]
+"""Records, and the response if there is one."""
 
 
 class Outcome(NamedTuple):
@@ -83,6 +85,8 @@ class DecidedCluster:
         self.script: list[str] = [f"begin {CLUSTER_ID}"]
         self.outcomes: list[Outcome] = []
         self.incarnations = 0
+        self.watch: Callable[[str, Outcome], None] = lambda line, outcome: None
+        """Called after each step that was not refused."""
         self.given(FeatureLevelRecord(METADATA_VERSION, 33), FeatureLevelRecord(ELR_VERSION, int(elr)))
 
     # What is there without a decision.
@@ -117,6 +121,10 @@ class DecidedCluster:
                     directories=directories,
                 )
             )
+
+    def given_isr(self, name: str, index: int, isr: list[int]) -> None:
+        """Give a partition this ISR."""
+        self.given(PartitionChangeRecord(index, self.image.topics[name].topic_id, isr=isr))
 
     def set_config(self, name: str, key: str, value: str | None) -> None:
         """Set a topic's key, or for the name "" one of all brokers, as AlterConfigs does.
@@ -300,8 +308,9 @@ class DecidedCluster:
             if not one.fenced and not one.in_controlled_shutdown
         ]
 
-    def _step(self, line: str, decide: object, version: int = 0, *, is_replayed: bool = False) -> Outcome:
-        assert callable(decide)
+    def _step(
+        self, line: str, decide: Callable[[], Decided], version: int = 0, *, is_replayed: bool = False
+    ) -> Outcome:
         try:
             records, response = decide()
         except KafkaError as error:
@@ -312,9 +321,10 @@ class DecidedCluster:
         outcome = self._note(line, None if response is None else response.encode(version), records)
         if not is_replayed:
             self._replay(records)
+        self.watch(line, outcome)
         return outcome
 
-    def _note(self, line: str, response: bytes | None, records: list[Message]) -> Outcome:
+    def _note(self, line: str, response: bytes | None, records: Sequence[Message]) -> Outcome:
         versions = [(record, self.image.version_of(record)) for record in records]
         outcome = Outcome(
             None,
@@ -325,7 +335,7 @@ class DecidedCluster:
         self.outcomes.append(outcome)
         return outcome
 
-    def _replay(self, records: list[Message]) -> None:
+    def _replay(self, records: Sequence[Message]) -> None:
         for record in records:
             # The image keeps the records of brokers and changes them: no others may have them.
             version = self.image.version_of(record)

@@ -85,6 +85,8 @@ def _beat(cluster: DecidedCluster, rng: random.Random) -> None:
         return
     if rng.random() < 0.05:
         cluster.beat(broker_id, epoch=known.broker_epoch - 1)
+    if _has_stopped(cluster, broker_id):
+        return
     fence, shut_down = rng.random() < 0.15, rng.random() < 0.3
     behind = known.broker_epoch - 1
     cordoned = rng.choice((None, None, [], [directory_id(broker_id)]))
@@ -93,12 +95,18 @@ def _beat(cluster: DecidedCluster, rng: random.Random) -> None:
     _beat_on(cluster, broker_id, fence=fence, shut_down=shut_down)
 
 
+def _has_stopped(cluster: DecidedCluster, broker_id: int) -> bool:
+    known = cluster.image.brokers[broker_id]
+    return known.in_controlled_shutdown and known.fenced
+
+
 def _beat_on(
     cluster: DecidedCluster, broker_id: int, *, fence: bool = False, shut_down: bool = False
 ) -> None:
     """Heartbeats until nothing changes: how far a broker has read counts, in Kafka, from the first of these on."""
-    while cluster.beat(broker_id, fence=fence, shut_down=shut_down).records and not (fence or shut_down):
-        pass
+    while not _has_stopped(cluster, broker_id):
+        if not cluster.beat(broker_id, fence=fence, shut_down=shut_down).records or fence or shut_down:
+            return
 
 
 def _lose_directory(cluster: DecidedCluster, rng: random.Random) -> None:
