@@ -33,12 +33,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.controller.directories import lose_directories
 from oncelog.broker.controller.leadership import (
     begin_controlled_shutdown,
+    check_broker_epoch,
     fence,
     forget_last_run,
     leads_any,
-    lose_directories,
     unfence,
 )
 from oncelog.broker.metadata.image import METADATA_VERSION
@@ -319,17 +320,6 @@ def register(
         and existing.broker_epoch == request.previous_broker_epoch
     )
     return [*forget_last_run(image, config, broker_id, was_clean=was_clean), record]
-
-
-def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> None:
-    """Raise KafkaError (STALE_BROKER_EPOCH) unless a broker is registered with this epoch."""
-    known = image.brokers.get(broker_id)
-    if known is None:
-        text = f"No broker registration found for broker id {broker_id}"
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
-    if known.broker_epoch != epoch:
-        text = f"Expected broker epoch {known.broker_epoch}, but got broker epoch {epoch}"
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
 
 
 def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:

@@ -21,6 +21,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.message.AlterPartitionReassignmentsRequestData;
 import org.apache.kafka.common.message.AlterPartitionRequestData;
+import org.apache.kafka.common.message.AssignReplicasToDirsRequestData;
 import org.apache.kafka.common.message.BrokerHeartbeatRequestData;
 import org.apache.kafka.common.message.BrokerHeartbeatResponseData;
 import org.apache.kafka.common.message.BrokerRegistrationRequestData;
@@ -130,7 +131,7 @@ public class ControllerOracle {
     }
 
     String run(String[] words) {
-        boolean isRequest = List.of("register", "heartbeat", "alter_partition").contains(words[0]);
+        boolean isRequest = List.of("register", "heartbeat", "alter_partition", "assign").contains(words[0]);
         short version = isRequest ? Short.parseShort(words[1]) : 0;
         switch (words[0]) {
             case "replay": {
@@ -166,6 +167,11 @@ public class ControllerOracle {
             case "alter_partition": {
                 var result = replication.alterPartition(
                     context(version), new AlterPartitionRequestData(read(words[2]), version));
+                return told(result.records(), result.response(), version);
+            }
+            case "assign": {
+                var result = replication.handleAssignReplicasToDirs(
+                    new AssignReplicasToDirsRequestData(read(words[2]), version));
                 return told(result.records(), result.response(), version);
             }
             case "elect": {

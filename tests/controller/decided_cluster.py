@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.controller import leadership
+from oncelog.broker.controller.directories import assign_directories
 from oncelog.broker.controller.isr import alter_partition
 from oncelog.broker.controller.reassignments import ongoing, reassign
 from oncelog.broker.controller.registrations import Heartbeat, Sessions, register
@@ -26,6 +27,7 @@ from oncelog.broker.metadata.image import (
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from oncelog.wire.messages.alter_partition_reassignments import ReassignablePartition
+from oncelog.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from oncelog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from oncelog.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from oncelog.wire.schema import Message, Uuid
@@ -252,6 +254,12 @@ class DecidedCluster:
             return alter_partition(self.image, self.config, request, version)
 
         return self._step(f"alter_partition {version} {request.encode(version).hex()}", decide, version)
+
+    def assign_directories(self, request: AssignReplicasToDirsRequest) -> Outcome:
+        return self._step(
+            f"assign 0 {request.encode(0).hex()}",
+            lambda: assign_directories(self.image, self.config, request),
+        )
 
     def unregister(self, broker_id: int) -> Outcome:
         return self._step(

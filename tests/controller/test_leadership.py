@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.wire.errors import ErrorCode
-from tests.controller.decided_cluster import MIN_ISR, UNCLEAN_ENABLE, DecidedCluster, directory_id, fenced
+from tests.controller.decided_cluster import MIN_ISR, UNCLEAN_ENABLE, DecidedCluster, fenced
 
 NOBODY = -1
 PREFERRED, UNCLEAN = 0, 1
@@ -101,21 +101,6 @@ def test_an_unregistered_broker_is_in_no_isr(cluster: DecidedCluster) -> None:
         ErrorCode.BROKER_ID_NOT_REGISTERED,
         "Broker ID 1 is not currently registered",
     )
-
-
-def test_partitions_leave_a_directory_that_fails() -> None:
-    cluster = DecidedCluster()
-    for broker_id in (1, 2):
-        cluster.register(broker_id, log_dirs=[directory_id(broker_id), directory_id(broker_id, 1)])
-        cluster.beat(broker_id)
-    cluster.topic("t", [1, 2])
-    cluster.beat(1, offline=[directory_id(1, 1), directory_id(7)])
-    assert state(cluster) == (1, [1, 2], [])
-    cluster.register(1, incarnation=1, log_dirs=[directory_id(1), directory_id(1, 1)])
-    cluster.beat(1, offline=[directory_id(1)])
-    assert state(cluster) == (2, [2], [])
-    assert cluster.image.brokers[1].log_dirs == [directory_id(1, 1)]
-    assert not cluster.beat(1, offline=[directory_id(1)]).records
 
 
 def test_preferred_leaders_are_elected_or_not_needed_or_missing(cluster: DecidedCluster) -> None:

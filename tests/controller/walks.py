@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from oncelog.broker.controller.partition_change import LOST
 from oncelog.wire.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from oncelog.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, DirectoryData
+from oncelog.wire.messages.assign_replicas_to_dirs import PartitionData as AssignedPartition
+from oncelog.wire.messages.assign_replicas_to_dirs import TopicData as AssignedTopic
 from oncelog.wire.schema import Uuid
 from tests.controller.decided_cluster import (
     FEATURES,
@@ -116,6 +120,26 @@ def _lose_directory(cluster: DecidedCluster, rng: random.Random) -> None:
         _beat_on(cluster, broker_id)
 
 
+def _assign_directories(cluster: DecidedCluster, rng: random.Random) -> None:
+    broker_id = rng.choice(BROKERS)
+    known = cluster.image.brokers.get(broker_id)
+    rows = [
+        DirectoryData(
+            rng.choice((*directories(broker_id), LOST, directory_id(9))),
+            [
+                AssignedTopic(
+                    rng.choice((cluster.image.topics[name].topic_id,) * 9 + (bytes(16),)),
+                    [AssignedPartition(rng.randrange(PARTITIONS + 1))],
+                )
+                for name in rng.sample(list(TOPICS), 2)
+            ],
+        )
+        for _ in range(2)
+    ]
+    epoch = -1 if known is None else known.broker_epoch + _off_by_one(rng)
+    cluster.assign_directories(AssignReplicasToDirsRequest(broker_id, epoch, rows))
+
+
 def _all_beat(cluster: DecidedCluster, rng: random.Random) -> None:
     for broker_id in list(cluster.image.brokers):
         _beat_on(cluster, broker_id)
@@ -131,7 +155,9 @@ def _alter_partition(cluster: DecidedCluster, rng: random.Random) -> None:
     name = rng.choice(list(TOPICS))
     index = rng.randrange(PARTITIONS)
     state = cluster.partition(name, index)
-    leader = state.leader if state.leader >= 0 and rng.random() < 0.9 else rng.choice(BROKERS)
+    if state.leader < 0 and rng.random() < 0.9:
+        return
+    leader = state.leader if state.leader >= 0 and rng.random() < 0.95 else rng.choice(BROKERS)
     members = [one for one in state.replicas if one == leader or rng.random() < 0.7]
     if rng.random() < 0.05:
         members = rng.choices(BROKERS, k=2)
@@ -198,6 +224,7 @@ WEIGHTS: dict[Callable[[DecidedCluster, random.Random], None], int] = {
     _reassign: 15,
     _change_config: 5,
     _lose_directory: 2,
+    _assign_directories: 6,
     _unregister: 1,
     lambda cluster, rng: cluster.balance(): 6,  # type: ignore[dict-item]
     lambda cluster, rng: cluster.elect_unclean(): 6,  # type: ignore[dict-item]
