@@ -168,13 +168,13 @@ def _end_reassignment(wanted: _Assignment, isr: list[int]) -> tuple[_Assignment,
     staying = [replica for replica in wanted.replicas if replica not in removing]
     staying_isr = [replica for replica in isr if replica not in removing]
     if (
-        not (adding or removing)
-        or (removing and not (staying and staying_isr))
-        or not set(adding).issubset(staying_isr)
-        or (len(adding) < len(removing) and not set(staying).issubset(staying_isr))
+        (adding or removing)
+        and staying
+        and set(adding).issubset(staying_isr)
+        and (len(adding) >= len(removing) or set(staying).issubset(staying_isr))
     ):
-        return wanted, isr
-    return _Assignment(staying, [], []), staying_isr
+        return _Assignment(staying, [], []), staying_isr
+    return wanted, isr
 
 
 def _eligible_leaders(

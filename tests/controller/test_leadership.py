@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.broker.controller.partition_change import TopicRules
 from oncelog.wire.errors import ErrorCode
 from tests.controller.decided_cluster import MIN_ISR, UNCLEAN_ENABLE, DecidedCluster, fenced
 
@@ -73,6 +74,7 @@ def test_who_stopped_uncleanly_is_not_eligible(cluster: DecidedCluster) -> None:
     assert state(cluster) == (NOBODY, [], [3])
     restart(cluster, 3, was_clean=True)
     assert state(cluster) == (3, [3], [])
+    assert cluster.partition().leader_recovery_state == 0
 
 
 def test_a_killed_broker_has_left_the_isr_when_it_is_back(cluster: DecidedCluster) -> None:
@@ -149,6 +151,7 @@ def test_a_topic_that_begins_to_allow_unclean_leaders_gets_one(cluster: DecidedC
 def test_the_minimum_is_the_cluster_s_and_never_more_than_the_replicas(cluster: DecidedCluster) -> None:
     cluster.set_config("", MIN_ISR, "3")
     cluster.topic("u", [1, 2], [3, 1])
+    rules = [TopicRules.of(cluster.image, cluster.config, topic) for topic in cluster.image.topics.values()]
+    assert [one.min_isr for one in rules] == [2, 1, 2], "the topic t has a minimum of its own"
     silence(cluster, 1)
     assert state(cluster, "u") == (2, [2], [1])
-    assert state(cluster) == (2, [2, 3], []), "the topic has a minimum of its own"

@@ -213,6 +213,12 @@ DIRECTORIES = {one: directory_id(one) for one in (1, 2, 3, 4)}
             {"removing_replicas": [1]},
             id="nobody who stays is in sync: nobody goes",
         ),
+        pytest.param(
+            {},
+            {"removing": [1, 2, 3]},
+            {"removing_replicas": [1, 2, 3]},
+            id="nobody would stay: nobody goes",
+        ),
     ],
 )
 def test_reassignments(state: dict[str, Any], wanted: dict[str, Any], record: dict[str, Any]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pathlib
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from oncelog.broker.metadata.image import MetadataImage
 from oncelog.broker.metadata.placement import default_directory, partition_record, place
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import RegisterBrokerRecord
+from tests.harness.kafka_oracle import ask_oracle
 
 UNASSIGNED, MIGRATING = bytes(15) + b"\x01", bytes(16)
 
@@ -131,3 +134,51 @@ def test_a_new_partition_is_in_sync_where_its_brokers_serve() -> None:
     image.brokers[3].log_dirs = []
     assert default_directory(image, 3) == MIGRATING
     assert default_directory(image, 9) == UNASSIGNED
+
+
+class JavaRandom(random.Random):
+    """``java.util.Random``, for numbers below a limit and for shuffling."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._state = (seed ^ 0x5DEECE66D) & (1 << 48) - 1
+
+    def _next(self, bits: int) -> int:
+        self._state = (self._state * 0x5DEECE66D + 0xB) & (1 << 48) - 1
+        return self._state >> (48 - bits)
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        limit = start
+        if limit & -limit == limit:
+            return limit * self._next(31) >> 31
+        while True:
+            bits = self._next(31)
+            if bits - bits % limit + limit - 1 < 1 << 31:
+                return bits % limit
+
+    def shuffle(self, x: Any) -> None:
+        for at in range(len(x) - 1, 0, -1):
+            other = self.randrange(at + 1)
+            x[at], x[other] = x[other], x[at]
+
+
+@pytest.mark.slow
+def test_kafkas_placer_places_alike() -> None:
+    """The same chance, the same replicas (PlacerOracle.java)."""
+    chance = random.Random(1)
+    lines, expected = [], []
+    for seed in range(300):
+        image = brokers(none=list(range(1, chance.randint(2, 9))))
+        for one in image.brokers.values():
+            one.rack = chance.choice((None, "a", "b", "c")) if seed % 3 else None
+            one.fenced = chance.random() < 0.2
+        count, factor = chance.randint(1, 20), chance.randint(1, 5)
+        shown = (f"{one.broker_id}:{one.rack or '-'}:{int(one.fenced)}" for one in image.brokers.values())
+        lines.append(f"{seed} {count} {factor} {' '.join(shown)}")
+        try:
+            placed = place(image, count, factor, JavaRandom(seed))
+            expected.append(" ".join(",".join(map(str, replicas)) for replicas in placed))
+        except KafkaError as refused:
+            expected.append(f"refused {refused.message}")
+    told = ask_oracle(pathlib.Path(__file__).with_name("PlacerOracle.java"), given="\n".join(lines).encode())
+    assert told.decode().splitlines() == expected
