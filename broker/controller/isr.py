@@ -99,7 +99,7 @@ def _granted(index: int, state: Partition) -> PartitionResult:
         index,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
-        isr=state.isr,
+        isr=list(state.isr),
         leader_recovery_state=state.leader_recovery_state,
         partition_epoch=state.partition_epoch,
     )

@@ -66,9 +66,8 @@ CLEAN_SHUTDOWN_VERSION = 3
 """The first version of BrokerRegistration that tells whether the broker stopped cleanly."""
 _RESERVED_DIRECTORIES = 100
 """Directory ids below this number have a meaning of their own (``DirectoryId.reserved``)."""
-
-
 NEVER = float("-inf")
+"""The last contact of a broker that was not heard yet, or whose session has ended."""
 
 
 class BrokerState(Enum):
@@ -141,7 +140,7 @@ _ON_ENTERING: dict[BrokerState, Callable[[MetadataImage, BrokerConfig, int], lis
 }
 
 
-class Heartbeat(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """What a heartbeat comes to: commit the ``records``, then call `Sessions.settle`, then send the response."""
 
     records: list[Message]
@@ -202,7 +201,7 @@ class Sessions:
 
     def heartbeat(
         self, image: MetadataImage, config: BrokerConfig, request: BrokerHeartbeatRequest, now_s: float
-    ) -> Heartbeat:
+    ) -> HeartbeatResult:
         """Note that the broker lives, and return what its heartbeat comes to. ``config``: as in `TopicRules.of`.
 
         Raises KafkaError (STALE_BROKER_EPOCH).
@@ -230,7 +229,7 @@ class Sessions:
             is_fenced=following.is_fenced,
             should_shut_down=following is BrokerState.SHUTDOWN_NOW,
         )
-        return Heartbeat(records, following, response)
+        return HeartbeatResult(records, following, response)
 
     def settle(self, request: BrokerHeartbeatRequest, state: BrokerState, last_offset: int) -> None:
         """Note what a heartbeat has come to, once its records are committed; the log ends with ``last_offset``."""
@@ -307,7 +306,7 @@ def register(
         ],
         rack=request.rack,
         fenced=True,
-        log_dirs=request.log_dirs,
+        log_dirs=list(request.log_dirs),
     )
     if existing is not None and is_same:
         record.fenced = existing.fenced
@@ -363,5 +362,5 @@ def _cordon(image: MetadataImage, request: BrokerHeartbeatRequest) -> Iterator[M
     wanted, known = request.cordoned_log_dirs, image.brokers[request.broker_id].cordoned_log_dirs
     if wanted is not None and (known is None or set(known) != set(wanted)):
         yield BrokerRegistrationChangeRecord(
-            request.broker_id, request.broker_epoch, cordoned_log_dirs=wanted
+            request.broker_id, request.broker_epoch, cordoned_log_dirs=list(wanted)
         )

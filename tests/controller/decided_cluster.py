@@ -14,7 +14,7 @@ from oncelog.broker.controller import leadership
 from oncelog.broker.controller.directories import assign_directories
 from oncelog.broker.controller.isr import alter_partition
 from oncelog.broker.controller.reassignments import ongoing, reassign
-from oncelog.broker.controller.registrations import Heartbeat, Sessions, register
+from oncelog.broker.controller.registrations import HeartbeatResult, Sessions, register
 from oncelog.broker.metadata.configs import dynamic_broker_texts
 from oncelog.broker.metadata.image import (
     BROKER,
@@ -218,7 +218,7 @@ class DecidedCluster:
             offline or [],
             cordoned,
         )
-        beats: list[Heartbeat] = []
+        beats: list[HeartbeatResult] = []
 
         def decide() -> tuple[list[Message], BrokerHeartbeatResponse]:
             beats.append(self.sessions.heartbeat(self.image, self.config, request, self.now_s))
