@@ -299,7 +299,6 @@ class LogKeys(metaclass=KeyCollector):
         "Whether a replica that is not in sync may become leader if no other replica is left.",
         importance=HIGH,
         update=CLUSTER_WIDE,
-        in_effect=False,
     )
     producer_id_expiration_ms: int = key(
         INT,

@@ -22,13 +22,13 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
+from oncelog.broker.controller.leadership import check_broker_epoch
 from oncelog.broker.controller.partition_change import (
     RECOVERED,
     RECOVERING,
     TopicRules,
     change_partition,
 )
-from oncelog.broker.controller.registrations import check_broker_epoch
 from oncelog.broker.metadata.image import NO_LEADER_CHANGE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.alter_partition import (
@@ -99,7 +99,7 @@ def _granted(index: int, state: Partition) -> PartitionResult:
         index,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
-        isr=state.isr,
+        isr=list(state.isr),
         leader_recovery_state=state.leader_recovery_state,
         partition_epoch=state.partition_epoch,
     )

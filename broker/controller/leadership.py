@@ -3,7 +3,7 @@
     what happens                              which partitions                  what it is to them
     a broker is fenced                        it is in the ISR                  it leaves the ISR, and cannot lead
     its controlled shutdown begins            it is in the ISR                  the same
-    a directory of it fails                   its replica is in the directory   the same
+    a directory of it fails (`directories`)   its replica is in the directory   the same
     it registers again after a clean stop     it is in the ISR                  the same
     it is unregistered                        it is in the ISR or the ELR       the same
     it registers again after any other stop   it is in the ISR or the ELR       the same, and it leaves the ELR
@@ -22,18 +22,18 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from oncelog.broker.controller.partition_change import Election, TopicRules, change_partition, directories_of
+from oncelog.broker.controller.partition_change import Election, TopicRules, change_partition
 from oncelog.broker.metadata.image import NO_LEADER
 from oncelog.broker.metadata.placement import is_active
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.image import MetadataImage, Partition, Topic
-    from oncelog.wire.schema import Message, Uuid
+    from oncelog.wire.schema import Message
     from oncelog.wire.stored.metadata import PartitionChangeRecord
 
 ELECTIONS_AT_ONCE = 1_000
@@ -49,7 +49,7 @@ def fence(image: MetadataImage, config: BrokerConfig, broker_id: int) -> list[Me
     """Return the records that fence a registered broker. ``config``: as in `TopicRules.of`."""
     epoch = image.brokers[broker_id].broker_epoch
     return [
-        *_without(image, config, broker_id, _is_in_isr(broker_id)),
+        *without_broker(image, config, broker_id, _is_in_isr(broker_id)),
         BrokerRegistrationChangeRecord(broker_id, epoch, fenced=_FENCED),
     ]
 
@@ -59,7 +59,7 @@ def unfence(image: MetadataImage, config: BrokerConfig, broker_id: int) -> list[
     epoch = image.brokers[broker_id].broker_epoch
     return [
         BrokerRegistrationChangeRecord(broker_id, epoch, fenced=_UNFENCED),
-        *_without(image, config, _NOBODY, _has_no_leader, add=broker_id),
+        *without_broker(image, config, _NOBODY, _has_no_leader, add=broker_id),
     ]
 
 
@@ -73,7 +73,7 @@ def begin_controlled_shutdown(image: MetadataImage, config: BrokerConfig, broker
                 broker_id, broker.broker_epoch, in_controlled_shutdown=_IN_CONTROLLED_SHUTDOWN
             )
         )
-    return [*records, *_without(image, config, broker_id, _is_in_isr(broker_id))]
+    return [*records, *without_broker(image, config, broker_id, _is_in_isr(broker_id))]
 
 
 def unregister(image: MetadataImage, config: BrokerConfig, broker_id: int) -> list[Message]:
@@ -83,8 +83,8 @@ def unregister(image: MetadataImage, config: BrokerConfig, broker_id: int) -> li
         text = f"Broker ID {broker_id} is not currently registered"
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
     return [
-        *_without(image, config, broker_id, _is_in_isr(broker_id)),
-        *_without(image, config, broker_id, _is_in_elr(broker_id)),
+        *without_broker(image, config, broker_id, _is_in_isr(broker_id)),
+        *without_broker(image, config, broker_id, _is_in_elr(broker_id)),
         UnregisterBrokerRecord(broker_id, broker.broker_epoch),
     ]
 
@@ -96,28 +96,10 @@ def forget_last_run(
     stopped cleanly.
     """
     if was_clean or not image.elr_enabled:
-        return _without(image, config, broker_id, _is_in_isr(broker_id))
+        return without_broker(image, config, broker_id, _is_in_isr(broker_id))
     return [
-        *_without(image, config, broker_id, _is_in_isr(broker_id), is_unclean=True),
-        *_without(image, config, broker_id, _is_in_elr(broker_id), is_unclean=True),
-    ]
-
-
-def lose_directories(
-    image: MetadataImage, config: BrokerConfig, broker_id: int, offline: Sequence[Uuid]
-) -> list[Message]:
-    """Return the records for directories of a registered broker that failed; none for those that it no longer has."""
-    broker = image.brokers[broker_id]
-    lost = [directory for directory in broker.log_dirs if directory in offline]
-    if not lost:
-        return []
-    return [
-        *_without(image, config, broker_id, lambda state: dict(directories_of(state)).get(broker_id) in lost),
-        BrokerRegistrationChangeRecord(
-            broker_id,
-            broker.broker_epoch,
-            log_dirs=[directory for directory in broker.log_dirs if directory not in lost],
-        ),
+        *without_broker(image, config, broker_id, _is_in_isr(broker_id), is_unclean=True),
+        *without_broker(image, config, broker_id, _is_in_elr(broker_id), is_unclean=True),
     ]
 
 
@@ -178,6 +160,17 @@ def elect_unclean(image: MetadataImage, config: BrokerConfig) -> list[Message]:
     return list(islice((record for record in elections if record is not None), ELECTIONS_AT_ONCE))
 
 
+def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> None:
+    """Raise KafkaError (STALE_BROKER_EPOCH) unless a broker is registered with this epoch."""
+    known = image.brokers.get(broker_id)
+    if known is None:
+        text = f"No broker registration found for broker id {broker_id}"
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
+    if known.broker_epoch != epoch:
+        text = f"Expected broker epoch {known.broker_epoch}, but got broker epoch {epoch}"
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
+
+
 def leads_any(image: MetadataImage, broker_id: int) -> bool:
     """Whether a broker is the leader of a partition."""
     return any(state.leader == broker_id for topic in image.topics.values() for state in topic.partitions)
@@ -210,7 +203,7 @@ def _concerned(
                 yield topic, index, rules
 
 
-def _without(
+def without_broker(
     image: MetadataImage,
     config: BrokerConfig,
     broker_id: int,
@@ -219,8 +212,8 @@ def _without(
     add: int = _NOBODY,
     is_unclean: bool = False,
 ) -> list[Message]:
-    """Return the changes of the partitions that it ``concerns`` when ``broker_id`` goes and ``add`` comes
-    (``generateLeaderAndIsrUpdates``).
+    """Return the changes of the partitions that it ``concerns`` when ``broker_id`` leaves their ISRs, and ``add`` may
+    lead (``generateLeaderAndIsrUpdates``). ``is_unclean``: it may have lost what it had not flushed.
     """
 
     def may_lead(replica: int) -> bool:

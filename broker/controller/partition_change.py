@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.metadata.configs import effective_topic_config
 from oncelog.broker.metadata.image import NO_LEADER
-from oncelog.broker.metadata.placement import default_directory, is_active
+from oncelog.broker.metadata.placement import MIGRATING, UNASSIGNED, default_directory, is_active
 from oncelog.wire.stored.metadata import PartitionChangeRecord
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.image import MetadataImage, Partition, Topic
     from oncelog.wire.schema import Uuid
+    from oncelog.wire.stored.metadata import RegisterBrokerRecord
 
 RECOVERED, RECOVERING = 0, 1
 """States of a leader (``LeaderRecoveryState``): RECOVERING after an unclean election."""
-_LOST = bytes(15) + b"\x02"
-_UNASSIGNED = frozenset((bytes(16), bytes(15) + b"\x01"))
-"""Directories (``DirectoryId``): one that failed; those that nobody has told yet."""
+LOST = bytes(15) + b"\x02"
+"""The directory of a replica that failed (``DirectoryId``)."""
 
 MayLead = Callable[[int], bool]
 """Whether a broker serves, or will once the records are replayed."""
@@ -106,11 +106,13 @@ def change_partition(
     removing: list[int] | None = None,
     recovery_state: int | None = None,
     unclean_shutdown: int | None = None,
+    directories: dict[int, Uuid] | None = None,
 ) -> PartitionChangeRecord | None:
     """Return the record that makes of a partition what is wanted and what follows from it; None if nothing changes.
 
     ``may_lead``: as the image says if None. What is None elsewhere stays as it is, as far as the rest allows.
-    ``unclean_shutdown`` is a broker that may have lost what it had not flushed.
+    ``unclean_shutdown`` is a broker that may have lost what it had not flushed. ``directories`` are other ones than
+    before, by replica.
     """
     state = topic.partitions[index]
     wanted = _Assignment(
@@ -153,7 +155,7 @@ def change_partition(
             record.last_known_elr = [state.leader]
         elif record.leader >= 0 and state.last_known_elr:
             record.last_known_elr = []
-    _assign(image, state, wanted, record)
+    _assign(image, state, wanted, directories or {}, record)
     if recovery_state is not None and recovery_state != state.leader_recovery_state:
         record.leader_recovery_state = recovery_state
     is_same = record == PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id)
@@ -166,13 +168,13 @@ def _end_reassignment(wanted: _Assignment, isr: list[int]) -> tuple[_Assignment,
     staying = [replica for replica in wanted.replicas if replica not in removing]
     staying_isr = [replica for replica in isr if replica not in removing]
     if (
-        not (adding or removing)
-        or (removing and not (staying and staying_isr))
-        or not set(adding).issubset(staying_isr)
-        or (len(adding) < len(removing) and not set(staying).issubset(staying_isr))
+        (adding or removing)
+        and staying
+        and set(adding).issubset(staying_isr)
+        and (len(adding) >= len(removing) or set(staying).issubset(staying_isr))
     ):
-        return wanted, isr
-    return _Assignment(staying, [], []), staying_isr
+        return _Assignment(staying, [], []), staying_isr
+    return wanted, isr
 
 
 def _eligible_leaders(
@@ -216,12 +218,15 @@ def _is_online(image: MetadataImage, state: Partition, broker: int, may_lead: Ma
     if broker not in state.replicas or not may_lead(broker):
         return False
     known = image.brokers.get(broker)
-    if known is None:
-        return False
-    directory = dict(directories_of(state)).get(broker, bytes(16))
-    if directory in _UNASSIGNED:
+    directory = dict(directories_of(state)).get(broker, MIGRATING)
+    return known is not None and is_directory_online(known, directory)
+
+
+def is_directory_online(broker: RegisterBrokerRecord, directory: Uuid) -> bool:
+    """Whether a directory of a broker's replica has not failed (``DirectoryId.isOnline``)."""
+    if directory in (MIGRATING, UNASSIGNED):
         return True
-    return directory != _LOST and (not known.log_dirs or directory in known.log_dirs)
+    return directory != LOST and (not broker.log_dirs or directory in broker.log_dirs)
 
 
 def directories_of(state: Partition) -> Iterator[tuple[int, Uuid]]:
@@ -230,15 +235,20 @@ def directories_of(state: Partition) -> Iterator[tuple[int, Uuid]]:
 
 
 def _assign(
-    image: MetadataImage, state: Partition, wanted: _Assignment, record: PartitionChangeRecord
+    image: MetadataImage,
+    state: Partition,
+    wanted: _Assignment,
+    changed_directories: dict[int, Uuid],
+    record: PartitionChangeRecord,
 ) -> None:
     """Put what changes of the assignment into the record."""
     if wanted.replicas and wanted.replicas != state.replicas:
-        directories = dict(directories_of(state))
         record.replicas = wanted.replicas
-        record.directories = [
-            directories.get(replica, default_directory(image, replica)) for replica in wanted.replicas
-        ]
+    if record.replicas is not None or changed_directories:
+        known = {**dict(directories_of(state)), **changed_directories}
+        directories = [known.get(replica, default_directory(image, replica)) for replica in wanted.replicas]
+        if directories != state.directories:
+            record.directories = directories
     if wanted.removing != state.removing_replicas:
         record.removing_replicas = wanted.removing
     if wanted.adding != state.adding_replicas:

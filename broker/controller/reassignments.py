@@ -121,6 +121,4 @@ def ongoing(topic: Topic, indexes: Iterable[int]) -> OngoingTopicReassignment:
 
 def _replica_count(state: Partition) -> int:
     """Return how many replicas the partition has, or will have once its reassignment is over."""
-    if not is_moving(state):
-        return len(state.replicas)
     return len({*state.replicas, *state.adding_replicas}.difference(state.removing_replicas))

@@ -33,12 +33,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.broker.controller.directories import lose_directories
 from oncelog.broker.controller.leadership import (
     begin_controlled_shutdown,
+    check_broker_epoch,
     fence,
     forget_last_run,
     leads_any,
-    lose_directories,
     unfence,
 )
 from oncelog.broker.metadata.image import METADATA_VERSION
@@ -65,9 +66,8 @@ CLEAN_SHUTDOWN_VERSION = 3
 """The first version of BrokerRegistration that tells whether the broker stopped cleanly."""
 _RESERVED_DIRECTORIES = 100
 """Directory ids below this number have a meaning of their own (``DirectoryId.reserved``)."""
-
-
 NEVER = float("-inf")
+"""The last contact of a broker that was not heard yet, or whose session has ended."""
 
 
 class BrokerState(Enum):
@@ -140,7 +140,7 @@ _ON_ENTERING: dict[BrokerState, Callable[[MetadataImage, BrokerConfig, int], lis
 }
 
 
-class Heartbeat(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """What a heartbeat comes to: commit the ``records``, then call `Sessions.settle`, then send the response."""
 
     records: list[Message]
@@ -163,13 +163,13 @@ class Sessions:
         }
 
     def begin(self, broker_id: int, epoch: int) -> None:
-        """Begin the session of a broker whose registration was committed, or go on with it if it has the same epoch."""
+        """Begin the session of a broker whose registration was committed. With the same epoch it was heard already."""
         known = self._sessions.get(broker_id)
-        if known is None or known.epoch != epoch:
-            self._sessions[broker_id] = Session(epoch)
+        is_same = known is not None and known.epoch == epoch
+        self._sessions[broker_id] = Session(epoch, known.last_contact_s if known and is_same else NEVER)
 
     def end(self, broker_id: int) -> None:
-        """Forget that a broker was heard: `overdue` has it, and another incarnation may register at once."""
+        """End the session of a broker: it was overdue, and is fenced; or another incarnation is to register at once."""
         if broker_id in self._sessions:
             self._sessions[broker_id].last_contact_s = NEVER
 
@@ -182,38 +182,34 @@ class Sessions:
         known = self._sessions.get(broker_id)
         return known is not None and known.epoch == epoch and not self._is_over(known, now_s)
 
-    def overdue(self, image: MetadataImage, now_s: float) -> list[int]:
-        """Return the unfenced brokers that were silent for longer than the session time-out."""
-        return [broker_id for broker_id, session in self._unfenced(image) if self._is_over(session, now_s)]
+    def overdue(self, now_s: float) -> list[int]:
+        """Return the brokers that were silent for longer than the session time-out: `fence` and `end` each.
 
-    def next_deadline_s(self, image: MetadataImage) -> float | None:
+        Some may be fenced already, as one that has shut down; Kafka fences these once more.
+        """
+        return [broker_id for broker_id, session in self._heard() if self._is_over(session, now_s)]
+
+    def next_deadline_s(self) -> float | None:
         """Return the broker time in seconds after which somebody is overdue if nobody is heard; None: never."""
-        contacts = (session.last_contact_s for _, session in self._unfenced(image))
-        return min((contact + self.timeout_s for contact in contacts), default=None)
+        return min((session.last_contact_s + self.timeout_s for _, session in self._heard()), default=None)
 
-    def _unfenced(self, image: MetadataImage) -> Iterator[tuple[int, Session]]:
-        for broker_id, session in self._sessions.items():
-            if broker_id in image.brokers and not image.brokers[broker_id].fenced:
-                yield broker_id, session
+    def _heard(self) -> Iterator[tuple[int, Session]]:
+        return (item for item in self._sessions.items() if item[1].last_contact_s != NEVER)
 
     def _is_over(self, session: Session, now_s: float) -> bool:
         return session.last_contact_s + self.timeout_s < now_s
 
     def heartbeat(
         self, image: MetadataImage, config: BrokerConfig, request: BrokerHeartbeatRequest, now_s: float
-    ) -> Heartbeat:
+    ) -> HeartbeatResult:
         """Note that the broker lives, and return what its heartbeat comes to. ``config``: as in `TopicRules.of`.
 
         Raises KafkaError (STALE_BROKER_EPOCH).
         """
         broker_id = request.broker_id
-        session = self._sessions.get(broker_id)
-        if session is not None and session.epoch == request.broker_epoch:
-            session.last_contact_s = now_s
         check_broker_epoch(image, broker_id, request.broker_epoch)
-        if session is None:
-            text = f"Receive a heartbeat from broker {broker_id} before registration"
-            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
+        session = self._sessions[broker_id]
+        session.last_contact_s = now_s
         state = self.state_of(image, broker_id)
         # The epoch is the offset of the first record of the batch that registered it.
         has_read = request.current_metadata_offset >= session.epoch
@@ -233,7 +229,7 @@ class Sessions:
             is_fenced=following.is_fenced,
             should_shut_down=following is BrokerState.SHUTDOWN_NOW,
         )
-        return Heartbeat(records, following, response)
+        return HeartbeatResult(records, following, response)
 
     def settle(self, request: BrokerHeartbeatRequest, state: BrokerState, last_offset: int) -> None:
         """Note what a heartbeat has come to, once its records are committed; the log ends with ``last_offset``."""
@@ -246,17 +242,18 @@ class Sessions:
 
     def state_of(self, image: MetadataImage, broker_id: int) -> BrokerState:
         """Return the state of a registered broker before its next heartbeat."""
-        session = self._sessions.get(broker_id)
         if image.brokers[broker_id].fenced:
             return BrokerState.FENCED
-        if session is not None and session.shutdown_offset >= 0:
+        if self._sessions[broker_id].shutdown_offset >= 0:
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.UNFENCED
 
     def _lowest_offset(self, image: MetadataImage) -> float:
         """Return how far those have read who serve, the slowest of them; infinite if nobody serves."""
         read = (
-            session.metadata_offset for _, session in self._unfenced(image) if session.shutdown_offset < 0
+            session.metadata_offset
+            for broker_id, session in self._sessions.items()
+            if self.state_of(image, broker_id) is BrokerState.UNFENCED
         )
         return min(read, default=float("inf"))
 
@@ -309,7 +306,7 @@ def register(
         ],
         rack=request.rack,
         fenced=True,
-        log_dirs=request.log_dirs,
+        log_dirs=list(request.log_dirs),
     )
     if existing is not None and is_same:
         record.fenced = existing.fenced
@@ -322,17 +319,6 @@ def register(
         and existing.broker_epoch == request.previous_broker_epoch
     )
     return [*forget_last_run(image, config, broker_id, was_clean=was_clean), record]
-
-
-def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> None:
-    """Raise KafkaError (STALE_BROKER_EPOCH) unless a broker is registered with this epoch."""
-    known = image.brokers.get(broker_id)
-    if known is None:
-        text = f"No broker registration found for broker id {broker_id}"
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
-    if known.broker_epoch != epoch:
-        text = f"Expected broker epoch {known.broker_epoch}, but got broker epoch {epoch}"
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
 
 
 def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
@@ -376,5 +362,5 @@ def _cordon(image: MetadataImage, request: BrokerHeartbeatRequest) -> Iterator[M
     wanted, known = request.cordoned_log_dirs, image.brokers[request.broker_id].cordoned_log_dirs
     if wanted is not None and (known is None or set(known) != set(wanted)):
         yield BrokerRegistrationChangeRecord(
-            request.broker_id, request.broker_epoch, cordoned_log_dirs=wanted
+            request.broker_id, request.broker_epoch, cordoned_log_dirs=list(wanted)
         )

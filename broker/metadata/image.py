@@ -183,9 +183,7 @@ class MetadataImage:
 
     @property
     def elr_enabled(self) -> bool:
-        """Whether partitions have eligible leader replicas (KIP-966). Some records are written in a newer version
-        then.
-        """
+        """Whether partitions have eligible leader replicas (KIP-966)."""
         return self.features.get(ELR_VERSION, 0) > 0
 
     def colliding_topic(self, name: str) -> str | None:
@@ -229,9 +227,7 @@ class MetadataImage:
         yield from self.delegation_tokens.values()
 
     def version_of(self, record: Message) -> int:
-        """Return the version that Kafka writes the record in, at this image's feature levels."""
-        if isinstance(record, PartitionRecord | PartitionChangeRecord):
-            return 2 if self.elr_enabled else 1
+        """Return the version that Kafka writes the record in, at each supported level of metadata.version."""
         if isinstance(record, BrokerRegistrationChangeRecord):
             if record.cordoned_log_dirs is not None:
                 return 3

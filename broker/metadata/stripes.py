@@ -28,6 +28,7 @@ class Stripes:
             (rack.fenced if image.brokers[broker].fenced else rack.unfenced).brokers.append(broker)
         # A broker without a rack comes before those with one.
         self._racks = [racks[name] for name in sorted(racks, key=lambda name: (name is not None, name))]
+        self._order = self._racks[:]
         self._unfenced_count = len(active(image, usable))
         for rack in self._racks:
             for brokers in rack:
@@ -39,7 +40,7 @@ class Stripes:
         if self._partition == self._unfenced_count > 1:
             self._shuffle()
             self._partition = 0
-        racks, partition = self._racks, self._partition
+        racks, partition = self._order, self._partition
         first = self._first_rack % len(racks)
         at, leader = first, racks[first].unfenced.next_broker(partition)
         while leader is None:
@@ -61,15 +62,15 @@ class Stripes:
         return replicas
 
     def _shuffle(self) -> None:
-        self._rng.shuffle(self._racks)
+        self._rng.shuffle(self._order)
         for rack in self._racks:
             for brokers in rack:
                 self._rng.shuffle(brokers.brokers)
 
 
 class _Rack(NamedTuple):
-    unfenced: _Brokers
     fenced: _Brokers
+    unfenced: _Brokers
 
     def next_broker(self, partition: int) -> int | None:
         found = self.unfenced.next_broker(partition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -25,12 +26,18 @@ def ask_oracle(
     """
     try:
         classes = _compiled.get(source) or _compile(source)
-        command = tool_command(source.stem, *arguments, class_path=[classes])
+        command = tool_command(_main_class(source), *arguments, class_path=[classes])
     except RealPartMissing as missing:
         require(str(missing))
     ran = subprocess.run(command, input=given, capture_output=True, timeout=timeout_s, check=False)
     assert ran.returncode == 0, ran.stderr.decode(errors="replace")[-ERRORS_SHOWN:]
     return ran.stdout
+
+
+def _main_class(source: pathlib.Path) -> str:
+    """The name of the program's class, in the package that the source names: there it sees what is not public."""
+    package = re.search(r"^package ([\w.]+);", source.read_text(), re.MULTILINE)
+    return f"{package[1]}.{source.stem}" if package else source.stem
 
 
 def _compile(source: pathlib.Path) -> pathlib.Path:

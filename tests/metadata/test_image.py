@@ -207,12 +207,9 @@ def test_fencing_in_both_ways_it_was_ever_written() -> None:
     assert image.brokers == {}
 
 
-def test_versions_follow_the_features() -> None:
+def test_records_are_written_in_the_version_that_kafka_writes() -> None:
     image = MetadataImage()
-    change = PartitionChangeRecord(0, ID, leader=1)
-    assert (image.version_of(partition()), image.version_of(change)) == (1, 1)
-    image.replay(FeatureLevelRecord("eligible.leader.replicas.version", 1))
-    assert (image.version_of(partition()), image.version_of(change)) == (2, 2)
+    assert image.version_of(partition()) == image.version_of(PartitionChangeRecord(0, ID, leader=1)) == 2
     changes: list[dict[str, Any]] = [
         {"fenced": 1},
         {"in_controlled_shutdown": 1},

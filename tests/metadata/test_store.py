@@ -476,3 +476,13 @@ def test_a_stop_fences_the_broker_and_the_next_start_unfences_it() -> None:
     assert fenced == BrokerRegistrationChangeRecord(1, store.broker_epoch, fenced=1)
     (broker,) = store_on(files).image.brokers.values()
     assert (broker.fenced, broker.in_controlled_shutdown) == (False, False)
+
+
+def test_a_start_fences_the_other_nodes_of_a_former_cluster() -> None:
+    files = disk()
+    store = store_on(files)
+    others = [RegisterBrokerRecord(2, broker_epoch=7, fenced=False), RegisterBrokerRecord(3, broker_epoch=8)]
+    store.commit(others)
+    store.close()
+    brokers = store_on(files).image.brokers
+    assert {broker_id: broker.fenced for broker_id, broker in brokers.items()} == {1: False, 2: True, 3: True}

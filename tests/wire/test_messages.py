@@ -111,6 +111,7 @@ NOT_IN_KAFKA_PYTHON = (
     *(f"oncelog.wire.messages.{step}_delegation_token" for step in ("create", "renew", "expire", "describe")),
     *(f"oncelog.wire.messages.broker_{message}" for message in ("heartbeat", "registration")),
     "oncelog.wire.messages.allocate_producer_ids",
+    "oncelog.wire.messages.assign_replicas_to_dirs",
     "oncelog.wire.messages.alter_partition",
     "oncelog.wire.messages.envelope",
     "oncelog.wire.messages.fetch_snapshot",
