@@ -506,8 +506,10 @@ class Nodes:
         """Wait until all nodes that run have the same log of ``t``."""
 
         def is_so() -> bool:
-            ends = {node.log.log_end_offset for node in self._nodes.values() if node.runs}
-            return len(ends) == 1
+            running = [node for node in self._nodes.values() if node.runs]
+            ends = {node.log.log_end_offset for node in running}
+            followers = [node for node in running if ("t", 0) in node.replication.followed]
+            return len(ends) == 1 and len(followers) == len(running) - 1
 
         await self.wait(is_so)
 
