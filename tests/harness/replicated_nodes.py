@@ -1,7 +1,7 @@
 """Nodes that replicate partitions: real logs on simulated disks, a real network, and a controller that a test plays.
 
-`Nodes` is the cluster: it commits what the test says (`elect`, `fence`, …), and accepts what leaders propose for their ISRs.
-Requests to a node go to the handlers of its APIs, those of clients as those of other nodes.
+`Nodes` is the cluster: it commits what the test says (`elect`, `fence`, …), and accepts what leaders propose for their
+ISRs. Requests to a node go to the handlers of its APIs, those of clients as those of other nodes.
 """
 
 from __future__ import annotations
@@ -203,9 +203,7 @@ class ReplicatedNode:
         topic = self.metadata.image.topics.get(name)
         if topic is None:
             return None
-        mine = [
-            number for number, state in enumerate(topic.partitions) if self.node_id in state.replicas
-        ]
+        mine = [number for number, state in enumerate(topic.partitions) if self.node_id in state.replicas]
         config = effective_topic_config(self.metadata.image, self.config, name)
         return LocalTopic(
             topic.topic_id,
@@ -410,10 +408,7 @@ class Nodes:
         topic_id = bytes(8) + topic.encode().rjust(8, b"\x01")
         self.commit(
             TopicRecord(topic, topic_id),
-            *(
-                ConfigRecord(TOPIC, topic, name.replace("_", "."), value)
-                for name, value in configs.items()
-            ),
+            *(ConfigRecord(TOPIC, topic, name.replace("_", "."), value) for name, value in configs.items()),
             PartitionRecord(
                 0,
                 topic_id,

@@ -1,4 +1,6 @@
-"""Replicated partitions over three nodes: what is acknowledged, what may be read, and what stays when a leader is lost."""
+"""Replicated partitions over three nodes: what is acknowledged, what may be read, and what stays when a leader is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -233,7 +235,12 @@ async def test_who_asks_the_wrong_node_is_told_the_right_one() -> None:
         nodes.create()
         await nodes[1].produce(b"a")
         row = await nodes[2].produce(b"b")
-        assert (row.error_code, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (6, -1, -1, -1)
+        assert (row.error_code, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
+            6,
+            -1,
+            -1,
+            -1,
+        )
         assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (1, 0)
         [node] = nodes[2].last_response.node_endpoints
         assert (node.node_id, node.host, node.port) == (1, "node1", 9092)
