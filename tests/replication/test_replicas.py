@@ -11,7 +11,9 @@ import trio
 
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.header import FETCH_KEY
 from oncelog.wire.messages.fetch import FetchResponse
+from oncelog.wire.messages.produce import LeaderIdAndEpoch
 from tests.harness.replicated_nodes import running_nodes, values_of
 from tests.harness.simulation import simulated
 
@@ -241,7 +243,7 @@ async def test_who_asks_the_wrong_node_is_told_the_right_one() -> None:
             -1,
             -1,
         )
-        assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (1, 0)
+        assert row.current_leader == LeaderIdAndEpoch(1, 0)
         [node] = nodes[2].last_response.node_endpoints
         assert (node.node_id, node.host, node.port) == (1, "node1", 9092)
 
@@ -253,7 +255,7 @@ async def test_who_asks_the_wrong_node_is_told_the_right_one() -> None:
         assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 1)
         response: FetchResponse = nodes[2].last_response
         assert [node.node_id for node in response.node_endpoints] == [2]
-        assert (await nodes[1].produce(b"b")).current_leader.leader_id == 2
+        assert (await nodes[1].produce(b"b")).current_leader == LeaderIdAndEpoch(2, 1)
 
 
 @simulated
@@ -358,20 +360,29 @@ async def test_idle_partitions_are_not_named_in_the_requests_and_responses_of_a_
         await nodes[1].produce(b"a")
         await trio.sleep(2)
         named: list[tuple[int, int]] = []
-        sessions = nodes[1].replication.sessions
-        fetch = sessions.fetch
 
-        async def counted(request: Any, *who: int) -> FetchResponse:
-            response = await fetch(request, *who)
-            named.append((len(request.topics), len(response.responses)))
-            return response
+        def count(request: Any, response: Any) -> None:
+            if request.API_KEY == FETCH_KEY:
+                named.append((len(request.topics), len(response.responses)))
 
-        sessions.fetch = counted  # type: ignore[method-assign]
+        nodes[1].on_call = count
         for _ in range(5):
             await nodes[1].produce(b"b")
         await trio.sleep(2)
         assert named
         assert max(named) <= (1, 1)
+
+
+@simulated
+async def test_a_leader_whose_metadata_are_behind_its_followers_answers_when_it_has_them() -> None:
+    async with running_nodes(replica_fetch_backoff_ms="60000") as nodes:
+        nodes.network.cut(CONTROLLER_ID, 1)
+        nodes.create()  # nodes 2 and 3 know of it, and fetch
+        await trio.sleep(0.1)
+        nodes.network.heal()
+        nodes[1].catch_up()
+        row = await nodes[1].produce(b"a", timeout_ms=100)
+        assert row.error_code == 0
 
 
 @simulated
