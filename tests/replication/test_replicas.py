@@ -386,6 +386,40 @@ async def test_a_leader_whose_metadata_are_behind_its_followers_answers_when_it_
 
 
 @simulated
+async def test_a_new_partition_is_fetched_at_once_though_a_fetch_waits() -> None:
+    async with running_nodes() as nodes:
+        nodes.create(topic="other")
+        await nodes[1].produce(b"a", topic="other")
+        await trio.sleep(2.1)  # the followers' fetches wait, for 500 ms each
+        nodes.create()
+        row = await nodes[1].produce(b"a", timeout_ms=50)
+        assert row.error_code == 0
+
+
+@simulated
+async def test_with_acks_1_nobody_waits_for_the_followers() -> None:
+    async with running_nodes() as nodes:
+        nodes.create(min_insync_replicas="3")
+        nodes.isolate(1)
+        began = trio.current_time()
+        assert (await nodes[1].produce(b"a", acks=1)).error_code == 0
+        assert trio.current_time() == began
+        assert (await nodes[1].produce(b"b", timeout_ms=100)).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+@simulated
+async def test_a_follower_that_becomes_the_leader_fetches_no_longer() -> None:
+    async with running_nodes() as nodes:
+        nodes.create()
+        await nodes[1].produce(b"a")
+        nodes.network.cut(CONTROLLER_ID, 1)  # it goes on as the leader
+        nodes.elect(2)
+        await nodes[1].produce(b"b", acks=1)
+        await trio.sleep(2)
+        assert nodes[2].values() == nodes[3].values() == [b"a"]
+
+
+@simulated
 async def test_a_new_replica_is_filled_and_a_removed_one_is_deleted() -> None:
     async with running_nodes() as nodes:
         nodes.create(replicas=[1])
