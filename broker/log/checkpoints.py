@@ -21,6 +21,9 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
+NEW_SUFFIX = ".new"
+"""A checkpoint that is being written beside the one that holds."""
+
 _VERSION = "0"
 
 _log = get_logger(__name__)
@@ -36,12 +39,13 @@ class OffsetCheckpoint:
     A write replaces the file durably, and is left out if nothing has changed.
     """
 
-    __slots__ = ("_files", "_overtaken", "_saving", "known", "path")
+    __slots__ = ("_files", "_is_durable", "_overtaken", "known", "path")
 
     def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
-        self._saving = False
+        self._is_durable = True
         self._overtaken = False
+        """Whether `save_now` wrote the file while a `save` was under way."""
         self.path = path
         self.known: dict[PartitionKey, int] = {}
 
@@ -55,42 +59,32 @@ class OffsetCheckpoint:
             self.known = parse_offsets(self._files.read_bytes(self.path), self.path)
         return self.known
 
-    async def save(self, offsets: Mapping[PartitionKey, int]) -> None:
-        """Write in a worker thread; only one task may do so at a time. Raises OSError, and then the file is
-        unchanged."""
-        offsets = dict(offsets)
-        if offsets == self.known:
-            return
-        self._saving = True
-        try:
-            await self._files.offload(partial(self._write, offsets))
+    async def save(self, current: Callable[[], Mapping[PartitionKey, int]]) -> None:
+        """Write what ``current`` returns, in a worker thread; only one task may do so at a time. If `save_now` is
+        called meanwhile, begin anew with what ``current`` returns then. Raises OSError, and then the file is
+        unchanged, or not durable.
+        """
+        while (offsets := dict(current())) != self.known or not self._is_durable:
+            self._overtaken = False
+            # Formatting is in the thread, too: ten thousand lines take a while. Nobody changes `offsets` meanwhile.
+            await self._files.offload(partial(self._write, self.path + NEW_SUFFIX, offsets, sync_name=False))
             if not self._overtaken:
-                self.known = offsets
-            while self._overtaken:
-                self._overtaken = False
-                await self._files.offload(partial(self._write, self.known))
-        finally:
-            self._saving = False
+                self._files.rename(self.path + NEW_SUFFIX, self.path)
+                self.known, self._is_durable = offsets, False
+                await self._files.offload(partial(self._files.sync_dir, self.path.rpartition("/")[0]))
+                self._is_durable = True
+                return
 
     def save_now(self, offsets: Mapping[PartitionKey, int]) -> None:
-        """Write, and return when it is durable. While a `save` is under way, that one writes this content right
-        afterwards instead.
-
-        Raises OSError, and then the file is unchanged.
-        """
+        """Write, and return when it is durable. Raises OSError, and then the file is unchanged, or not durable."""
         offsets = dict(offsets)
-        if offsets == self.known:
-            return
-        if self._saving:
+        if offsets != self.known or not self._is_durable:
+            self._write(self.path, offsets)
             self._overtaken = True
-        else:
-            self._write(offsets)
-        self.known = offsets
+            self.known, self._is_durable = offsets, True
 
-    def _write(self, offsets: Mapping[PartitionKey, int]) -> None:
-        """Formats the text, too: in a thread, since ten thousand lines take a while. Nobody changes ``offsets``
-        meanwhile."""
-        self._files.replace(self.path, format_offsets(offsets))
+    def _write(self, path: str, offsets: Mapping[PartitionKey, int], *, sync_name: bool = True) -> None:
+        self._files.replace(path, format_offsets(offsets), sync_name=sync_name)
 
 
 class PartitionOffsets:
@@ -131,20 +125,28 @@ class PartitionOffsets:
         # Log start offsets first: recovery trusts everything below a recovery point, and after a power loss
         # some segments that were deleted without a flush may be there again.
         points = self._recovery_points()
-        await self.log_starts.save(self._log_starts())
-        lowered = self._recovery_points()  # a log may have been truncated meanwhile
-        await self.recovery_points.save(
-            {key: min(point, lowered.get(key, 0)) for key, point in points.items()}
-        )
+
+        def still_reached() -> dict[PartitionKey, int]:
+            now = self._recovery_points()  # lower, if the log was truncated meanwhile
+            return {key: min(point, now[key]) for key, point in points.items() if key in now}
+
+        await self.log_starts.save(self._log_starts)
+        await self.recovery_points.save(still_reached)
 
     async def save_high_watermarks(self) -> None:
-        await self.high_watermarks.save(self._high_watermarks())
+        await self.high_watermarks.save(self._high_watermarks)
 
     async def save_cleaned(self, log: PartitionLog, offset: int) -> None:
         """Note that the log was compacted up to that offset. Raises OSError."""
-        open_now = {key: to for key, to in self.cleaned.known.items() if key in self._logs}
-        cleaned = self._current(self.cleaned, open_now)
-        await self.cleaned.save({**cleaned, (log.topic, log.partition): offset})
+        truncations = log.truncations
+
+        def cleaned() -> dict[PartitionKey, int]:
+            open_now = {key: to for key, to in self.cleaned.known.items() if key in self._logs}
+            if log.truncations == truncations:
+                open_now[log.topic, log.partition] = offset
+            return self._current(self.cleaned, open_now)
+
+        await self.cleaned.save(cleaned)
 
     def save_log_starts(self) -> None:
         """Durable when it returns, which DeleteRecords needs; so this never runs in a thread. Raises

@@ -342,6 +342,12 @@ class TransactionIndex(_Index):
 
     ENTRY = _aborted_entry
 
+    @property
+    def is_unflushed(self) -> bool:
+        """Whether an entry, or the removal of the last one, may not be on the disk. Without entries there need be no
+        file."""
+        return super().is_unflushed and (bool(self.entries) or self._files.exists(self.path))
+
     def append(self, aborted: AbortedTxn) -> None:
         self._tail += _aborted_entry.pack(ABORTED_TXN_VERSION, *aborted)
         self.entries += 1
@@ -364,6 +370,14 @@ class TransactionIndex(_Index):
             if aborted.last_stable_offset >= end:
                 return found, True
         return found, False
+
+    @property
+    def last(self) -> AbortedTxn:
+        """The last entry; there is one."""
+        return AbortedTxn(*self._at(self.entries - 1)[1:])
+
+    def drop_last(self) -> None:
+        self._truncate(self.entries - 1)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions whose marker is at or above ``offset``."""

@@ -179,7 +179,6 @@ class LocalLog:
         self._delete(gone[::-1])  # the newest first: a crash in between leaves no gap
         self.size -= active.truncate_to(offset, self._env.clock.now_ms())
         self.snapshots.remove_above(offset)
-        self._positions.clear()
         active.file.fsync()
         self._env.files.sync_dir(self.directory)
         active.synced_size = active.size

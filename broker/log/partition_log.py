@@ -23,8 +23,8 @@ from oncelog.broker.log.durability import Durability
 from oncelog.broker.log.environment import WaiterSet, shortage_of
 from oncelog.broker.log.local_log import LocalLog
 from oncelog.broker.log.producers.entry import NO_SEQUENCE
-from oncelog.broker.log.producers.replay import read_marker, reload_producers, replay, restore_earlier_batches
-from oncelog.broker.log.producers.state import AppendOrigin
+from oncelog.broker.log.producers.replay import producers_at, read_marker, replay, restore_earlier_batches
+from oncelog.broker.log.producers.state import AppendOrigin, ProducerStateManager
 from oncelog.broker.log.results import AppendResult, LogRead, first_at_or_after, latest_timestamp
 from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, AppendRules
 from oncelog.broker.logging.logs import get_logger
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.producers.entry import BatchMetadata
     from oncelog.broker.log.producers.snapshots import ProducerSnapshots
     from oncelog.broker.log.producers.state import Marker
+    from oncelog.broker.log.read_ahead import Progress
     from oncelog.broker.log.results import TimestampOffset
     from oncelog.broker.log.segment import Segment
     from oncelog.broker.seams.files import Buffer
@@ -69,6 +70,7 @@ class PartitionLog:
     """The log of one partition. ``broker/log/opening.py`` makes one, from a directory."""
 
     __slots__ = (
+        "_prepared",
         "_rules",
         "appended",
         "config",
@@ -140,6 +142,8 @@ class PartitionLog:
         """In a replicated log: who reads to its end (`add_end_waiter`)."""
         self.truncations = 0
         """How often it was truncated: what takes several turns (a cleaning) must notice."""
+        self._prepared: tuple[int, int, ProducerStateManager] | None = None
+        """By `prepare_truncation`: the producers at an offset, unless `truncations` is another number by now."""
         self.appended: tuple[int, memoryview] | None = None
         """Set while waiters are notified of an append: base offset and bytes of its batch, the last of the
         log."""
@@ -584,8 +588,8 @@ class PartitionLog:
 
         Producers, epochs, watermark and recovery point follow, a flush that is under way counts for what is left, a
         cleaning is given up, and waiters are notified. What a reader holds can be read as far as it is left.
-        Durable when it returns. It blocks for the syncs, which are short after a `flush`. Raises KafkaError:
-        KAFKA_STORAGE_ERROR.
+        Durable when it returns. It blocks for the syncs, which are short after a `flush`, and for what
+        `prepare_truncation` does. Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         assert offset >= 0, offset
         self.check_alive()
@@ -598,12 +602,13 @@ class PartitionLog:
         else:
             with self._truncating():
                 offset = self.local.boundary_at(offset)
+                producers = self._producers_at(offset)
                 start = offset if offset < self.log_start_offset else None
                 self.env.lower_checkpoints(self, offset, start)
             with self._truncating(is_begun=True):
                 self.local.truncate_to(offset)
                 self.epochs.truncate_from_end(offset)
-                reload_producers(self.env, self.snapshots, self.segments, self.producers, offset)
+                self.producers.replace_with(producers)
                 self._truncated(offset, min(offset, self.log_start_offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -618,6 +623,28 @@ class PartitionLog:
             self.epochs.clear()
             self.producers.clear()
             self._truncated(offset, offset)
+
+    def prepare_truncation(self, offset: int) -> Iterator[Progress]:
+        """Find out, in steps, which producers `truncate_to` will leave: that reads the headers of up to a segment.
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.check_alive()
+        if self.local.segments[0].base_offset <= offset < self.log_end_offset:
+            with self._truncating():
+                offset = self.local.boundary_at(offset)
+                truncations = self.truncations
+                found = yield from producers_at(
+                    self.env, self.snapshots, self.segments, self.producers, offset
+                )
+                self._prepared = (offset, truncations, found)
+
+    def _producers_at(self, offset: int) -> ProducerStateManager:
+        if self._prepared is None or self._prepared[:2] != (offset, self.truncations):
+            for _ in self.prepare_truncation(offset):
+                pass
+        assert self._prepared is not None
+        (_, _, found), self._prepared = self._prepared, None
+        return found
 
     @contextmanager
     def _truncating(self, *, is_begun: bool = False) -> Iterator[None]:

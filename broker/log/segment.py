@@ -218,7 +218,7 @@ class Segment:
         """
         files = []
         for index in (self.offset_index, self.time_index, self.txn_index):
-            if index.is_unflushed and (index.entries or index is not self._txn_index):
+            if index.is_unflushed:
                 files.append(index.write())
                 index.unsynced = False
         return files
@@ -236,7 +236,7 @@ class Segment:
     def is_unflushed(self) -> bool:
         """Whether part of it is not known to be on the disk."""
         return self.synced_size < self.size or any(
-            index is not None and index.is_unflushed and (index.entries or index is not self._txn_index)
+            index is not None and index.is_unflushed
             for index in (self._offset_index, self._time_index, self._txn_index)
         )
 

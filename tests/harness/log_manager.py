@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container
 from contextlib import asynccontextmanager
 from typing import Literal, TypeVar
 
@@ -55,12 +55,15 @@ class LogManagerHarness:
     def add_topic(
         self,
         name: str,
-        partitions: int = 1,
+        partitions: int | Collection[int] = 1,
         topic_id: bytes = TOPIC_ID,
         overrides: dict[str, str] | None = None,
+        replicated: Container[int] = (),
     ) -> None:
+        """``partitions``: how many, or those of which this node has a replica."""
         config = TopicConfig.effective(overrides or {}, self.config)
-        self.topics[name] = LocalTopic(topic_id, config, range(partitions))
+        local = range(partitions) if isinstance(partitions, int) else partitions
+        self.topics[name] = LocalTopic(topic_id, config, local, replicated)
 
     def manager(self) -> LogManager:
         """A new process: started and loaded, but nothing in the background."""

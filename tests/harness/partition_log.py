@@ -50,7 +50,9 @@ def flush(log: PartitionLog) -> None:
 class PartitionLogHarness:
     """One partition on one disk, over starts and crashes."""
 
-    def __init__(self, files: FileSystem | None = None, seed: int = 0, **config: object) -> None:
+    def __init__(
+        self, files: FileSystem | None = None, seed: int = 0, *, is_replicated: bool = False, **config: object
+    ) -> None:
         self.clock = FixedClock(START_MS)
         self.chance = random.Random(seed)
         self.disk = SimFileSystem(self.chance, self.clock.now_ms)
@@ -60,8 +62,9 @@ class PartitionLogHarness:
         self.flusher = NoFlusher()
         self.scheduled: list[str] = []
         self.saved_log_start = 0
+        self.is_replicated = is_replicated
         self.recovery_point = self.high_watermark = 0
-        """As they are checkpointed."""
+        """As they are checkpointed, where the test does so by `checkpoint`."""
         self.recovery: PartitionRecovery
         self.env = LogEnvironment(
             self.files,
@@ -82,8 +85,22 @@ class PartitionLogHarness:
         if start is not None:
             self.saved_log_start = start
 
+    def checkpoint(self, log: PartitionLog) -> None:
+        """Write the checkpoints, as the manager does from time to time."""
+        self.saved_log_start = log.log_start_offset
+        self.recovery_point = log.recovery_point
+        self.high_watermark = log.high_watermark
+
     def create(self) -> PartitionLog:
-        log = create_partition(self.env, self.directory, "topic", 0, TOPIC_ID, self.config)
+        log = create_partition(
+            self.env,
+            self.directory,
+            "topic",
+            0,
+            TOPIC_ID,
+            self.config,
+            is_replicated=self.is_replicated,
+        )
         log.become_leader(0)
         # The manager's part: the names above the partition's own directory.
         self.files.sync_dir(self.directory.rpartition("/")[0])
@@ -92,11 +109,26 @@ class PartitionLogHarness:
         return log
 
     def open(self) -> PartitionLog:
-        return open_partition(self.env, self.directory, "topic", 0, self.config, self.saved_log_start)
+        return open_partition(
+            self.env,
+            self.directory,
+            "topic",
+            0,
+            self.config,
+            self.saved_log_start,
+            high_watermark=self.high_watermark if self.is_replicated else None,
+        )
 
     def recover(self, recovery_point: int = 0, step: int = 1 << 20) -> PartitionLog:
         self.recovery = PartitionRecovery(
-            self.env, self.directory, "topic", 0, self.config, self.saved_log_start, recovery_point
+            self.env,
+            self.directory,
+            "topic",
+            0,
+            self.config,
+            self.saved_log_start,
+            recovery_point,
+            high_watermark=self.high_watermark if self.is_replicated else None,
         )
         while not self.recovery.step(step):
             pass

@@ -6,6 +6,7 @@ import random
 import re
 
 import pytest
+import trio
 
 from oncelog.broker.log.checkpoints import (
     MalformedCheckpointError,
@@ -195,20 +196,43 @@ def test_a_malformed_checkpoint(text: bytes) -> None:
         parse_offsets(text, "the-path")
 
 
-def test_a_write_that_is_overtaken_comes_last() -> None:
-    """What `save_now` says while a `save` is under way in a thread is what the file has in the end."""
+@pytest.mark.parametrize("at_s", [0.5, 1.5])
+def test_a_write_that_must_be_durable_at_once_overtakes_one_in_a_thread(at_s: float) -> None:
+    """Whether the thread writes the new file or syncs its name. What it was to write besides comes, too."""
     files = disk()
+    checkpoint = OffsetCheckpoint(files, f"{DATA}/c")
+    now = {("t", 0): 1}
+
+    async def main() -> None:
+        files.latency_s = 1
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(checkpoint.save, lambda: {("other", 0): 7, **now})
+            await trio.sleep(at_s)
+            now["t", 0] = 2
+            checkpoint.save_now({**checkpoint.known, **now})
+
+    run(main)
+    assert OffsetCheckpoint(files, f"{DATA}/c").read() == checkpoint.known == {("other", 0): 7, ("t", 0): 2}
+
+
+@pytest.mark.parametrize("at_s", [0.5, 1.5])
+@pytest.mark.parametrize("seed", range(10))
+def test_what_was_written_at_once_survives_a_loss_of_power_while_a_thread_writes(
+    seed: int, at_s: float
+) -> None:
+    files = SimFileSystem(random.Random(seed))
+    files.makedirs(DATA)
+    files.sync_dir("/")
     checkpoint = OffsetCheckpoint(files, f"{DATA}/c")
 
     async def main() -> None:
-        import trio
-
         files.latency_s = 1
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(checkpoint.save, {("t", 0): 1})
-            await trio.sleep(0.5)
+            nursery.start_soon(checkpoint.save, lambda: {("t", 0): 1})
+            await trio.sleep(at_s)
             checkpoint.save_now({("t", 0): 2})
-        assert checkpoint.known == {("t", 0): 2}
+            files.crash("power")
+            nursery.cancel_scope.cancel()
 
     run(main)
     assert OffsetCheckpoint(files, f"{DATA}/c").read() == {("t", 0): 2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.control import end_transaction_marker
-from tests.harness.partition_log import PartitionLogHarness, batch, flush
+from tests.harness.partition_log import PartitionLogHarness, batch, bytes_of, flush
 
 pytestmark = pytest.mark.slow
 
@@ -143,3 +144,41 @@ def test_after_a_crash_and_recovery(directory: Path) -> None:
     assert recovered.log_end_offset == log.log_end_offset
     recovered.close()
     check(directory, recovered)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_of_a_follower_that_was_truncated(directory: Path, is_clean: bool) -> None:
+    config: dict[str, Any] = {"internal_segment_bytes": 10_000, "index_interval_bytes": 500}
+    leader_side = PartitionLogHarness(is_replicated=True, **config)
+    leader = leader_side.create()
+    fill(leader, leader_side)
+    harness = PartitionLogHarness(OsFileSystem(), is_replicated=True, **config)
+    harness.directory = str(directory)
+    log = harness.create()
+    follow(log, leader)
+    for offset in (leader.log_end_offset - 3, 600, 333):
+        log.truncate_to(offset)
+        if is_clean:
+            flush(log)
+            follow(log, leader)
+    log.truncate_fully_and_start_at(0)
+    follow(log, leader)
+    log.truncate_to(leader.log_end_offset - 5)  # where the transactions began
+    follow(log, leader)
+    assert len(log.segments) > 3
+    if not is_clean:
+        harness.checkpoint(log)
+        log = harness.recover(harness.recovery_point)
+        assert harness.recovery.cuts == []
+    log.close()
+    check(directory, log)
+    aborted = dump(directory, (".txnindex",))
+    assert f"producerId: 21 firstOffset: {log.log_end_offset - 4} " in aborted
+    for mine, leaders in zip(log.segments, leader.segments, strict=True):
+        assert Path(mine.log_path).read_bytes() == leaders.file.pread(leaders.size, 0)
+
+
+def follow(log: PartitionLog, leader: PartitionLog) -> None:
+    while log.log_end_offset < leader.log_end_offset:
+        read = leader.read(log.log_end_offset, 3_000, minimum_one=True, up_to=leader.log_end_offset)
+        log.append_as_follower(bytes_of(read), leader.latest_epoch)

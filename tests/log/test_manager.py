@@ -280,7 +280,7 @@ def test_checkpoints_are_written_at_their_intervals_and_only_when_something_chan
         harness.add_topic("t")
 
         def writes(name: str) -> int:
-            return harness.sim.counts["rename", f"{DATA}/{name}.tmp"]
+            return harness.sim.counts["rename", f"{DATA}/{name}.new"]
 
         async with harness.running() as manager:
             log = manager.get("t", 0)

@@ -6,7 +6,9 @@ import struct
 
 import pytest
 
+from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.wire.batch_builder import BatchBuilder
+from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.crc import crc32c
 from oncelog.wire.steps import finish
 from tests.harness.partition_log import (
@@ -212,6 +214,34 @@ def test_a_gap_between_segments() -> None:
     assert found[0][0] == third
 
 
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_replica_gets_what_is_behind_a_gap_from_its_leader(lost: int) -> None:
+    """A replica with a gap must not lead: it keeps what is before the gap; nothing, if its beginning is lost."""
+    harness = PartitionLogHarness(is_replicated=True, internal_segment_bytes=400)
+    log = harness.create()
+    rows = fill(log)
+    base = log.segments[lost].base_offset
+    harness.disk.remove(harness.path(f"{base:020d}.log"))
+    log = harness.recover()
+    assert (log.log_start_offset, log.log_end_offset) == (0, base)
+    log.advance_high_watermark(12)
+    assert read_all(log) == b"".join(rows[:base])
+    assert harness.recovery.truncated
+
+
+def test_a_replica_whose_first_segments_were_deleted_keeps_the_others() -> None:
+    """Retention may have deleted what is below the recovery point before its log start offset was checkpointed."""
+    harness = PartitionLogHarness(is_replicated=True, internal_segment_bytes=400)
+    log = harness.create()
+    fill(log)
+    flush(log)
+    log.advance_high_watermark(12)
+    log.delete_oldest(2, "test")
+    start = log.log_start_offset
+    log = harness.recover(12)
+    assert (log.log_start_offset, log.log_end_offset) == (start, 12)
+
+
 def test_compaction_leaves_gaps() -> None:
     harness = PartitionLogHarness(internal_segment_bytes=400, cleanup_policy="compact")
     log = harness.create()
@@ -374,6 +404,70 @@ def test_segments_below_the_log_start_need_not_be_sound() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (third, 12)
     assert read_all(log) == b"".join(rows[third:])
     assert (harness.recovery.cuts, harness.recovery.truncated) == ([], False)
+
+
+def test_a_snapshot_says_nothing_when_batches_after_it_are_deleted() -> None:
+    """The transaction that is open in it has ended since."""
+    harness = PartitionLogHarness()
+    log = harness.create()
+    log.append(batch(producer=(7, 0, 0), transactional=True), leader_epoch=0)
+    log.roll()
+    log.append(ended(7, commit=True), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
+    log.roll()
+    log.append(batch(), leader_epoch=0)
+    flush(log)
+    assert log.snapshots.offsets == [1, 2]
+    overwrite(harness, f"{2:020d}.snapshot", b"x", 8)
+    harness.saved_log_start = 2
+    log = harness.recover(3)
+    assert (log.log_start_offset, log.last_stable_offset, log.high_watermark) == (2, 3, 3)
+
+
+def test_a_torn_batch_that_looks_like_an_earlier_one_is_no_producers() -> None:
+    """It follows the recovery point, up to which the producer state is restored without checks."""
+    harness = PartitionLogHarness()
+    log = harness.create()
+    log.append(batch(producer=(7, 0, 0)), leader_epoch=0)
+    flush(log)
+    log.append(batch(producer=(8, 0, 0)), leader_epoch=0)
+    overwrite(harness, f"{FIRST}.log", bytes(8), len(batch()))
+    log = harness.recover(1)
+    assert (log.log_end_offset, list(log.producers.producers)) == (1, [7])
+
+
+def test_a_torn_entry_of_an_aborted_transaction() -> None:
+    harness = PartitionLogHarness()
+    log = harness.create()
+    log.append(batch(producer=(7, 0, 0), transactional=True), leader_epoch=0)
+    log.append(ended(7), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
+    flush(log)
+    expected = log.aborted_transactions(0, 2)
+    harness.disk.open(harness.path(f"{FIRST}.txnindex")).append(bytes(34))
+    recovered = harness.recover(2)
+    assert list(recovered.active.txn_index.transactions()) == expected != []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_transaction_that_was_cut_does_not_come_back(seed: int) -> None:
+    """Even if it was the only one in its index, and another one has committed where it was aborted."""
+    harness = PartitionLogHarness(seed=seed, is_replicated=True)
+    log = harness.create()
+    log.append(batch(producer=(7, 0, 0), transactional=True), leader_epoch=0)
+    log.append(ended(7), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
+    flush(log)
+    log.truncate_to(1)
+    log.append(ended(7, commit=True), leader_epoch=1, origin=AppendOrigin.COORDINATOR)
+    flush(log)
+    harness.checkpoint(log)
+    harness.disk.crash("power")
+    log = harness.recover(harness.recovery_point)
+    assert (log.log_end_offset, log.aborted_transactions(0, 2)) == (2, [])
+
+
+def ended(producer_id: int, *, commit: bool = False) -> bytearray:
+    return end_transaction_marker(
+        commit=commit, coordinator_epoch=0, producer_id=producer_id, producer_epoch=0, timestamp=START_MS
+    )
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,21 @@ async def test_a_peer_that_never_reads_holds_little_and_is_closed_when_idle() ->
 
 
 @simulated
+async def test_a_reader_whose_records_are_truncated_is_closed() -> None:
+    """The rest of its response would be other bytes than it was told."""
+    async with SimBroker(pipe_bytes_max=4096) as broker:
+        slow, other = broker.connect(), broker.connect()
+        await create_topic(other, "t")
+        for _ in range(4):
+            await produce(other, "t", batch([record(None, bytes(900_000))]))
+        await slow.send(fetch_request("t", 0, max_bytes=4_000_000), 12)
+        await trio.testing.wait_all_tasks_blocked()
+        broker.node.cluster.leader_partition("t", 0).log.truncate_to(2)
+        assert await is_closed(slow)
+        assert (await fetch(other, "t", 0)).high_watermark == 2
+
+
+@simulated
 async def test_limits_on_connections() -> None:
     async with SimBroker(config={"max.connections.per.ip": "2"}) as broker:
         first, second = broker.connect(), broker.connect()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from oncelog.broker.log.batches import iterate_headers
 from oncelog.broker.log.environment import LogEnvironment
@@ -108,24 +108,23 @@ def load_newest_snapshot(
     return -1
 
 
-def reload_producers(
+def producers_at(
     env: LogEnvironment,
     snapshots: ProducerSnapshots,
-    segments: list[Segment],
-    producers: ProducerStateManager,
+    segments: Sequence[Segment],
+    now: ProducerStateManager,
     end: int,
-) -> None:
-    """The log was cut at the offset ``end``: restore the state that it had there (Kafka:
+) -> Generator[Progress, None, ProducerStateManager]:
+    """The producer state that a log had when it ended at the offset ``end``, in steps; ``now`` is what it has (Kafka:
     ``ProducerStateManager.truncateAndReload``). Raises OSError, DecodeError.
     """
-    if not producers.producers and not producers.has_transactions:
-        return  # as before the cut, then
-    completed = producers.completed_below(end)
-    producers.clear()
-    start = load_newest_snapshot(env, snapshots, producers, end)
-    for _ in replay_producers(segments, producers, max(start, 0), end):
-        pass
-    producers.add_completed(completed)
+    found = ProducerStateManager()
+    if now.producers or now.has_transactions:  # otherwise there were none, either
+        segments = list(segments)  # retention may delete some between two steps
+        start = load_newest_snapshot(env, snapshots, found, end, segments[0].base_offset - 1)
+        yield from replay_producers(segments, found, max(start, 0), end)
+        found.add_completed(now.completed_below(end))
+    return found
 
 
 def has_markers(segments: list[Segment], start: int, end: int) -> bool:
@@ -142,8 +141,9 @@ def has_markers(segments: list[Segment], start: int, end: int) -> bool:
 def replay_producers(
     segments: list[Segment], producers: ProducerStateManager, start: int, end: int
 ) -> Iterator[Progress]:
-    """Add the batches from offset ``start`` to before ``end`` to the producer state, by their headers. Raises
-    DecodeError."""
+    """Add the batches from offset ``start`` to before ``end`` to the producer state, by their headers. What follows
+    them in the files may be damaged. Raises DecodeError."""
+    reached = 0
     for at, segment in enumerate(segments):
         following = segments[at + 1].base_offset if at + 1 < len(segments) else end
         if start >= end or following <= start or segment.base_offset >= end:
@@ -152,8 +152,9 @@ def replay_producers(
         ahead = ReadAhead(segment.file, begin, segment.size)
         yield from ahead.before(begin)
         for position, header in iterate_headers(segment.file, begin, segment.size):
-            if header.base_offset >= end:
+            if header.base_offset >= end or header.base_offset < reached:
                 break
+            reached = header.next_offset
             batch = segment.file.pread(header.size, position) if header.attributes & CONTROL_BIT else b""
             replay(producers, header, batch)
             yield header.size if header.size < RECOVERY_STEP_BYTES else 1

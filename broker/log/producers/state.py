@@ -306,6 +306,13 @@ class ProducerStateManager:
                 del self._verifications[producer_id]
         return expired
 
+    def replace_with(self, other: ProducerStateManager) -> None:
+        """Take over everything from ``other``, but for verifications, which are about what is still to come."""
+        self.producers = other.producers
+        self.is_complete = other.is_complete
+        self._ongoing, self._completed = other._ongoing, other._completed
+        self.has_transactions = other.has_transactions
+
     def clear(self) -> None:
         self.producers.clear()
         self._ongoing.clear()

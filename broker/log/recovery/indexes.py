@@ -25,7 +25,10 @@ def keep_indexes_below(segment: Segment, offset: int) -> int:
     time_index.keep(time_index.sound_entries(offset))
     while time_index.entries and not _is_timed(segment, time_index.last_timestamp, time_index.last_offset):
         time_index.keep(time_index.entries - 1)
-    segment.txn_index.truncate_to(offset)
+    transactions = segment.txn_index
+    transactions.truncate_to(offset)
+    while transactions.entries and not _is_marker(segment, *transactions.last):
+        transactions.drop_last()
     position = index.last[1]
     segment.forget_derived(position)
     return position
@@ -48,6 +51,18 @@ def _is_timed(segment: Segment, timestamp: int, offset: int) -> bool:
     except DecodeError:
         return False
     return header is not None and header[1].last_offset == offset and header[1].max_timestamp == timestamp
+
+
+def _is_marker(
+    segment: Segment, producer_id: int, _first_offset: int, offset: int, _last_stable_offset: int
+) -> bool:
+    """Whether there is a control batch of that producer at ``offset``."""
+    found = segment.find(offset)
+    try:
+        header = None if found is None else next(segment.headers(found[0]), None)
+    except DecodeError:
+        return False
+    return header is not None and header[1].is_control and header[1].producer_id == producer_id
 
 
 def rebuild_indexes(segment: Segment) -> None:

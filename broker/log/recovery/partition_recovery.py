@@ -150,10 +150,18 @@ class PartitionRecovery:
 
     def _drop_deleted(self) -> None:
         """Delete segments below the log start offset: after a loss of power they may be there again,
-        damaged."""
-        count = sum(segment.base_offset <= self._log_start_offset for segment in self._segments[1:])
-        self._drop(self._segments[:count])
-        del self._segments[:count]
+        damaged. Of a replicated log delete all where the first one may be lost: the leader has them."""
+        segments = self._segments
+        count = sum(segment.base_offset <= self._log_start_offset for segment in segments[1:])
+        self._drop(segments[:count])
+        del segments[:count]
+        is_replicated = self._high_watermark is not None
+        if (
+            is_replicated
+            and segments
+            and segments[0].base_offset > max(self._log_start_offset, self._recovery_point)
+        ):
+            self._drop_from(0, f"what is before it, from offset {self._log_start_offset} on, is gone")
 
     def _rebuild(self, segment: Segment) -> Iterator[Progress]:
         """Rebuild the indexes of a segment below the recovery point, one of which is missing."""
@@ -189,7 +197,8 @@ class PartitionRecovery:
         self._epochs.truncate_from_end(offset)  # later epochs come back from the batches
         # Of a transaction that ended above the watermark, a snapshot above it does not tell where it began.
         up_to = offset if self._high_watermark is None else min(offset, self._high_watermark)
-        begin = load_newest_snapshot(self._env, self._snapshots, self._producers, up_to)
+        above = segments[0].base_offset - 1  # or batches after the snapshot are deleted
+        begin = load_newest_snapshot(self._env, self._snapshots, self._producers, up_to, above)
         try:
             yield from replay_producers(segments, self._producers, max(begin, 0), offset)
         except DecodeError as error:
@@ -246,9 +255,12 @@ class PartitionRecovery:
 
         Compaction leaves gaps. So may a loss of power: it takes the unsynced end of a segment but not the next
         segment, or brings back some of the segments that were being deleted. As in Kafka, both sides of the gap
-        stay, since either may have been flushed.
+        stay, since either may have been flushed. In a replicated log the second goes: the leader has it, and a
+        replica with a gap must not lead.
         """
         if segment.base_offset > offset and not self._config.compact:
+            if self._high_watermark is not None:
+                return False
             self.truncated = True
             _log.warning(
                 "records are missing",
