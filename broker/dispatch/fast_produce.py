@@ -51,9 +51,8 @@ if TYPE_CHECKING:
 KNOWN_MAX = 16 * 1024
 """How many prefixes are remembered, at some 600 bytes each. One more, and all are forgotten."""
 
-LENGTHS_MAX = 4
-"""How many positions are tried for a request, of the size of its records: those that its connection used first lately.
-"""
+POSITIONS_MAX = 4
+"""How many positions of the records' size are tried for each request: the latest new ones of its connection."""
 
 PREFIX_BYTES_MAX = 512
 """Where the longest prefix that is remembered ends in its frame; most have about 60 bytes."""
@@ -125,12 +124,12 @@ class _KnownPrefix:
 class ProducePrefixes:
     """The prefixes that one connection may use."""
 
-    __slots__ = ("known", "lengths")
+    __slots__ = ("known", "positions")
 
     def __init__(self) -> None:
         self.known: dict[bytes, _KnownPrefix] = {}
         """Those of its principal: `FastProduce.remember` sets them, `FastProduce.forget` empties them."""
-        self.lengths: list[int] = []
+        self.positions: list[int] = []
         """Where the size of the records stood in the connection's requests so far."""
 
 
@@ -166,7 +165,7 @@ class FastProduce:
         """
         known = None
         prefixes_known = prefixes.known
-        for position in prefixes.lengths:
+        for position in prefixes.positions:
             known = prefixes_known.get(bytes(frame[FIXED_HEADER_SIZE:position]))
             if known is not None:
                 break
@@ -183,7 +182,9 @@ class FastProduce:
         if records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT and not self._verify_or_add(known, records):
             return False
         log = leader.log
-        if log.waits_at != FLUSH_NEVER:
+        if log.waits_at != FLUSH_NEVER and not (
+            leader.is_replicated and log.config.flush_messages == FLUSH_NEVER
+        ):
             return False
         try:
             result = log.append(records, leader_epoch=leader.leader_epoch, produce_version=version)
@@ -221,7 +222,7 @@ class FastProduce:
         after them. Returns None if the prefix is not known or the case is special.
         """
         known = None
-        for position in prefixes.lengths:
+        for position in prefixes.positions:
             known = prefixes.known.get(bytes(frame[FIXED_HEADER_SIZE:position]))
             if known is not None:
                 break
@@ -320,11 +321,11 @@ class FastProduce:
         prefixes = connection.produce_prefixes
         if prefixes is None:
             prefixes = connection.produce_prefixes = ProducePrefixes()
-        lengths = prefixes.lengths
-        if position not in lengths:
-            if len(lengths) >= LENGTHS_MAX:
-                del lengths[0]
-            lengths.append(position)
+        positions = prefixes.positions
+        if position not in positions:
+            if len(positions) >= POSITIONS_MAX:
+                del positions[0]
+            positions.append(position)
         prefix = bytes(frame[FIXED_HEADER_SIZE:position])
         who = self._services.authorization.identity(context)
         # Never the dictionary that the connection held before `forget`: connections that now have another identity
