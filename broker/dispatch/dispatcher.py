@@ -125,14 +125,14 @@ class Dispatcher:
         """
         api_key, version, correlation_id = _fixed_header_at(frame, 0)
         fast, prefixes = self._fast_produce, connection.produce_prefixes
-        if (
-            fast is not None
-            and api_key == PRODUCE_KEY
-            and prefixes is not None
-            and not connection.pending
-            and fast.append(frame, prefixes, version, correlation_id, connection.writer.out)
-        ):
-            return None
+        if fast is not None and api_key == PRODUCE_KEY and prefixes is not None:
+            if not connection.pending:
+                if fast.append(frame, prefixes, version, correlation_id, connection.writer.out):
+                    return None
+            elif fast.has_followers:
+                delayed = fast.append_delayed(frame, prefixes, version, correlation_id, connection)
+                if delayed is not None:
+                    return delayed
         if self._may_intercept and self._intercepts(connection, frame):
             return self._dispatch_intercepted(connection, frame)
         try:
@@ -152,7 +152,11 @@ class Dispatcher:
             response = context.api.handle(self._services, context.request, context)
         except Exception as error:
             response = self.interception.refuse(context, error)
-        if api_key == PRODUCE_KEY and self._uses_fast_produce and not isinstance(response, Pending):
+        if (
+            api_key == PRODUCE_KEY
+            and self._uses_fast_produce
+            and (not isinstance(response, Pending) or self._waits_for_followers(response))
+        ):
             self._remember(connection, context, frame, response)
         if response is None:
             return None
@@ -355,6 +359,10 @@ class Dispatcher:
             self._handle_intercepted(context) if self._may_intercept else self._authorize_and_handle(context)
         )
 
+    def _waits_for_followers(self, response: Pending[Any]) -> bool:
+        """Whether the records of a Produce are appended, and its response waits for their replicas."""
+        return self._services.replication is not None and isinstance(response, DelayedProduce)
+
     def _remember(
         self, connection: Connection, context: RequestContext, frame: memoryview, response: Any
     ) -> None:
@@ -363,7 +371,8 @@ class Dispatcher:
             from oncelog.broker.dispatch.fast_produce import FastProduce
 
             self._fast_produce = FastProduce(self._services, context.api)
-        self._fast_produce.remember(connection, context, frame, response)
+        sent = None if isinstance(response, Pending) else response
+        self._fast_produce.remember(connection, context, frame, sent)
 
     # -- respond in the order of the requests
 

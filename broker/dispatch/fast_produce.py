@@ -14,9 +14,11 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import TransactionalProducer
-from oncelog.broker.handlers.appends import ACKS_ALL, error_row, response_for_acks
+from oncelog.broker.handlers.appends import ACKS_ALL, acknowledged, error_row, response_for_acks
 from oncelog.broker.handlers.produce import support_of
 from oncelog.broker.requests.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
+from oncelog.broker.requests.request import DelayedProduce, RequestContext
+from oncelog.broker.seams.clock import real_time
 from oncelog.wire.batch import (
     HEADER_SIZE,
     LOW_ATTRIBUTES_AT,
@@ -35,6 +37,7 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from oncelog.wire.validate import LongValidation
 
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
     from oncelog.broker.dispatch.api import Api
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.net.connection import Connection
-    from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.messages.produce import ProduceRequest
 
 KNOWN_MAX = 16 * 1024
@@ -79,6 +81,7 @@ class _KnownPrefix:
         "index",
         "leader",
         "offsets_at",
+        "request",
         "response",
         "response_name",
         "support",
@@ -92,6 +95,8 @@ class _KnownPrefix:
         topic = request.topic_data[0]
         self.leader: LeaderPartition | None = None
         """As `Cluster.leader_partition` gave it last."""
+        self.request: ProduceRequest | None = None
+        """Where responses may wait for followers, the first request with this prefix, without its records."""
         self.version = version
         self.acks = request.acks
         self.transactional_id = request.transactional_id
@@ -131,10 +136,12 @@ class ProducePrefixes:
 class FastProduce:
     """The prefixes of lately seen Produce requests, of all connections."""
 
-    __slots__ = ("_api", "_cluster", "_count", "_known", "_services")
+    __slots__ = ("_api", "_cluster", "_count", "_known", "_services", "has_followers")
 
     def __init__(self, services: Services, api: Api) -> None:
         self._services = services
+        self.has_followers = services.replication is not None
+        """Whether responses may wait for followers (`append_delayed`)."""
         self._cluster = services.cluster
         self._api = api
         self._known: dict[object, dict[bytes, _KnownPrefix]] = {}
@@ -175,7 +182,9 @@ class FastProduce:
         if records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT and not self._verify_or_add(known, records):
             return False
         log = leader.log
-        if log.waits_at != FLUSH_NEVER:
+        if log.waits_at != FLUSH_NEVER and not (
+            leader.is_replicated and log.config.flush_messages == FLUSH_NEVER
+        ):
             return False
         try:
             result = log.append(records, leader_epoch=leader.leader_epoch, produce_version=version)
@@ -200,6 +209,52 @@ class FastProduce:
                 result.log_start_offset,
             )
         return True
+
+    def append_delayed(
+        self,
+        frame: memoryview,
+        prefixes: ProducePrefixes,
+        version: int,
+        correlation_id: int,
+        connection: Connection,
+    ) -> DelayedProduce[ProduceResponse | None] | None:
+        """As `append`, on a connection whose earlier responses wait for followers: return the response, which leaves
+        after them. Returns None if the prefix is not known or the case is special.
+        """
+        known = None
+        for position in prefixes.positions:
+            known = prefixes.known.get(bytes(frame[FIXED_HEADER_SIZE:position]))
+            if known is not None:
+                break
+        if known is None or known.version != version or known.request is None:
+            return None
+        records = _records_at(frame, position)
+        if records is None or records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
+            return None
+        try:
+            leader = self._cluster.leader_partition(known.topic, known.index)
+            log = leader.log
+            if log.config.flush_messages != FLUSH_NEVER or log.topic_id != known.topic_id != ZERO_UUID:
+                return None
+            if known.acks == ACKS_ALL:
+                leader.check_isr()
+            result = log.append(records, leader_epoch=leader.leader_epoch, produce_version=version)
+        except (KafkaError, LongValidation):  # nothing was appended: the handler meets it again
+            return None
+        row = PartitionProduceResponse(
+            known.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
+        )
+        response = ProduceResponse([TopicProduceResponse(known.response_name, known.topic_id, [row])])
+        context = RequestContext(
+            self._api, version, correlation_id, connection.client_id, connection, known.request
+        )
+        deadline = real_time.monotonic() + known.request.timeout_ms / 1000
+        waiting = [(leader, result.last_offset + 1, row)] if result.must_wait else []
+        delayed = DelayedProduce(
+            acknowledged(self._cluster, context, response, known.acks, deadline, waiting, [])
+        )
+        delayed.context = context
+        return delayed
 
     def _find_leader(self, known: _KnownPrefix) -> LeaderPartition | None:
         """Return the partition; None if that fails, and the handler of Produce responds with the error."""
@@ -288,7 +343,10 @@ class FastProduce:
             if known is None:
                 self._count += 1
             self._known[who] = prefixes.known
-            prefixes.known[prefix] = _KnownPrefix(self._api, version, request, name)
+            known = prefixes.known[prefix] = _KnownPrefix(self._api, version, request, name)
+            if self.has_followers:
+                topic.partition_data[0].records = None  # they are in a buffer that others use from now on
+                known.request = request
 
 
 def _records_at(frame: memoryview, position: int) -> memoryview | None:

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     """A partition, the offset up to which its records must be acknowledged before the row is sent, and the row of the
     response.
     """
+    MovedRow = tuple[str, PartitionProduceResponse]
+    """The topic and the row of a partition that another node leads."""
     Unfinished = tuple[PartitionLog, LongValidation]
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -177,8 +179,7 @@ class Appends:
         """The validation of that row, which takes long."""
         self._responses: list[PartitionProduceResponse] = []
         self._waiting: list[WaitingRow] = []
-        self._moved: list[tuple[str, PartitionProduceResponse]] = []
-        """Topics and rows of partitions that other nodes lead."""
+        self._moved: list[MovedRow] = []
 
     def verify(self) -> bool:
         """Verify the batches, if there are any to verify. Returns whether that is possible at once, and in one turn."""
@@ -295,41 +296,65 @@ class Appends:
         response = ProduceResponse(topics)
         if self._waiting:
             # With acks=0 no response is sent, but the flush still moves the high watermark.
-            return DelayedProduce(self._wait_acknowledged(response))
+            deadline = real_time.monotonic() + self._request.timeout_ms / 1000
+            return DelayedProduce(
+                acknowledged(
+                    self._cluster,
+                    self._context,
+                    response,
+                    self._request.acks,
+                    deadline,
+                    self._waiting,
+                    self._moved,
+                )
+            )
         if self._moved:
-            self._name_leaders(response)
+            name_leaders(self._cluster, self._context, response, self._moved)
         return response_for_acks(response, self._request.acks)
 
-    async def _wait_acknowledged(self, response: ProduceResponse) -> ProduceResponse | None:
-        acks = self._request.acks
-        deadline = real_time.monotonic() + self._request.timeout_ms / 1000
-        for leader, up_to, row in self._waiting:
-            try:
-                await leader.wait_acknowledged(acks, up_to, deadline - real_time.monotonic())
-            except KafkaError as error:
-                row.error_code = error.code
-                if error.code in STORAGE_ERRORS:
-                    row.error_message = error.message
-                    row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
-                elif error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    self._moved.append((leader.log.topic, row))
-        if self._moved:
-            self._name_leaders(response)
-        return response_for_acks(response, acks)
 
-    def _name_leaders(self, response: ProduceResponse) -> None:
-        """Tell the client who leads the partitions that have moved, and where that node is (KIP-951)."""
-        if self._context.api_version < LEADER_HINT_VERSION:
-            return
-        nodes = {node.node_id: node for node in self._cluster.nodes(self._context.connection.listener_name)}
-        for topic, row in self._moved:
-            current = self._cluster.current_leader(topic, row.index)
-            if current is None:
-                continue
-            row.current_leader = LeaderIdAndEpoch(*current)
-            node = nodes.pop(current[0], None)
-            if node is not None:
-                response.node_endpoints.append(NodeEndpoint(*node))
+async def acknowledged(
+    cluster: Cluster,
+    context: RequestContext,
+    response: ProduceResponse,
+    acks: int,
+    deadline: float,
+    waiting: list[WaitingRow],
+    moved: list[MovedRow],
+) -> ProduceResponse | None:
+    """Wait until the rows that are ``waiting`` may be acknowledged, until ``deadline`` (real time, seconds), and return
+    the response.
+    """
+    for leader, up_to, row in waiting:
+        try:
+            await leader.wait_acknowledged(acks, up_to, deadline - real_time.monotonic())
+        except KafkaError as error:
+            row.error_code = error.code
+            if error.code in STORAGE_ERRORS:
+                row.error_message = error.message
+                row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
+            elif error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                moved.append((leader.log.topic, row))
+    if moved:
+        name_leaders(cluster, context, response, moved)
+    return response_for_acks(response, acks)
+
+
+def name_leaders(
+    cluster: Cluster, context: RequestContext, response: ProduceResponse, moved: list[MovedRow]
+) -> None:
+    """Tell the client who leads the partitions that have moved, and where that node is (KIP-951)."""
+    if context.api_version < LEADER_HINT_VERSION:
+        return
+    nodes = {node.node_id: node for node in cluster.nodes(context.connection.listener_name)}
+    for topic, row in moved:
+        current = cluster.current_leader(topic, row.index)
+        if current is None:
+            continue
+        row.current_leader = LeaderIdAndEpoch(*current)
+        node = nodes.pop(current[0], None)
+        if node is not None:
+            response.node_endpoints.append(NodeEndpoint(*node))
 
 
 def rows_of(cluster: Cluster, request: ProduceRequest, context: RequestContext) -> Iterator[Row]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.fetch.delayed import DelayedFetch
 from oncelog.broker.fetch.fetch import Fetch
-from oncelog.broker.fetch.replicated_fetch import ReplicatedFetch, replica_of
 from oncelog.broker.fetch.sessions import FetchItem, FetchKey
 from oncelog.broker.requests.authorization import CLUSTER_ACTION, READ, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
@@ -34,6 +33,9 @@ def handle(
 ) -> FetchResponse | Pending[FetchResponse | None]:
     version = context.api_version
     if services.replication is not None:
+        # Imported here: one node has no use for it.
+        from oncelog.broker.fetch.replicated_fetch import ReplicatedFetch, replica_of
+
         replica_id, broker_epoch = replica_of(request, version)
         if replica_id >= 0:
             return _fetch_as_follower(

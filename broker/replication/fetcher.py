@@ -279,10 +279,16 @@ class ReplicaFetcher:
                     to=offset,
                     high_watermark=log.high_watermark,
                 )
+            before = log.log_end_offset, log.latest_epoch
             log.truncate_to(offset)
-            self._fetch_anew(partition)
+            self._fetch_anew(partition, before)
 
-    def _fetch_anew(self, partition: FollowedPartition) -> None:
+    def _fetch_anew(self, partition: FollowedPartition, before: tuple[int, int]) -> None:
+        """Ask from the new end; ``before``: the end and the latest epoch of the log that the leader did not like.
+        Raises KafkaError if they are still the same: the leader's answer would be, too.
+        """
+        if before == (partition.log.log_end_offset, partition.log.latest_epoch):
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         partition.offset = partition.log.log_end_offset
         partition.asked_offset = -1  # its last epoch, too, may be another one
         self._to_ask[partition] = None
@@ -307,6 +313,7 @@ class ReplicaFetcher:
         leader's start (Kafka: ``fetchOffsetAndTruncate``). Raises KafkaError.
         """
         log = partition.log
+        before = log.log_end_offset, log.latest_epoch
         end_offset = await self._list_offset(partition, LATEST)
         if not partition.is_current:
             return
@@ -325,7 +332,7 @@ class ReplicaFetcher:
                 start_offset=start_offset,
             )
             log.truncate_fully_and_start_at(start_offset)
-        self._fetch_anew(partition)
+        self._fetch_anew(partition, before)
 
     async def _list_offset(self, partition: FollowedPartition, timestamp: int) -> int:
         """Ask the leader for an offset. Raises KafkaError."""

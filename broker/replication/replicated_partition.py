@@ -57,8 +57,10 @@ class ReplicatedPartition(LeaderPartition):
 
     __slots__ = (
         "_commits",
+        "_committed",
         "_deletions",
         "_env",
+        "_successor",
         "epoch_start_offset",
         "followers",
         "isr",
@@ -85,9 +87,14 @@ class ReplicatedPartition(LeaderPartition):
         self.isr = Isr(frozenset(state.isr))
         self._commits = OffsetWaits()
         """Who waits for the watermark."""
+        self._committed = 0
+        """Up to here the records were committed in this leader epoch, or before, by enough replicas."""
+        self._successor: ReplicatedPartition | None = None
+        """The partition in the next epoch, if this node leads that, too."""
         self._deletions = OffsetWaits()
         """Who waits for the low watermark."""
         if isinstance(previous, ReplicatedPartition):
+            previous._successor = self
             self._commits, previous._commits = previous._commits, OffsetWaits()
             self._deletions, previous._deletions = previous._deletions, OffsetWaits()
             self.followers = previous.followers
@@ -177,15 +184,19 @@ class ReplicatedPartition(LeaderPartition):
 
     async def wait_committed(self, up_to: int, timeout_s: float) -> None:
         """See `LeaderPartition.wait_committed`."""
+        if self._committed >= up_to:
+            return
         log = self.log
-        if log.high_watermark < up_to:
-            log.check_alive()
-            if not self.is_current:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log.check_alive()
+        if self._successor is not None:
+            await self._successor.wait_committed(up_to, timeout_s)
+        elif not self.is_current:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif log.high_watermark >= up_to:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        else:
             flush = None if up_to <= log.durable_offset else lambda: log.flush(up_to)
             await self._commits.wait(up_to, timeout_s, flush)
-        elif len(self.isr.maximal) < self.min_isr:
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     @property
     def low_watermark(self) -> int:
@@ -224,8 +235,10 @@ class ReplicatedPartition(LeaderPartition):
                     reached = follower.end_offset
             if reached > log.high_watermark:
                 log.advance_high_watermark(reached)
+        is_short = is_below_min and len(isr.maximal) < self.min_isr
+        if not is_short:
+            self._committed = log.high_watermark
         if len(self._commits):
-            is_short = len(isr.maximal) < self.min_isr
             self._commits.reach(
                 log.high_watermark,
                 ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if is_short else ErrorCode.NONE,
