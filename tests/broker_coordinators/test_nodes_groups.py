@@ -130,6 +130,20 @@ def test_a_consumer_member_goes_on_at_the_new_coordinator() -> None:
     run()
 
 
+def test_a_new_coordinator_ends_sessions_without_being_asked() -> None:
+    @simulated
+    async def run() -> None:
+        async with two_nodes() as nodes:
+            await member(nodes).found()
+            nodes.move(OFFSETS_TOPIC, 0, 2)
+            await trio.sleep(SESSION_MS / 1000 + 1)
+            assert await groups_of(nodes.connect(2)) == ["g"]
+            [context] = nodes[2].groups.runtime.loaded.values()
+            assert not context.shard.groups["g"].members  # type: ignore[attr-defined]
+
+    run()
+
+
 def test_a_change_of_the_isr_disturbs_nobody() -> None:
     @simulated
     async def run() -> None:
