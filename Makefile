@@ -113,7 +113,7 @@ bench-spark: $(SPARK)/.synced  ## the same through Spark (ARGS="--rows 5000000 -
 	@$(SPARK)/bin/python -m spark_it.bench $(ARGS)
 
 docs: $(VENV)/.synced  ## remake the pages that follow from the code
-	$(BIN)/python -m oncelog.broker.dispatch.document > docs/apis.md
+	$(BIN)/python -m oncelog.broker.dispatch.apis_page > docs/apis.md
 	$(BIN)/python -m compat_tests.security.rights_page > docs/rights.md
 	$(BIN)/python -m tests.embedded.reference_page > docs/testing-reference.md
 	$(BIN)/python -m oncelog.broker.control_http.document > docs/control-routes.md

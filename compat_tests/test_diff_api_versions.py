@@ -10,7 +10,7 @@ from compat_tests.brokers import PROXY
 from compat_tests.definitions import api_key, api_names, definition, versions_of
 from compat_tests.differential import Pair, Session
 from compat_tests.frames import Connection
-from oncelog.broker.dispatch.document import KAFKAS
+from oncelog.broker.dispatch.apis_page import KAFKA_APIS
 
 pytestmark = pytest.mark.also_on("proxy")
 
@@ -223,7 +223,7 @@ def test_the_page_has_kafkas_list() -> None:
     """docs/apis.md shows ours beside it."""
     served = [api for api in api_names() if "broker" in definition(f"{api}Request").get("listeners", ())]
     expected = {api_key(api): (api, versions_of(api).start, versions_of(api).stop - 1) for api in served}
-    assert expected == KAFKAS
+    assert expected == KAFKA_APIS
 
 
 @pytest.mark.skipif(versions_of("ApiVersions")[-1] < 5, reason="KIP-1242 is in Kafka from 4.4 on")

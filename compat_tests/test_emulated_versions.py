@@ -16,7 +16,7 @@ from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from oncelog.broker.emulation import kafka_releases as facts
 from oncelog.broker.handlers.table import HANDLERS, TELEMETRY_KEYS
 
-KAFKAS = {"3.9": "3.9.2", "4.0": "4.0.2", "4.1": "4.1.2", "4.2": "4.2.1", "4.3": kafkas.OLDER}
+KAFKA_APIS = {"3.9": "3.9.2", "4.0": "4.0.2", "4.1": "4.1.2", "4.2": "4.2.1", "4.3": kafkas.OLDER}
 SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}
 NOT_SERVED = ("kraft.version", "streams.version")
 API_VERSIONS = 18
@@ -35,7 +35,7 @@ class Release(NamedTuple):
 @pytest.fixture(scope="module", params=facts.RELEASES)
 def release(request: pytest.FixtureRequest) -> Iterator[Release]:
     try:
-        real = RealKafka(version=KAFKAS[request.param])
+        real = RealKafka(version=KAFKA_APIS[request.param])
         with real, oncelog.Broker(version=request.param) as broker:
             yield Release(request.param, real.bootstrap, broker.bootstrap_servers)
     except RealPartMissing as missing:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         TopicInfo,
         TransactionInfo,
     )
-    from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.dispatch.interfaces import Interceptor
     from oncelog.broker.embedded.async_api.broker import AsyncBroker
     from oncelog.broker.embedded.async_api.clock import AsyncClock
     from oncelog.broker.embedded.async_api.faults import AsyncFaults, AsyncRule, AsyncRuleDraft
@@ -177,7 +177,7 @@ _MODULES = {
     "Headers": "oncelog.broker.control.types",
     "HeadersGiven": "oncelog.broker.control.types",
     "InvalidArgumentError": "oncelog.broker.control.errors",
-    "Interceptor": "oncelog.broker.dispatch.policies",
+    "Interceptor": "oncelog.broker.dispatch.interfaces",
     "IsolationLevel": "oncelog.broker.control.types",
     "KafkaError": "oncelog.wire.errors",
     "Member": "oncelog.broker.control.types",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import trio
 
@@ -28,6 +29,8 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from oncelog.wire.schema import Request, ResponseT_co
+
+T = TypeVar("T")
 
 ANY = AnyBroker()
 ONE_KEY_MAX = 3
@@ -99,22 +102,7 @@ class ClusterClient:
         one attempt. With it, the last attempt decides: its response is returned, or its error raised. Raises KafkaError
         as `ClientConnection.call` does, and with the error of Metadata or FindCoordinator if they name no broker.
         """
-        if retry is None:
-            return (await self._attempt(request, route, version, timeout_s))[0]
-        deadline = real_time.monotonic() + retry.timeout_s
-        backoff_s = retry.backoff_s
-        while True:
-            try:
-                response, errors = await self._attempt(request, route, version, timeout_s)
-                if not errors or not all(error.retriable for error in errors):
-                    return response
-                if real_time.monotonic() + backoff_s > deadline:
-                    return response
-            except KafkaError as error:
-                if not error.code.retriable or real_time.monotonic() + backoff_s > deadline:
-                    raise
-            await real_time.sleep(backoff_s)
-            backoff_s = min(2 * backoff_s, retry.backoff_max_s)
+        return await retried(partial(self._attempt, request, route, version, timeout_s), retry)
 
     async def _attempt(
         self, request: Request[ResponseT_co], route: Route, version: int | None, timeout_s: float | None
@@ -239,3 +227,25 @@ class ClusterClient:
                     connection.close()
                 self._connections[key] = connection
             return connection
+
+
+async def retried(
+    attempt: Callable[[], Awaitable[tuple[T, tuple[ErrorCode, ...]]]], retry: Retry | None
+) -> T:
+    """Return the response of an attempt, which tells the response's errors, too; see `ClusterClient.call`."""
+    if retry is None:
+        return (await attempt())[0]
+    deadline = real_time.monotonic() + retry.timeout_s
+    backoff_s = retry.backoff_s
+    while True:
+        try:
+            response, errors = await attempt()
+            if not errors or not all(error.retriable for error in errors):
+                return response
+            if real_time.monotonic() + backoff_s > deadline:
+                return response
+        except KafkaError as error:
+            if not error.code.retriable or real_time.monotonic() + backoff_s > deadline:
+                raise
+        await real_time.sleep(backoff_s)
+        backoff_s = min(2 * backoff_s, retry.backoff_max_s)

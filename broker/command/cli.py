@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from oncelog.broker.command.control_settings import ControlSettings
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.listeners import ListenerConfig
+    from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.node.node import Node
     from oncelog.broker.proxy.proxy import Proxy
@@ -107,6 +108,7 @@ def _serve(given: Given) -> int:
             config,
             settings,
             _on_ready,
+            _on_nodes_ready,
             output,
             host_name=host_name(),
             seed=_seed(),
@@ -322,6 +324,21 @@ def _print_ready(node: Node, listeners: list[BoundListener], control: tuple[str,
     if control is not None:
         fields["control"] = address_text(*control)
     fields["data.dir"] = "memory" if is_in_memory(node.config.current) else node.logs.data_dir
+    _write_ready(fields)
+
+
+def _on_nodes_ready(cluster: ControlledCluster, control: tuple[str, int] | None) -> None:
+    """Write the ready line of several nodes: as for one, with the address of each."""
+    from oncelog.broker.command.control_settings import is_in_memory
+    from oncelog.broker.seams.address import address_text
+
+    garbage.settle()
+    fields = _listener_fields(cluster.of(1).runs.listeners)
+    fields["nodes"] = ",".join(f"{node_id}@{address}" for node_id, address in cluster.addresses().items())
+    fields["cluster.id"] = cluster.cluster_id
+    if control is not None:
+        fields["control"] = address_text(*control)
+    fields["data.dir"] = "memory" if is_in_memory(cluster.config) else cluster.config.data_dir
     _write_ready(fields)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.config.options import Given
     from oncelog.broker.control.instruments import Extras
-    from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.dispatch.interfaces import Interceptor
     from oncelog.broker.faults.rule import Rule
     from oncelog.broker.logging.logs import LogOutput
     from oncelog.broker.trace.trace import Selection
@@ -48,6 +48,7 @@ class ControlSettings:
     """Which requests are told of; None for no trace."""
     with_records: bool = False
     """Whether the trace shows keys and values."""
+    nodes: int = 1
 
     def extras(self, output: LogOutput, write_trace: Callable[[str], None], place: str) -> Extras:
         """Return the rules, the filters and the trace for a broker or a proxy. Its log lines go to ``output``, too.
@@ -76,7 +77,7 @@ def control_settings(
     refused: Callable[[], Mapping[str, str]] = dict,
 ) -> ControlSettings | None:
     """Return what is asked for, None if nothing is. ``listeners`` are their names; ``read`` returns the text of a file,
-    whose kind it is told; ``refused`` gives the actions that rules may not have, see `RuleTarget`. Raises UsageError.
+    whose kind it is told; ``refused`` gives the actions that rules may not have, see `TargetLimits`. Raises UsageError.
     """
     with_records = given.is_true("trace_records")
     settings = ControlSettings(
@@ -89,8 +90,34 @@ def control_settings(
         filters=_filters(given.texts("filter")[0]),
         traced=_traced(given, with_records=with_records),
         with_records=with_records,
+        nodes=_nodes(*given.text("nodes")),
     )
+    if settings.nodes > 1:
+        _check_several(given, settings)
     return settings if settings != ControlSettings() else None
+
+
+def _nodes(text: str, origin: str) -> int:
+    """Return the number of ``--nodes``. Raises UsageError."""
+    if not text:
+        return 1
+    from oncelog.broker.control.nodes.configs import NODES_MAX
+
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= NODES_MAX:
+        raise UsageError(f"{origin}={text}: expected a number of nodes, from 1 to {NODES_MAX}")
+    return int(text)
+
+
+def _check_several(given: Given, settings: ControlSettings) -> None:
+    """Raise UsageError for what several nodes do not have."""
+    for option, value in (
+        ("faults", settings.rules),
+        ("filter", settings.filters),
+        ("trace", settings.traced),
+        ("from_snapshot", settings.from_snapshot),
+    ):
+        if value:
+            raise UsageError(f"{flag_of(option)} needs one node, and {given.text('nodes')[1]} has several")
 
 
 def _control(given: Given, read: Callable[[str, str], str]) -> tuple[tuple[str, int] | None, str | None]:
@@ -118,18 +145,18 @@ def _rules(
     listeners: Sequence[str],
     refused: Callable[[], Mapping[str, str]],
 ) -> tuple[Rule, ...]:
-    """Return the rules in the files of ``--faults``, for a `RuleTarget`. Raises UsageError."""
+    """Return the rules in the files of ``--faults``, see `TargetLimits`. Raises UsageError."""
     paths, _ = given.texts("faults", PATH_SEPARATOR)
     if not paths:
         return ()
     from oncelog.broker.faults.files import RuleFileError, load_rules
-    from oncelog.broker.faults.rule import RuleTarget
+    from oncelog.broker.faults.rule import TargetLimits
 
-    target = RuleTarget(refused(), listeners)
+    limits = TargetLimits(refused(), listeners)
     found: list[Rule] = []
     for path in paths:
         try:
-            found += load_rules(read(path, "the rules"), path, target)
+            found += load_rules(read(path, "the rules"), path, limits)
         except RuleFileError as error:
             raise UsageError(str(error)) from None
     return tuple(found)

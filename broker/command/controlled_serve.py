@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oncelog.broker.command.control_settings import ControlSettings
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.control.controlled import Controlled
+    from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
     from oncelog.broker.logging.logs import LogOutput
     from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.net.server import BoundListener
@@ -37,6 +38,7 @@ async def serve_controlled(
     config: BrokerConfig,
     settings: ControlSettings,
     on_ready: Callable[[Node, list[BoundListener], tuple[str, int] | None], None],
+    on_nodes_ready: Callable[[ControlledCluster, tuple[str, int] | None], None],
     output: LogOutput,
     *,
     host_name: str,
@@ -48,8 +50,8 @@ async def serve_controlled(
     acls: Sequence[AclBinding] = (),
 ) -> None:
     """Run a broker until cancelled, then stop it cleanly. Calls ``on_ready`` when it answers requests, with the address
-    of the control API. Log lines go to ``output``, too. ``users`` may log in, ``acls`` are created
-    if they are missing.
+    of the control API; for several nodes ``on_nodes_ready``. Log lines go to ``output``, too. ``users`` may log in,
+    ``acls`` are created if they are missing.
 
     At a crash point of a rule it calls ``on_crash``, which ends the process; with a control API only the broker dies,
     and who controls it can start it again. ``write_trace`` gets the lines of a trace.
@@ -70,6 +72,15 @@ async def serve_controlled(
         users=users,
         acls=tuple(acls),
     )
+    if settings.nodes > 1:
+        from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
+        from oncelog.broker.control.nodes.options import cluster_options
+
+        cluster = ControlledCluster(
+            cluster_options(settings.nodes, options), settings.extras(output, write_trace, "handler")
+        )
+        await _carry(cluster, settings, lambda address: on_nodes_ready(cluster, address))
+        return
     broker = ControlledBroker(options, settings.extras(output, write_trace, "handler"))
     if settings.address is None:
         broker.on_crash = on_crash

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from oncelog.broker.config.checks import ALL_LOG_DIRS, connection_limits, contradictions
 from oncelog.broker.config.definitions import ConfigError, ConfigKey, KeyCollector, Value, is_secret
+from oncelog.broker.config.definitions_cluster import ClusterKeys
 from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from oncelog.broker.config.definitions_log import LogKeys
 from oncelog.broker.config.definitions_node import OPTIMIZATIONS, ListenerKeys, NodeKeys, OwnKeys, RequestKeys
+from oncelog.broker.config.definitions_replication import ReplicationKeys
 from oncelog.broker.config.definitions_security import (
     DelegationTokenKeys,
     LoginKeys,
@@ -34,9 +36,11 @@ MS_PER_HOUR = 3_600_000
 
 class BrokerConfig(
     NodeKeys,
+    ClusterKeys,
     ListenerKeys,
     RequestKeys,
     LogKeys,
+    ReplicationKeys,
     GroupKeys,
     ShareGroupKeys,
     ShareCoordinatorKeys,
@@ -195,6 +199,8 @@ class BrokerConfig(
         """Whether setting a key changes anything in a broker, or in a proxy, with this configuration."""
 
         def is_used(key: ConfigKey) -> bool:
+            if key.of_several_nodes and self.oncelog_nodes == 1:
+                return False
             return key.in_effect and (not on_proxy or bool(key.of_proxies))
 
         key = BrokerConfig.KEYS.get(name)

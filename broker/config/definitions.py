@@ -83,7 +83,8 @@ class ConfigKey:
     """One configuration key. The class that declares it sets ``name`` and ``attribute``.
 
     A key that is not ``in_effect`` does nothing in oncelog: it is parsed and shown, and setting it gives a warning.
-    One that is ``of_proxies`` has its effect in a proxy, too.
+    One that is ``of_proxies`` has its effect in a proxy, too, and one that is ``of_several_nodes`` only where there are
+    several.
     ``default`` is oncelog's and ``kafka_default`` Kafka's; they differ for `OUR_DEFAULTS` only. ``synonyms`` (of topic
     and group keys) are broker keys that give the default, each with a factor that converts its unit; the first one that
     is set wins (``ServerTopicConfigSynonyms``)."""
@@ -102,6 +103,7 @@ class ConfigKey:
         "kafka_default",
         "name",
         "of_proxies",
+        "of_several_nodes",
         "synonyms",
         "type",
         "update_mode",
@@ -137,6 +139,7 @@ class ConfigKey:
         self.internal = internal
         self.in_effect = in_effect
         self.of_proxies = of_proxies
+        self.of_several_nodes = False
 
     @property
     def sensitive(self) -> bool:
@@ -221,7 +224,8 @@ class KeyCollector(type):
 
     With ``with_values=True`` the instances of the class hold the values of all keys, those of base classes included, in
     slots. With ``in_effect=False`` none of the class's keys has an effect yet: setting one gives a warning. With
-    ``of_proxies=True`` its keys are `ConfigKey.of_proxies`, but for those that say otherwise."""
+    ``of_proxies=True`` its keys are `ConfigKey.of_proxies`, but for those that say otherwise; with
+    ``of_several_nodes=True`` they are `ConfigKey.of_several_nodes`."""
 
     KEYS: Mapping[str, ConfigKey]
 
@@ -234,6 +238,7 @@ class KeyCollector(type):
         with_values: bool = False,
         in_effect: bool = True,
         of_proxies: bool = False,
+        of_several_nodes: bool = False,
     ) -> KeyCollector:
         keys: dict[str, ConfigKey] = {}
         for base in bases:
@@ -244,6 +249,7 @@ class KeyCollector(type):
                 _bind(config_key, attribute, in_effect)
                 if config_key.of_proxies is None:
                     config_key.of_proxies = of_proxies
+                config_key.of_several_nodes = of_several_nodes
                 keys[config_key.name] = config_key
         namespace["KEYS"] = keys
         more = namespace.get("__slots__", ())

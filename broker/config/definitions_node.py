@@ -188,6 +188,9 @@ class OwnKeys(metaclass=KeyCollector):
     oncelog_cluster_id: str | None = key(
         STRING, None, "The cluster id of a new data directory; random if not set.", internal=True
     )
+    oncelog_nodes: int = key(
+        INT, 1, "The number of nodes in this process; the option --nodes sets it.", at_least=1, internal=True
+    )
     oncelog_sasl_oauthbearer_allowed_files: tuple[str, ...] = key(
         LIST,
         (),

@@ -39,14 +39,6 @@ unstable.feature.versions.enable boolean false internal
     Whether unreleased levels of features are allowed.
 
 # The cluster: controllers, registration, replication
-auto.leader.rebalance.enable boolean true
-    Whether the controller makes preferred replicas leaders again.
-leader.imbalance.check.interval.seconds long 300 1..
-    Seconds between two searches for partitions whose leader is not the preferred replica.
-broker.heartbeat.interval.ms int 2000
-    Milliseconds between two heartbeats of a broker to the controller.
-broker.session.timeout.ms int 9000
-    Milliseconds without a heartbeat after which the controller fences a broker.
 initial.broker.registration.timeout.ms int 60000
     Milliseconds that a broker's first registration may take.
 controlled.shutdown.enable boolean true
@@ -91,28 +83,12 @@ metadata.max.idle.interval.ms int 500 0..
     Milliseconds after which an idle controller writes a record without content.
 num.replica.fetchers int 1 1.. cluster-wide
     Threads for each other broker that fetch from it.
-replica.fetch.backoff.ms int 1000 0..
-    Milliseconds that a follower waits after a fetch that failed.
-replica.fetch.max.bytes int 1048576 0..
-    Bytes of one partition that a follower fetches at once.
-replica.fetch.min.bytes int 1
-    Bytes that a follower's fetch waits for.
-replica.fetch.response.max.bytes int 10485760 0..
-    Bytes of all partitions that a follower fetches at once.
-replica.fetch.wait.max.ms int 500
-    The most milliseconds that a follower's fetch waits.
-replica.lag.time.max.ms long 30000
-    Milliseconds after which a follower that has not caught up is no longer in sync.
-replica.selector.class string null
-    The class that chooses the replica that a consumer reads from.
 replica.socket.receive.buffer.bytes int 65536
     Bytes of the receive buffer of a follower's connection.
 replica.socket.timeout.ms int 30000
     Milliseconds that a follower waits for its leader's socket.
 follower.fetch.last.tiered.offset.enable boolean false cluster-wide
     Whether an empty follower begins at the last offset in tiered storage.
-unclean.leader.election.interval.ms long 300000 1.. internal
-    Milliseconds between two searches for partitions that need an unclean leader.
 
 # Data directories
 log.dir.failure.timeout.ms long 30000 1..

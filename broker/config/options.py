@@ -178,6 +178,7 @@ def _parser() -> Parser:
     add("data_dir", "keep data there (default: in the user's data directory)", metavar="DIR")
     add("ephemeral", "keep data in a directory that is removed at the end", action="store_true", default=None)
     add("memory", "keep data in memory", action="store_true", default=None)
+    add("nodes", "how many nodes the cluster has (default: 1); the ports of others follow", metavar="N")
     add("config", "read a server.properties", metavar="FILE")
     parser.add_argument(
         "-c",

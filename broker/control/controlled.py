@@ -41,6 +41,12 @@ class Controlled(Protocol):
         """The cluster id. Raises NotRunningError before the first start."""
 
     @property
+    def bootstrap_servers(self) -> str:
+        """The advertised addresses of all listeners, separated by commas. Raises NotRunningError before the first
+        start.
+        """
+
+    @property
     def node_id(self) -> int:
         """The broker's id; -1 for a proxy."""
 

@@ -7,7 +7,7 @@ address, the disk, the clock, the random numbers, the journal and the rules.
 from __future__ import annotations
 
 import random
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.mortal_files import without_deaths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.snapshots import Snapshot
@@ -101,6 +101,11 @@ class ControlledBroker:
     # -- what there is now
 
     @property
+    def bootstrap_servers(self) -> str:
+        """See `Controlled`."""
+        return self.runs.bootstrap_servers
+
+    @property
     def node_id(self) -> int:
         """See `Controlled`."""
         return self.config.node_id
@@ -154,10 +159,10 @@ class ControlledBroker:
         """The rules for what goes wrong between clients and handlers."""
         if self._faults is None:
             from oncelog.broker.faults.fault_rules import FaultRules
-            from oncelog.broker.faults.rule import RuleTarget
+            from oncelog.broker.faults.rule import TargetLimits
 
-            target = RuleTarget(listeners=listener_names(self.config))
-            self._faults = FaultRules(random.Random(self.seed), target)
+            limits = TargetLimits(listeners=listener_names(self.config))
+            self._faults = FaultRules(random.Random(self.seed), limits)
             self._faults.on_change.append(self._watch_crash_points)
             if self.is_running:
                 self._faults.attach(self.node)
@@ -190,8 +195,8 @@ class ControlledBroker:
             self._had_data = self.files.exists(f"{self.config.data_dir}/{META_PROPERTIES}")
         await self.runs.start(self._open())
 
-    @contextmanager
-    def _open(self) -> Iterator[Node]:
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Node]:
         """Open a node on the disk as it is."""
         with (
             self._instruments.logging(self.clock),

@@ -6,8 +6,8 @@ A `Proxy` is one run. Its addresses, and the journal, filters and rules before t
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import trio
@@ -18,9 +18,9 @@ from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.instruments import Extras, Instruments
 from oncelog.broker.control.runs import Runs
-from oncelog.broker.dispatch.policies import RequestPath
+from oncelog.broker.dispatch.interfaces import RequestPath
 from oncelog.broker.faults.fault_rules import FaultRules
-from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget
+from oncelog.broker.faults.rule import REFUSED_BY_PROXY, TargetLimits
 from oncelog.broker.faults.seen_sessions import SeenSessions
 from oncelog.broker.faults.words import RuleError
 from oncelog.broker.logging.logs import get_logger
@@ -90,7 +90,7 @@ class ControlledProxy:
         self.turns = trio.Lock()
         """Held while an operation starts or stops the proxy: several may come at the same time."""
         names = [row.bind.listener for row in settings.listeners]
-        self.faults = FaultRules(random.Random(seed), RuleTarget(REFUSED_BY_PROXY, names))
+        self.faults = FaultRules(random.Random(seed), TargetLimits(REFUSED_BY_PROXY, names))
         """The rules for what goes wrong between clients and the cluster."""
         self.clock = SystemClock()
         self.runs: Runs[Proxy] = Runs("proxy", host_name, self._on_end)
@@ -152,6 +152,11 @@ class ControlledProxy:
         return self.runs.latest_for("knows no cluster").upstream.cluster_id or ""
 
     @property
+    def bootstrap_servers(self) -> str:
+        """See `Controlled`."""
+        return self.runs.bootstrap_servers
+
+    @property
     def node_id(self) -> int:
         """A proxy is no node of the cluster."""
         return -1
@@ -178,8 +183,8 @@ class ControlledProxy:
         await self.runs.start(self._open())
         await self._check_rules()
 
-    @contextmanager
-    def _open(self) -> Iterator[Proxy]:
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Proxy]:
         settings = self.settings
         with (
             self._instruments.logging(self.clock),

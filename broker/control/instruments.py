@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from oncelog.broker.control.journal import Observer
-    from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.dispatch.interfaces import Interceptor
     from oncelog.broker.faults.rule import Rule
     from oncelog.broker.host.served import Served
     from oncelog.broker.logging.logs import Sink

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from oncelog.broker.control.changes import Changes
 from oncelog.broker.control.messages import errors_and_rows, hide_secrets, name_topics
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.broker.security.failed_authentication import FailedAuthentication
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncelog.broker.control.request_types import FailedLogin, Outcome, Request
-    from oncelog.broker.dispatch.policies import KnownTopic
+    from oncelog.broker.dispatch.interfaces import KnownTopic
     from oncelog.broker.host.served import Served
-    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.base_connection import BaseConnection
     from oncelog.broker.security.sasl.authenticator import LoginExchange
     from oncelog.wire.schema import Message, Uuid
 
@@ -184,10 +184,10 @@ class Journal(Interceptor):
         entry = self._open[context] = Entry(self._number, context, self._source.host.clock.now_ms())
         self._keep(entry)
         # Whom it wakes runs after the handler: a JoinGroup changes its group long before its response.
-        if context.api.handler.api_key not in TOLD_BY_LOGS:
+        if context.api.row.api_key not in TOLD_BY_LOGS:
             self.changes.note()
 
-    def on_login(self, connection: Peer, exchange: LoginExchange | FailedAuthentication) -> None:
+    def on_login(self, connection: BaseConnection, exchange: LoginExchange | FailedAuthentication) -> None:
         """A connection that logs in has sent a request, and gets its response; or it is turned away."""
         assert self._source is not None
         if isinstance(exchange, FailedAuthentication):
@@ -216,7 +216,7 @@ class Journal(Interceptor):
         self._keep(entry)
         self._tell(entry)
 
-    def _on_failed_login(self, connection: Peer, failed: FailedAuthentication) -> None:
+    def _on_failed_login(self, connection: BaseConnection, failed: FailedAuthentication) -> None:
         from oncelog.broker.control.request_types import FailedLogin
 
         assert self._source is not None
@@ -236,7 +236,7 @@ class Journal(Interceptor):
         self.changes.note()
 
     def _keep(self, entry: Entry) -> None:
-        key = entry.api.handler.api_key
+        key = entry.api.row.api_key
         entries = self._entries.get(key)
         if entries is None:
             entries = self._entries[key] = deque()
@@ -261,7 +261,7 @@ class Journal(Interceptor):
             return
         if response is not None:
             entry.outcome = "responded"
-            if context.api.handler.api_key in (FETCH_KEY, SHARE_FETCH_KEY):
+            if context.api.row.api_key in (FETCH_KEY, SHARE_FETCH_KEY):
                 entry.facts = None
                 _drop_records(response)
             entry.errors, rows = errors_and_rows(response)
@@ -269,7 +269,7 @@ class Journal(Interceptor):
                 entry.response = response
         elif failure is not None:
             entry.outcome = "closed" if isinstance(failure, CloseConnection) else "lost"
-        elif context.api.handler.api_key == PRODUCE_KEY and context.request.acks == 0:
+        elif context.api.row.api_key == PRODUCE_KEY and context.request.acks == 0:
             entry.outcome = "no response"
         else:
             entry.outcome = "dropped"
@@ -279,7 +279,7 @@ class Journal(Interceptor):
         """The request is done."""
         for listener in tuple(self.listeners):
             listener.on_entry(entry)
-        if entry.api.handler.api_key not in TOLD_BY_LOGS:
+        if entry.api.row.api_key not in TOLD_BY_LOGS:
             self.changes.note()
 
     # -- what it knows
@@ -304,18 +304,18 @@ class Journal(Interceptor):
     def facts(self, entry: Entry) -> dict[str, tuple[str, ...]]:
         """Return the topics, groups and transactional ids that a request names."""
         from oncelog.broker.handlers.table import GROUP, TOPIC, TRANSACTIONAL_ID
-        from oncelog.broker.refusal.rows import locate
+        from oncelog.broker.refusal.rows import rows_of_request
 
         if entry.facts is None:
             facts: dict[str, dict[str, None]] = {TOPIC: {}, GROUP: {}, TRANSACTIONAL_ID: {}}
             body = entry.body()
             if body is not None:
-                located = locate(entry.api.handler.name, body, entry.version, self.topic_name)
-                for row in located.whole.leaves():
+                rows = rows_of_request(entry.api.row.name, body, entry.version, self.topic_name)
+                for row in rows.whole.leaves():
                     for fact, names in facts.items():
                         if isinstance(name := row.facts.get(fact), str):
                             names[name] = None
-            if entry.api.handler.api_key == FETCH_KEY and entry.response is not None:
+            if entry.api.row.api_key == FETCH_KEY and entry.response is not None:
                 for topic in entry.response.responses:
                     if name := topic.topic or self.topic_name(topic.topic_id):
                         facts[TOPIC][name] = None
@@ -338,7 +338,7 @@ class Journal(Interceptor):
             hide_secrets(response)
         return Request(
             number=entry.number,
-            api=api_name(entry.api.handler.name),
+            api=api_name(entry.api.row.name),
             version=entry.version,
             client_id=entry.client_id,
             peer=entry.peer,

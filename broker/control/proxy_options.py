@@ -12,11 +12,11 @@ from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.config.options import UsageError
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.options import BrokerOptions, config_texts
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.filters.loading import FilterError, checked_filter, is_filter, load_filter
 from oncelog.broker.proxy.settings import (
     NOTHING_TO_KEEP,
-    PASSED,
+    WITHOUT_SASL,
     ProxySettings,
     upstream_addresses,
 )
@@ -51,7 +51,7 @@ class ProxyOptions:
         if unused:
             raise ConfigError(*(f"config {why}" for why in unused.values()))
         if self.pass_logins:
-            listeners = [row._replace(protocol=PASSED[row.protocol]) for row in listeners]
+            listeners = [row._replace(protocol=WITHOUT_SASL[row.protocol]) for row in listeners]
         protocols = {row.protocol for row in listeners}
         if self.own.data_dir is not None and not has_own_access(
             config, protocols, pass_through=self.pass_logins

@@ -41,7 +41,7 @@ class RequestFilter(NamedTuple):
 
     def matches(self, journal: Journal, entry: Entry) -> bool:
         """Whether a request passes the filter."""
-        if self.api_key is not None and entry.api.handler.api_key != self.api_key:
+        if self.api_key is not None and entry.api.row.api_key != self.api_key:
             return False
         if self.client_id is not None and entry.client_id != self.client_id:
             return False
@@ -87,7 +87,7 @@ def checked_filter(
     api_key = None
     if api is not None:
         module = api_names()[check_word("api", api, api_names())]
-        api_key = next(key for key, handler in HANDLERS.items() if handler.name == module)
+        api_key = next(key for key, row in HANDLERS.items() if row.name == module)
     if error is not None:
         check_word("error", error, ErrorCode.__members__)
     return RequestFilter(api, api_key, client_id, topic, group, transactional_id, error)
@@ -179,7 +179,7 @@ def _instead(journal: Journal, waiter: _RequestWaiter, timeout: float) -> str:
 
 def recent(journal: Journal, since: int) -> str:
     """Return in words the requests after number ``since``."""
-    counts = Counter(api_name(entry.api.handler.name) for entry in journal.entries() if entry.number > since)
+    counts = Counter(api_name(entry.api.row.name) for entry in journal.entries() if entry.number > since)
     if not counts:
         return "no request came"
     return ", ".join(f"{count} {name}" for name, count in counts.most_common())

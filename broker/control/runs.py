@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import trio
@@ -16,11 +16,11 @@ from oncelog.broker.seams.mortal_files import without_deaths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.host.served import Served
+    from oncelog.broker.host.served import Runnable
     from oncelog.broker.net.server import BoundListener
 
 
-ServedT = TypeVar("ServedT", bound="Served")
+ServedT = TypeVar("ServedT", bound="Runnable")
 
 
 class Run(NamedTuple, Generic[ServedT]):
@@ -100,7 +100,7 @@ class Runs(Generic[ServedT]):
         if self.latest is not None:
             await self.latest.ended.wait()
 
-    async def start(self, opened: AbstractContextManager[ServedT]) -> None:
+    async def start(self, opened: AbstractAsyncContextManager[ServedT]) -> None:
         """Begin a run of ``opened``. The one before has ended. Raises BrokerFailedError if it cannot start."""
         self.failure = None
         try:
@@ -115,13 +115,13 @@ class Runs(Generic[ServedT]):
             await self.latest.ended.wait()
 
     async def _run(
-        self, opened: AbstractContextManager[ServedT], task_status: trio.TaskStatus[Run[ServedT]]
+        self, opened: AbstractAsyncContextManager[ServedT], task_status: trio.TaskStatus[Run[ServedT]]
     ) -> None:
         """Carry one run to its end. An error before it serves is raised; a later one is kept for the next call."""
         ended, is_ready = trio.Event(), False
         try:
-            with trio.CancelScope() as scope, opened as served:
-                async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as scope:
+                async with opened as served, trio.open_nursery() as nursery:
                     await nursery.start(served.run)
                     is_ready = True
                     task_status.started(Run(served, scope, ended))

@@ -190,6 +190,46 @@ class TopicInfo(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class NodeInfo(Shown):
+    """A node of a broker with several."""
+
+    node_id: int
+    address: str
+    """Its first advertised address."""
+    is_running: bool
+    is_fenced: bool
+    """Whether the controller counts it as dead, or as not ready."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ReplicaInfo(Shown):
+    """A replica of a partition. Its offsets are 0 if its node does not run."""
+
+    node: int
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    high_watermark: int = 0
+    is_running: bool = True
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PartitionState(Shown):
+    """A partition with its replicas: the controller's facts, and the offsets that each node has."""
+
+    partition: int
+    leader: int | None
+    """The node that leads; None: no replica may."""
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    """The replicas in sync."""
+    elr: tuple[int, ...]
+    """Replicas that are not in sync, and may lead without a loss (KIP-966)."""
+    replicas: tuple[ReplicaInfo, ...]
+    """In the order of preference."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Member(Shown):
     """A member of a group."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.control import conversions
 from oncelog.broker.control.errors import NotFoundError
 from oncelog.broker.control.names import check_word, not_found
+from oncelog.broker.control.partition_states import partition_states
 from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader, end_of, partitions_of, topic_of
 from oncelog.broker.control.types import (
     GroupInfo,
@@ -18,6 +19,7 @@ from oncelog.broker.control.types import (
     Member,
     Offsets,
     PartitionInfo,
+    PartitionState,
     ProducerInfo,
     Record,
     TopicInfo,
@@ -45,6 +47,11 @@ if TYPE_CHECKING:
 async def topics(node: Node, *, internal: bool = False) -> list[str]:
     """Return the names of all topics, sorted; those that Kafka itself uses only with ``internal``."""
     return sorted(name for name in node.metadata.image.topics if internal or name not in INTERNAL_TOPICS)
+
+
+async def partitions(node: Node, *, topic: str) -> list[PartitionState]:
+    """Return the partitions of a topic with their only replica. Raises NotFoundError."""
+    return partition_states(node.metadata.image, topic, {node.config.static.node_id: node})
 
 
 async def topic(node: Node, *, name: str) -> TopicInfo:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.requests.request import CloseConnection
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.handlers.services import Services
-    from oncelog.broker.handlers.table import Handle, Handler
+    from oncelog.broker.handlers.table import ApiRow, Handle
     from oncelog.broker.net.writer import ResponseWriter
     from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.compiler import StepEncoder
@@ -56,35 +56,35 @@ class LargeResponses:
 
 
 class Api:
-    """An API whose modules are loaded; its codecs are compiled at their first use. In a proxy it has no handler: not
-    ``is_handled``.
+    """An API whose modules are loaded; its codecs are compiled at their first use. Without ``is_handled``, as in a
+    proxy, its `handle` must not be called.
     """
 
-    def __init__(self, handler: Handler, *, is_handled: bool = True) -> None:
+    def __init__(self, row: ApiRow, *, is_handled: bool = True) -> None:
         from oncelog.broker.handlers.rights import check_of
 
-        messages = _load(f"oncelog.wire.messages.{handler.name}")
-        module = _load(f"oncelog.broker.handlers.{handler.name}") if is_handled else None
-        stem = self.kafka_name = api_name(handler.name)
-        self.handler = handler
-        self.min_version = handler.min_version
-        self.max_version = handler.max_version
+        messages = _load(f"oncelog.wire.messages.{row.name}")
+        module = _load(f"oncelog.broker.handlers.{row.name}") if is_handled else None
+        stem = self.kafka_name = api_name(row.name)
+        self.row = row
+        self.min_version = row.min_version
+        self.max_version = row.max_version
         self.request: type[Message] = getattr(messages, stem + "Request")
         self.response: type[Message] = getattr(messages, stem + "Response")
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in self.response.FIELDS)
-        self.authorize = check_of(handler)
+        self.authorize = check_of(row)
         """Checks the rights of a whole request before its handler; None if there is nothing to check."""
         self.handle: Handle = module.handle if module is not None else _not_handled
         self.documentation: str | None = module.__doc__ if module is not None else None
-        self.decoders: list[Callable[..., Any] | None] = [None] * (handler.max_version + 1)
-        self.encoders: list[Callable[..., None] | None] = [None] * (handler.max_version + 1)
+        self.decoders: list[Callable[..., Any] | None] = [None] * (row.max_version + 1)
+        self.encoders: list[Callable[..., None] | None] = [None] * (row.max_version + 1)
         self.flexible = [
             version >= self.request.MIN_VERSION and self.request.is_flexible(version)
-            for version in range(handler.max_version + 1)
+            for version in range(row.max_version + 1)
         ]
         # The first bytes of a response: its size, which is filled in last, and its correlation id.
         self.response_head = [
-            (_TAGGED_HEAD if has_tagged_response_header(handler.api_key, flexible) else _HEAD).pack
+            (_TAGGED_HEAD if has_tagged_response_header(row.api_key, flexible) else _HEAD).pack
             for flexible in self.flexible
         ]
 
@@ -165,12 +165,12 @@ class Api:
                 if size > LARGE_RESPONSE_BYTES and not is_large:
                     await limits.turns.acquire()
                     is_large = True
-                if counted or (size > limits.whole_bytes_max and not self.handler.has_records):
+                if counted or (size > limits.whole_bytes_max and not self.row.has_records):
                     counted += size
                     del out[start:]
                 if max(counted, size) > limits.bytes_max:
                     del out[start:]
-                    raise CloseConnection(f"{self.handler.name} asks for more than {limits.bytes_max} bytes")
+                    raise CloseConnection(f"{self.row.name} asks for more than {limits.bytes_max} bytes")
                 if slices.is_over():
                     await slices.pause()
         finally:
@@ -212,15 +212,15 @@ class Api:
         """
         from oncelog.broker.refusal.error_response import error_fields_of, error_response_in_steps
 
-        name = self.handler.name
+        name = self.row.name
         if name == "produce" and request.acks == 0:
             raise CloseConnection(Reason("{} without acks cannot be answered: {}", name, error))
         error_fields = error_fields_of(name, self.request, self.response, version)
-        return begun(error_response_in_steps(error_fields, request, error))
+        return chunked_steps(error_response_in_steps(error_fields, request, error))
 
 
 def _not_handled(services: Services, request: Any, context: RequestContext) -> Message:
-    raise AssertionError(f"{context.api.handler.name} has no handler here")
+    raise AssertionError(f"{context.api.row.name} has no handler here")
 
 
 def _load(name: str) -> Any:

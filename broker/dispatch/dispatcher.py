@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interception import Interception
 from oncelog.broker.logging.reasons import Reason
+from oncelog.broker.metadata.image import BROKER_LOGGER
 from oncelog.broker.requests.request import (
     NO_RESPONSE,
     NOT_DECODED,
@@ -23,7 +24,7 @@ from oncelog.broker.requests.request import (
     LargeRequestContext,
     Pending,
     RequestContext,
-    finished,
+    wait_for_response,
 )
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.compiler import ManyElements
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from oncelog.broker.dispatch.fast_produce import FastProduce
-    from oncelog.broker.handlers.services import Services
+    from oncelog.broker.handlers.services import Forward, Services
     from oncelog.broker.handlers.table import Handle
     from oncelog.broker.net.connection import Connection
     from oncelog.wire.schema import Message
@@ -49,7 +50,7 @@ _fixed_header_at = struct.Struct(">hhi").unpack_from
 
 
 PENDING_S = 0.001
-"""Seconds charged at least for a pending response: making it may hold the loop later, where nobody measures."""
+"""Seconds charged at least for a pending response: the work after the handler's return is not measured."""
 
 
 def _charged(handle: Handle) -> Handle:
@@ -65,6 +66,19 @@ def _charged(handle: Handle) -> Handle:
         return response
 
     return handle_and_charge
+
+
+def _forwarded(forward: Forward, handle: Handle) -> Handle:
+    """Return a handler that has the controller handle requests, but for those about this node's own loggers."""
+
+    def forward_or_handle(services: Services, request: Any, context: RequestContext) -> Any:
+        if context.api.row.config_operation is not None and all(
+            resource.resource_type == BROKER_LOGGER for resource in request.resources
+        ):
+            return handle(services, request, context)
+        return forward(request, context)
+
+    return forward_or_handle
 
 
 class Dispatcher:
@@ -127,7 +141,7 @@ class Dispatcher:
             context = self._large_context(connection, frame)
             frame = memoryview(bytearray(frame))  # others use the buffer meanwhile
             large = self._handle_large(
-                context, frame, self._authorize_and_handle, may_wait=context.api.handler.may_wait
+                context, frame, self._authorize_and_handle, may_wait=context.api.row.may_wait
             )
             return self._pending(context, large)
         if connection.pending and api_key != PRODUCE_KEY:
@@ -171,7 +185,7 @@ class Dispatcher:
         if context.is_large:
             large = self._handle_large(context, frame, self._handle_intercepted, may_wait=True)
             return self._pending(context, large)
-        if connection.pending and context.api.handler.api_key != PRODUCE_KEY:
+        if connection.pending and context.api.row.api_key != PRODUCE_KEY:
             return self._pending(context, self._handle_in_turn(context))
         pending = self._pending(context, self._handle_intercepted(context))
         return self._in_order(context, pending) if connection.pending else pending
@@ -194,7 +208,7 @@ class Dispatcher:
             if may_wait:
                 turns.release()
                 has_turn = False
-            if api.handler.api_key != PRODUCE_KEY:
+            if api.row.api_key != PRODUCE_KEY:
                 await connection.wait_drained()
             response = await handle(context)
             await connection.wait_drained()
@@ -225,7 +239,7 @@ class Dispatcher:
         """Do as `complete`; return the response that is in the writer, or None for none."""
         context = pending.context
         return await self.interception.respond(
-            context, await self.interception.or_refused(context, pending.wait())
+            context, await self.interception.await_or_refuse(context, pending.wait())
         )
 
     def complete_satisfied_fetches(self) -> None:
@@ -249,7 +263,7 @@ class Dispatcher:
         if not api.min_version <= version <= api.max_version:
             if api_key != API_VERSIONS_KEY:
                 raise CloseConnection(
-                    Reason("version {} of {} (API key {}) is not served", version, api.handler.name, api_key)
+                    Reason("version {} of {} (API key {}) is not served", version, api.row.name, api_key)
                 )
             # as in Kafka: its handler responds UNSUPPORTED_VERSION, in version 0 (KIP-511)
             return RequestContext(api, 0, correlation_id, None, connection, None)
@@ -271,14 +285,17 @@ class Dispatcher:
         return self._apis.get(api_key) or self._load(api_key)
 
     def _load(self, api_key: int) -> Api:
-        handler = self._services.handlers.get(api_key)
-        if handler is None:
+        row = self._services.handlers.get(api_key)
+        if row is None:
             raise CloseConnection(Reason("API key {} is not served", api_key))
-        api = self._apis[api_key] = Api(handler)
+        api = self._apis[api_key] = Api(row)
         # The most frequent requests, those with records, are not measured. Produce charges itself for several batches
         # (`Appends.append`); Fetch and ShareFetch are not charged.
-        if not handler.has_records:
+        if not row.has_records:
             api.handle = _charged(api.handle)
+        if row.is_forwarded and self._services.forward is not None:
+            api.authorize = None  # the controller asks
+            api.handle = _forwarded(self._services.forward, api.handle)
         return api
 
     # -- intercept
@@ -293,8 +310,8 @@ class Dispatcher:
 
     async def _handle_intercepted(self, context: RequestContext) -> Any:
         response = await self.interception.ask(context)
-        return self.interception.if_wanted(
-            context, await self.handle_as_interceptor(context) if response is None else response
+        return self.interception.response_to_send(
+            context, await self.handle_behind_interceptors(context) if response is None else response
         )
 
     # -- authorize
@@ -312,12 +329,12 @@ class Dispatcher:
         try:
             if self._authorization.authorizer is not None:
                 self._authorize(context)
-            return await finished(context.api.handle(self._services, context.request, context))
+            return await wait_for_response(context.api.handle(self._services, context.request, context))
         except Exception as error:
-            return await finished(self.interception.refuse(context, error))
+            return await wait_for_response(self.interception.refuse(context, error))
 
-    async def handle_as_interceptor(self, context: RequestContext) -> Any:
-        """Authorize and handle ``context.request``, as after the last interceptor. An interceptor may call it, also
+    async def handle_behind_interceptors(self, context: RequestContext) -> Any:
+        """Authorize and handle ``context.request``, without showing it to interceptors. One of them may call it, also
         several times, and return what it returns, or a response of its own.
 
         Returns the response, `NO_RESPONSE` if the request gets none. Raises CloseConnection, ConnectionLost.

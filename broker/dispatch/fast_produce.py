@@ -14,7 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from oncelog.broker.coordinators.add_partitions_to_txn_manager import TransactionalProducer
-from oncelog.broker.handlers.appends import error_row, response_for_acks
+from oncelog.broker.handlers.appends import ACKS_ALL, error_row, response_for_acks
 from oncelog.broker.handlers.produce import support_of
 from oncelog.broker.requests.authorization import TRANSACTIONAL_ID_RESOURCE, WRITE
 from oncelog.wire.batch import (
@@ -49,9 +49,8 @@ if TYPE_CHECKING:
 KNOWN_MAX = 16 * 1024
 """How many prefixes are remembered, at some 600 bytes each. One more, and all are forgotten."""
 
-LENGTHS_MAX = 4
-"""How many positions are tried for a request, of the size of its records: those that its connection used first lately.
-"""
+POSITIONS_MAX = 4
+"""How many positions of the records' size are tried for each request: the latest new ones of its connection."""
 
 PREFIX_BYTES_MAX = 512
 """Where the longest prefix that is remembered ends in its frame; most have about 60 bytes."""
@@ -60,7 +59,7 @@ TAGS_BYTES = 3
 """Bytes after the records of the only partition: no tagged fields of the partition, the topic and the request."""
 
 FLUSH_NEVER = (1 << 63) - 1
-"""``flush.messages`` where no response waits for the disk."""
+"""`PartitionLog.waits_at` where no response waits: neither for the disk nor for followers."""
 
 _MARKS = (0x0123456789ABCDE, 0x0FEDCBA987654321, 0x0ECA86420FDB9753)
 """Placeholders for base offset, log append time and log start offset, to find the fields in an encoded response."""
@@ -120,12 +119,12 @@ class _KnownPrefix:
 class ProducePrefixes:
     """The prefixes that one connection may use."""
 
-    __slots__ = ("known", "lengths")
+    __slots__ = ("known", "positions")
 
     def __init__(self) -> None:
         self.known: dict[bytes, _KnownPrefix] = {}
         """Those of its principal: `FastProduce.remember` sets them, `FastProduce.forget` empties them."""
-        self.lengths: list[int] = []
+        self.positions: list[int] = []
         """Where the size of the records stood in the connection's requests so far."""
 
 
@@ -159,7 +158,7 @@ class FastProduce:
         """
         known = None
         prefixes_known = prefixes.known
-        for position in prefixes.lengths:
+        for position in prefixes.positions:
             known = prefixes_known.get(bytes(frame[FIXED_HEADER_SIZE:position]))
             if known is not None:
                 break
@@ -176,7 +175,7 @@ class FastProduce:
         if records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT and not self._verify_or_add(known, records):
             return False
         log = leader.log
-        if log.config.flush_messages != FLUSH_NEVER:
+        if log.waits_at != FLUSH_NEVER:
             return False
         try:
             result = log.append(records, leader_epoch=leader.leader_epoch, produce_version=version)
@@ -185,9 +184,9 @@ class FastProduce:
             return True
         except LongValidation:
             return False
-        # Only for a duplicate of a batch that is not on the disk yet, so nothing was appended. The handler waits for
-        # the disk.
-        if result.must_flush:
+        # Of one replica, only for a duplicate of a batch that is not on the disk yet, so nothing was appended. The
+        # handler waits for the disk.
+        if result.must_wait and not leader.is_replicated:
             return False
         if known.acks:
             start = len(out)
@@ -210,10 +209,13 @@ class FastProduce:
                 and self._cluster.topic_by_id(known.topic_id) is None
             ):
                 return None
-            known.leader = self._cluster.leader_partition(known.topic, known.index)
+            leader = self._cluster.leader_partition(known.topic, known.index)
         except KafkaError:
             return None
-        return known.leader
+        if leader.is_replicated and known.acks == ACKS_ALL:  # the response waits for the followers
+            return None
+        known.leader = leader
+        return leader
 
     def _verify_or_add(self, known: _KnownPrefix, records: memoryview) -> bool:
         """Verify that the partition is part of the batch's transaction, or add it. Returns False if that must wait or
@@ -264,15 +266,14 @@ class FastProduce:
         prefixes = connection.produce_prefixes
         if prefixes is None:
             prefixes = connection.produce_prefixes = ProducePrefixes()
-        lengths = prefixes.lengths
-        if position not in lengths:
-            if len(lengths) >= LENGTHS_MAX:
-                del lengths[0]
-            lengths.append(position)
+        positions = prefixes.positions
+        if position not in positions:
+            if len(positions) >= POSITIONS_MAX:
+                del positions[0]
+            positions.append(position)
         prefix = bytes(frame[FIXED_HEADER_SIZE:position])
         who = self._services.authorization.identity(context)
-        # Never the dictionary that the connection held before `forget`: connections that now have another identity
-        # may share it.
+        # After `forget` this is a new dictionary: connections that now have another identity may still hold the old.
         prefixes.known = self._known.get(who) or {}
         known = prefixes.known.get(prefix)
         if known is not None and known.version == version:

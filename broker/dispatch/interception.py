@@ -15,7 +15,7 @@ from oncelog.broker.requests.request import (
     NOT_DECODED,
     CloseConnection,
     ConnectionLost,
-    finished,
+    wait_for_response,
 )
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.header import FETCH_KEY, PRODUCE_KEY, SHARE_FETCH_KEY
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from oncelog.broker.dispatch.api import Api
-    from oncelog.broker.dispatch.policies import Interceptor, Quotas
+    from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
     from oncelog.broker.log.results import FileRange
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.net.writer import ResponseWriter
@@ -42,8 +42,8 @@ log = get_logger(__name__)
 class Interception:
     """Interceptors, an authorizer and quotas are installed here. `Dispatcher` and the proxy's each have one.
 
-    ``on_installed`` is called when something was installed or removed: it holds for the next request. ``seen_by`` gives
-    the interceptors that see a request and its response; without it all do.
+    ``on_installed`` is called after each installation or removal, which holds from the next request on. ``seen_by``
+    gives the interceptors that see a request and its response; without it all do.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Interception:
         self._on_installed()
 
     def install_own(self, interceptor: Interceptor) -> None:
-        """Install what a proxy does behind its interceptors, as a broker does in its handlers: rights and quotas, and
-        requests that it answers itself. It sees every request that goes upstream, also one that another interceptor
-        forwards, with all changes of the others.
+        """Install an interceptor of the proxy itself, behind the users' interceptors: it checks rights and quotas, or
+        answers requests, as a broker's handlers do. It sees every request that goes upstream, also one that another
+        interceptor forwards, with all changes of the others.
         """
         self.interceptors += (interceptor,)
         self.own += (interceptor,)
@@ -141,13 +141,13 @@ class Interception:
         try:
             for interceptor in reversed(self._seen_by(context)):
                 if interceptor in self.interceptors:  # not removed meanwhile
-                    response = await self.or_refused(context, interceptor.on_response(context, response))
+                    response = await self.await_or_refuse(context, interceptor.on_response(context, response))
                     if response is None or response is NO_RESPONSE:
                         return None
             if self.quotas is not None:
                 self._throttle(self.quotas, context, response)
             start = len(writer.out)
-            if not api.handler.has_records or context.is_large:
+            if not api.row.has_records or context.is_large:
                 size = await self.encode_in_steps(
                     api, context.api_version, context.correlation_id, response, writer
                 )
@@ -181,14 +181,14 @@ class Interception:
                 return
             interceptor.on_done(context, response, failure)
 
-    # -- its steps
+    # -- steps of the path
 
-    async def or_refused(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
-        """Return the awaited response, or for an error the response that says it. Raises as `refuse`."""
+    async def await_or_refuse(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> Any:
+        """Await ``response`` and return it, or for an error the response that says it. Raises as `refuse`."""
         try:
             return await response
         except Exception as error:
-            return await finished(self.refuse(context, error))
+            return await wait_for_response(self.refuse(context, error))
 
     def refuse(self, context: RequestContext, error: Exception) -> Message | Pending[Message]:
         """Return the response that says an error, or one without it if the version has no field for it. Raises
@@ -202,7 +202,7 @@ class Interception:
             log.exception,
             "a request failed with an internal error",
             {
-                "api": context.api.handler.name,
+                "api": context.api.row.name,
                 "version": context.api_version,
                 "error": type(error).__name__,
             },
@@ -215,14 +215,14 @@ class Interception:
         )
 
     @staticmethod
-    def if_wanted(context: RequestContext, response: Any) -> Any:
+    def response_to_send(context: RequestContext, response: Any) -> Any:
         """Return the response to send; None for `NO_RESPONSE`, and for a Produce with acks=0.
 
         Raises CloseConnection for a Produce with acks=0 whose response has an error.
         """
         if response is NO_RESPONSE:
             return None
-        if context.api.handler.api_key != PRODUCE_KEY:
+        if context.api.row.api_key != PRODUCE_KEY:
             return response
         from oncelog.broker.handlers.appends import response_for_acks
 
@@ -231,7 +231,7 @@ class Interception:
     @staticmethod
     def _file_ranges(api: Api, response: Any) -> list[FileRange]:
         """Return the ranges of files in a response."""
-        if api.handler.api_key not in (FETCH_KEY, SHARE_FETCH_KEY):
+        if api.row.api_key not in (FETCH_KEY, SHARE_FETCH_KEY):
             return []
         from oncelog.broker.fetch.fetch import file_ranges
 

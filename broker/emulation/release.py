@@ -15,7 +15,7 @@ from oncelog.broker.metadata.image import METADATA_VERSION
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncelog.broker.handlers.table import Handler
+    from oncelog.broker.handlers.table import ApiRow
 
 OUR_RELEASE = "4.4"
 
@@ -23,7 +23,7 @@ OUR_RELEASE = "4.4"
 class Release(NamedTuple):
     """The APIs of a broker, by key, and its features."""
 
-    handlers: Mapping[int, Handler]
+    handlers: Mapping[int, ApiRow]
     features: Features
 
 
@@ -76,10 +76,10 @@ def emulated(version: str) -> Release:
     return Release(handlers, features)
 
 
-def _limited(handler: Handler, low: int, high: int) -> Handler | None:
+def _limited(row: ApiRow, low: int, high: int) -> ApiRow | None:
     """Return ``handler`` for the versions that both have; None if there are none."""
-    announced_min = max(low, handler.announced_min)
-    low, high = max(low, handler.min_version), min(high, handler.max_version)
+    announced_min = max(low, row.announced_min)
+    low, high = max(low, row.min_version), min(high, row.max_version)
     if low > high:
         return None
-    return handler._replace(min_version=low, max_version=high, announced_min=announced_min)
+    return row._replace(min_version=low, max_version=high, announced_min=announced_min)

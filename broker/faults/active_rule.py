@@ -11,7 +11,7 @@ import trio
 from oncelog.broker.faults.rule import ROW_FILTERS, Rule
 from oncelog.broker.faults.state import RuleState, rule_name
 from oncelog.broker.logging.logs import get_logger
-from oncelog.broker.refusal.rows import Located, Row
+from oncelog.broker.refusal.rows import RequestRows, Row
 
 VALUES_SEEN_MAX = 10
 """How many values `RuleState.seen` keeps for each filter, up to the first request that passes them."""
@@ -58,34 +58,32 @@ class ActiveRule:
             {name: tuple(values) for name, values in self._seen.items() if values},
         )
 
-    def accepts(self, facts: Mapping[str, Any]) -> bool:
-        """Return whether all filters of the rule accept ``facts``; a filter for a fact that is missing does."""
+    def matches_header(self, facts: Mapping[str, Any]) -> bool:
+        """Whether all filters match; a filter for a fact that ``facts`` does not have matches."""
         return all(facts[name] in values for name, values in self.rule.filters.items() if name in facts)
 
-    def matches(self, row: Row) -> bool:
-        """Return whether the rule's filters name a row. They do if the row stands for all."""
+    def matches_row(self, row: Row) -> bool:
+        """Whether the rule's filters name a row. They do if the row stands for all."""
         for name in ROW_FILTERS:
             values = self.rule.filters.get(name)
             if values is not None and not (row.facts[name] in values if name in row.facts else row.is_all):
                 return False
         return True
 
-    def finds(self, located: Located) -> bool:
-        """Return whether the rule's filters name a row of a request."""
-        return any(map(self.matches, located.whole.leaves()))
+    def matches_any_row(self, rows: RequestRows) -> bool:
+        """Whether the rule's filters name a row of a request."""
+        return any(map(self.matches_row, rows.whole.leaves()))
 
-    def depth_in(self, located: Located) -> int:
+    def depth_in(self, rows: RequestRows) -> int:
         """Return how deep in the request's rows the rule looks; 0 for a rule that is not about rows."""
-        return max(
-            (located.depths.get(name, 0) for name in ROW_FILTERS if name in self.rule.filters), default=0
-        )
+        return max((rows.depths.get(name, 0) for name in ROW_FILTERS if name in self.rule.filters), default=0)
 
-    def see(self, facts: Mapping[str, Any], located: Located | None = None) -> None:
+    def see(self, facts: Mapping[str, Any], rows: RequestRows | None = None) -> None:
         """Note a request of the rule's APIs for `RuleState`, as long as none has passed its filters."""
         if self.matched:
             return
         self._came += 1
-        named = [facts] if located is None else [facts, *(row.facts for row in located.whole.leaves())]
+        named = [facts] if rows is None else [facts, *(row.facts for row in rows.whole.leaves())]
         for name in self.rule.filters:
             for value in (one.get(name) for one in named):
                 values = self._seen.setdefault(name, {})
@@ -98,15 +96,15 @@ class ActiveRule:
         if self._released.is_set():
             return False
         rule = self.rule
-        match rule.which:
+        match rule.count_word:
             case "nth":
-                return self.matched == rule.number
+                return self.matched == rule.count_value
             case "first":
-                return self.matched <= rule.number
+                return self.matched <= rule.count_value
             case "every":
-                return self.matched % rule.number == 0
+                return self.matched % rule.count_value == 0
             case "with_probability":
-                return self._random.random() < rule.number
+                return self._random.random() < rule.count_value
         return True
 
     def fire(self) -> None:

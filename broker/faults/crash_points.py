@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.faults.points import AFTER, BEFORE, RESPONSE, event_of
+from oncelog.broker.dispatch.interfaces import Interceptor
+from oncelog.broker.faults.crash_point_names import AFTER, BEFORE, RESPONSE, event_of
 from oncelog.broker.handlers.table import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
 from oncelog.broker.log.data_directory import partition_of
 from oncelog.broker.log.file_names import LOG_SUFFIX
@@ -50,7 +50,7 @@ _EVENT_OF_STATE = {
 _OFFSET_KEYS: dict[int, Any] = {groups.OffsetCommitKey.API_KEY: groups.OffsetCommitKey}
 
 Event = tuple[str, dict[str, Any]]
-"""One of `oncelog.broker.faults.points.EVENTS`, and what a rule can ask of it."""
+"""One of `oncelog.broker.faults.crash_point_names.EVENTS`, and what a rule can ask of it."""
 
 
 class CrashPoints(Interceptor):
@@ -93,7 +93,7 @@ class CrashPoints(Interceptor):
             self._die_if_due(f"{when} {event}", facts)
 
     def _die_if_due(self, point: str, facts: dict[str, Any]) -> None:
-        rule = self._rules.due(CRASH_AT, point, facts)
+        rule = self._rules.fire_for_event(CRASH_AT, point, facts)
         if rule is not None:
             self._crash(rule)
 
@@ -142,17 +142,17 @@ class CrashPoints(Interceptor):
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         """Die, if a rule says so, in place of this response."""
-        rule = self._rules.due_for(CRASH_AT, f"{BEFORE} {RESPONSE}", context)
+        rule = self._rules.fire_for_request(CRASH_AT, f"{BEFORE} {RESPONSE}", context)
         if rule is not None:
             self._crash(rule)
-            raise ProcessDied(context.api.handler.name)
+            raise ProcessDied(context.api.row.name)
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
         """If a rule says so, send the response and die after it."""
         if response is None:
             return
-        rule = self._rules.due_for(CRASH_AT, f"{AFTER} {RESPONSE}", context)
+        rule = self._rules.fire_for_request(CRASH_AT, f"{AFTER} {RESPONSE}", context)
         if rule is not None:
             context.connection.writer.send_now()
             self._crash(rule)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oncelog.broker.dispatch.policies import RequestPath
+from oncelog.broker.dispatch.interfaces import RequestPath
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.fetched import damage_crc, records_of, truncate
 from oncelog.broker.faults.rule import RECORD_ACTIONS
@@ -13,7 +13,7 @@ from oncelog.broker.faults.words import CLOSE
 from oncelog.broker.fetch.fetch import file_ranges
 from oncelog.broker.handlers.table import GROUP, PARTITION, TOPIC, api_name
 from oncelog.broker.refusal.row_refusal import Refusal, copy_of
-from oncelog.broker.refusal.rows import Located, Row
+from oncelog.broker.refusal.rows import RequestRows, Row
 from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection, RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
@@ -21,20 +21,20 @@ from oncelog.wire.schema import Uuid
 
 
 class Exchange:
-    """``locate`` finds the rows of a request, ``due`` are the rules that act on this one, in their order."""
+    """``rows_of`` gives the rows of a request, ``due`` are the rules that act on this one, in their order."""
 
     def __init__(
         self,
         dispatcher: RequestPath,
         context: RequestContext,
         due: list[ActiveRule],
-        locate: Callable[[RequestContext], Located],
+        rows_of: Callable[[RequestContext], RequestRows],
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
         self._dispatcher = dispatcher
         self._context = context
         self._due = due
-        self._locate = locate
+        self._rows_of = rows_of
         self._topic_name = topic_name
         self._request = context.request
 
@@ -108,7 +108,7 @@ class Exchange:
         context = self._context
         context.request = request
         try:
-            response = await self._dispatcher.handle_as_interceptor(context)
+            response = await self._dispatcher.handle_behind_interceptors(context)
             return None if response is NO_RESPONSE else response
         finally:
             context.request = self._request
@@ -120,10 +120,10 @@ class Exchange:
         if not refusals:
             return await self._handle(request)
         active = refusals[0]
-        located = self._locate(context)
-        if not active.finds(located):  # what it is about was refused already
+        rows = self._rows_of(context)
+        if not active.matches_any_row(rows):  # what it is about was refused already
             return await self._respond(refusals[1:])
-        refusal = Refusal(context.api, context.api_version, located, active, KafkaError(active.rule.value))
+        refusal = Refusal(context.api, context.api_version, rows, active, KafkaError(active.rule.value))
         handled = None
         if not refusal.leaves_nothing:
             context.request = refusal.remaining()
@@ -140,7 +140,7 @@ class Exchange:
         if refusal.is_placed or refusal.leaves_nothing:
             active.fire()
         if not refusal.is_placed:
-            name = f"{api_name(context.api.handler.name)} version {context.api_version}"
+            name = f"{api_name(context.api.row.name)} version {context.api_version}"
             active.note(f"a response of {name} had no place for the error")
         return response
 
@@ -173,7 +173,7 @@ class Exchange:
             name = getattr(topic, "topic", "") or self._topic_name(topic.topic_id)
             for row in topic.partitions:
                 facts = {**group, TOPIC: name, PARTITION: row.partition_index}
-                if row.records is not None and active.matches(Row(row, {}, facts)) and has_records(row):
+                if row.records is not None and active.matches_row(Row(row, {}, facts)) and has_records(row):
                     rows.append(row)
         if rows and active.count():
             for row in rows:
@@ -194,4 +194,4 @@ def has_records(row: Any) -> bool:
 
 def is_without_response(context: RequestContext) -> bool:
     """Whether the request is a Produce with acks=0, which gets no response."""
-    return context.api.handler.name == "produce" and context.request.acks == 0
+    return context.api.row.name == "produce" and context.request.acks == 0

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import trio
 
-from oncelog.broker.dispatch.policies import Interceptor, KnownTopics, RequestPath
+from oncelog.broker.dispatch.interfaces import Interceptor, KnownTopics, RequestPath
 from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.exchange import Exchange, is_without_response
 from oncelog.broker.faults.fetched import (
@@ -24,11 +24,11 @@ from oncelog.broker.faults.fetched import (
     add_session,
     add_share_session,
 )
-from oncelog.broker.faults.rule import ANY_TARGET, ONLY_FOR, Rule, RuleTarget, check_possible, parse_rule
+from oncelog.broker.faults.rule import NO_LIMITS, ONLY_FOR, Rule, TargetLimits, check_possible, parse_rule
 from oncelog.broker.faults.state import RuleState
 from oncelog.broker.faults.words import RuleError, suggestion
 from oncelog.broker.handlers.table import PARTITION, TOPIC, api_name
-from oncelog.broker.refusal.rows import Located, Row, locate
+from oncelog.broker.refusal.rows import RequestRows, Row, rows_of_request
 from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.schema import Uuid
@@ -70,13 +70,13 @@ class Target(Protocol):
 
 
 class FaultRules(Interceptor):
-    """``rng`` draws the seeds of rules that say none. ``kind`` says what its targets cannot do, and which listeners
-    they have (`RuleTarget`).
+    """``rng`` draws the seeds of rules that say none. ``limits`` say what its targets cannot do, and which listeners
+    they have.
     """
 
-    def __init__(self, rng: random.Random, kind: RuleTarget = ANY_TARGET) -> None:
+    def __init__(self, rng: random.Random, limits: TargetLimits = NO_LIMITS) -> None:
         self._rng = rng
-        self.kind = kind
+        self.limits = limits
         self._rules: list[ActiveRule] = []
         self._removed: deque[RuleState] = deque(maxlen=RULES_MAX)
         self._next_id = 1
@@ -86,7 +86,7 @@ class FaultRules(Interceptor):
         self.on_change: list[Callable[[Any, FaultRules], None]] = []
         """Called after each change of the rules while a target is attached, and when one is attached."""
 
-    # -- what is behind it
+    # -- the target
 
     def attach(self, target: Target) -> None:
         """From now on the rules are for ``target``, whose dispatcher exists: call it before the target listens."""
@@ -126,13 +126,13 @@ class FaultRules(Interceptor):
         that none of its topics has, unless the rule says ``topic_exists: false``.
         """
         rule = data if isinstance(data, Rule) else parse_rule(data)
-        check_possible(rule, self.kind)
+        check_possible(rule, self.limits)
         if topics_must_exist:
             self.check_topics(rule)
         if len(self._rules) >= RULES_MAX:
             raise RuleError(f"there are {RULES_MAX} rules already: remove some")
         seed = rule.seed
-        if rule.which == "with_probability" and seed is None:
+        if rule.count_word == "with_probability" and seed is None:
             seed = self._rng.getrandbits(32)
         active = ActiveRule(self._next_id, rule, seed, self._note_change)
         self._next_id += 1
@@ -223,10 +223,10 @@ class FaultRules(Interceptor):
         """Return whether a rule holds all requests of this client id, as if the client had stopped."""
         return any(active.pauses(client_id) for active in self.of("pause"))
 
-    def due(self, action: str, value: Any, facts: Mapping[str, Any]) -> ActiveRule | None:
-        """Count something that is no request; return the rule that fires for it, if one does.
+    def fire_for_event(self, action: str, value: Any, facts: Mapping[str, Any]) -> ActiveRule | None:
+        """Count an event that is no request; return the rule that fires for it, None if none does.
 
-        ``facts`` has what the rules' filters may ask of it; a filter that asks something else does not let it pass.
+        A filter for what ``facts`` does not have does not match.
         """
         for active in self._rules:
             rule = active.rule
@@ -238,30 +238,30 @@ class FaultRules(Interceptor):
                 return active
         return None
 
-    def due_for(self, action: str, value: Any, context: RequestContext) -> ActiveRule | None:
-        """As `due`, for something about a request."""
-        facts, located = _header(context), self._locate(context)
+    def fire_for_request(self, action: str, value: Any, context: RequestContext) -> ActiveRule | None:
+        """As `fire_for_event`, for an event that is about a request. Its API and its rows have to match, too."""
+        facts, rows = _header(context), self._rows_of(context)
         for active in self._rules:
             rule = active.rule
-            if rule.action != action or rule.value != value or not rule.is_for(context.api.handler.name):
+            if rule.action != action or rule.value != value or not rule.is_for(context.api.row.name):
                 continue
-            active.see(facts, located)
-            if active.accepts(facts) and active.finds(located) and active.count():
+            active.see(facts, rows)
+            if active.matches_header(facts) and active.matches_any_row(rows) and active.count():
                 active.fire()
                 return active
         return None
 
     async def on_request(self, context: RequestContext) -> Any:
         """Apply the rules. Returns None if the handler goes on as usual, else the response."""
-        located = self._locate(context)
+        rows = self._rows_of(context)
         header = _header(context)
         due = []
         for active in tuple(self._rules):
             rule = active.rule
-            if not rule.is_about_requests or not rule.is_for(context.api.handler.name):
+            if not rule.is_about_requests or not rule.is_for(context.api.row.name):
                 continue
-            active.see(header, located)
-            if not active.accepts(header) or not active.finds(located):
+            active.see(header, rows)
+            if not active.matches_header(header) or not active.matches_any_row(rows):
                 continue
             if rule.action == "drop_response" and is_without_response(context):
                 active.note("a Produce with acks=0 has no response to drop")
@@ -270,22 +270,22 @@ class FaultRules(Interceptor):
         if not due:
             return None
         assert self._target is not None
-        return await Exchange(self._target.dispatcher, context, due, self._locate, self._topic_name).run()
+        return await Exchange(self._target.dispatcher, context, due, self._rows_of, self._topic_name).run()
 
-    def _locate(self, context: RequestContext) -> Located:
+    def _rows_of(self, context: RequestContext) -> RequestRows:
         if context.request is None:
-            return Located((), {}, Row(None, {}, {}))
-        located = locate(context.api.handler.name, context.request, context.api_version, self._topic_name)
-        if context.api.handler.name == "fetch" and self._target is not None:
-            add_session(located, context.request, self._target.fetch_sessions, self._topic_name)
+            return RequestRows((), {}, Row(None, {}, {}))
+        rows = rows_of_request(context.api.row.name, context.request, context.api_version, self._topic_name)
+        if context.api.row.name == "fetch" and self._target is not None:
+            add_session(rows, context.request, self._target.fetch_sessions, self._topic_name)
         elif (
-            context.api.handler.name == "share_fetch"
+            context.api.row.name == "share_fetch"
             and self._target is not None
             and self._target.share_sessions is not None
         ):
             sessions = self._target.share_sessions
-            add_share_session(located, context.request, sessions, self._topic_name)
-        return located
+            add_share_session(rows, context.request, sessions, self._topic_name)
+        return rows
 
     def _topic_name(self, topic_id: Uuid) -> str | None:
         assert self._target is not None
@@ -294,7 +294,7 @@ class FaultRules(Interceptor):
 
     def _accepts(self, listener: str) -> bool:
         """Return whether this listener accepts new connections."""
-        return self.due("refuse_connections", True, {"listener": listener}) is None
+        return self.fire_for_event("refuse_connections", True, {"listener": listener}) is None
 
 
 def needs_topics(rule: Rule) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from oncelog.broker.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchItem
 from oncelog.broker.handlers.table import PARTITION, TOPIC
 from oncelog.broker.log.results import FileRange
-from oncelog.broker.refusal.rows import Located, Row
+from oncelog.broker.refusal.rows import RequestRows, Row
 from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD
 from oncelog.wire.messages.fetch import FetchTopic
 from oncelog.wire.messages.share_fetch import FetchPartition as ShareFetchPartition
@@ -27,7 +27,7 @@ class RememberedFetches(Protocol):
 
 
 def add_session(
-    located: Located, request: Any, sessions: RememberedFetches, topic_name: Callable[[Uuid], str | None]
+    rows: RequestRows, request: Any, sessions: RememberedFetches, topic_name: Callable[[Uuid], str | None]
 ) -> None:
     """Add the partitions that the request's fetch session remembers and the request does not repeat (KIP-227).
 
@@ -35,7 +35,7 @@ def add_session(
     """
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         return
-    topics = {(row.element.topic, row.element.topic_id): row for row in located.whole.inner}
+    topics = {(row.element.topic, row.element.topic_id): row for row in rows.whole.inner}
     asked = {(*key, inner.facts[PARTITION]) for key, row in topics.items() for inner in row.inner}
     asked |= {(t.topic, t.topic_id, index) for t in request.forgotten_topics_data for index in t.partitions}
     for item in sessions.items_of(request.session_id):
@@ -46,10 +46,10 @@ def add_session(
             continue
         row = topics.get((name, item.topic_id))
         if row is None:
-            facts = located.whole.facts | {TOPIC: topic_name(item.topic_id) if by_id else name}
+            facts = rows.whole.facts | {TOPIC: topic_name(item.topic_id) if by_id else name}
             row = Row(FetchTopic(name, item.topic_id), {"topic": name, "topic_id": item.topic_id}, facts)
             topics[name, item.topic_id] = row
-            located.whole.inner.append(row)
+            rows.whole.inner.append(row)
         row.inner.append(Row(item.partition, {"partition_index": index}, row.facts | {PARTITION: index}))
 
 
@@ -61,7 +61,7 @@ class RememberedShareFetches(Protocol):
 
 
 def add_share_session(
-    located: Located,
+    rows: RequestRows,
     request: Any,
     sessions: RememberedShareFetches,
     topic_name: Callable[[Uuid], str | None],
@@ -69,7 +69,7 @@ def add_share_session(
     """Add the partitions that the request's share session remembers and the request does not repeat (KIP-932)."""
     if request.share_session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         return
-    topics = {row.element.topic_id: row for row in located.whole.inner}
+    topics = {row.element.topic_id: row for row in rows.whole.inner}
     asked = {(key, inner.facts[PARTITION]) for key, row in topics.items() for inner in row.inner}
     asked |= {
         (topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions
@@ -79,9 +79,9 @@ def add_share_session(
             continue
         row = topics.get(topic_id)
         if row is None:
-            facts = located.whole.facts | {TOPIC: topic_name(topic_id)}
+            facts = rows.whole.facts | {TOPIC: topic_name(topic_id)}
             row = topics[topic_id] = Row(ShareFetchTopic(topic_id), {"topic_id": topic_id}, facts)
-            located.whole.inner.append(row)
+            rows.whole.inner.append(row)
         key = {"partition_index": index}
         row.inner.append(Row(ShareFetchPartition(index), key, row.facts | {PARTITION: index}))
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from oncelog.broker.faults.rule import ANY_TARGET, Rule, RuleTarget, check_possible, parse_rule
+from oncelog.broker.faults.rule import NO_LIMITS, Rule, TargetLimits, check_possible, parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
 
 RULES = "rules"
@@ -26,8 +26,10 @@ class RuleFileError(ValueError):
     """A file of rules that makes no sense; the message names the file and, as far as it is known, the line."""
 
 
-def load_rules(text: str, name: str, target: RuleTarget = ANY_TARGET) -> list[Rule]:
-    """Return the rules in the text of a file, whose suffix says its format, for ``target``. Raises RuleFileError."""
+def load_rules(text: str, name: str, limits: TargetLimits = NO_LIMITS) -> list[Rule]:
+    """Return the rules in the text of a file, whose suffix says its format. Raises RuleFileError, also for a rule that
+    `check_possible` refuses.
+    """
     suffix = name.rpartition(".")[2].lower()
     if suffix not in _FORMATS:
         raise RuleFileError(f"{name}: a file of rules ends in .json, .toml, .yaml or .yml")
@@ -41,7 +43,7 @@ def load_rules(text: str, name: str, target: RuleTarget = ANY_TARGET) -> list[Ru
     for index, rule in enumerate(data[RULES]):
         try:
             rules.append(parse_rule(rule))
-            check_possible(rules[-1], target)
+            check_possible(rules[-1], limits)
         except RuleError as error:
             lines = lines_of()
             first, words = lines[index] if index < len(lines) else (0, {})

@@ -1,5 +1,5 @@
-"""A rule as data: which requests, which of them, and what happens to them. The words are the same in Python and in
-files.
+"""A rule as data: which requests it matches, for which of these it acts, and how. The words are the same in Python and
+in files.
 
     {"on": "EndTxn", "transactional_id": "a", "nth": 2, "drop_response": "close"}
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE, event_of
+from oncelog.broker.faults.crash_point_names import CRASH_POINTS, EVENTS, RESPONSE, event_of
 from oncelog.broker.faults.words import WORDS, RuleError, suggestion
 from oncelog.broker.handlers.table import BY_NAME
 from oncelog.broker.refusal.rows import FACTS
@@ -25,10 +25,10 @@ class Rule(NamedTuple):
     """The names of the APIs' modules; None: every API."""
     filters: dict[str, tuple[Any, ...]]
     """The values that each filter lets pass."""
-    which: str
+    count_word: str
     """``nth``, ``first``, ``every``, ``with_probability`` or ``always``."""
-    number: float
-    """The value of ``which``."""
+    count_value: float
+    """The value of ``count_word``."""
     seed: int | None
     action: str
     value: Any
@@ -68,8 +68,8 @@ ROW_FILTERS = FACTS
 COUNTS = tuple(name for name, word in WORDS.items() if word.kind == "count")
 ACTIONS = tuple(name for name, word in WORDS.items() if word.kind == "action")
 EVENT_ACTIONS = frozenset(("refuse_connections", "crash_at"))
-"""The actions that are not about the handling of requests: new connections and crash points ask `FaultRules.due` or
-`due_for`."""
+"""The actions that are not about the handling of requests: new connections and crash points ask
+`FaultRules.fire_for_event` or `fire_for_request`."""
 RECORD_ACTIONS = ("truncate", "damage_crc")
 """The actions that change fetched records."""
 API_OF_RESPONSE = "end_txn"
@@ -77,8 +77,8 @@ API_OF_RESPONSE = "end_txn"
 _RESPONSES = tuple(point for point in CRASH_POINTS if event_of(point) == RESPONSE)
 
 
-class RuleTarget(NamedTuple):
-    """What is known of a target before it runs."""
+class TargetLimits(NamedTuple):
+    """What is known of a target before it runs: what rules cannot do there."""
 
     refused: Mapping[str, str] = MappingProxyType({})
     """Actions that it cannot perform, with the reason."""
@@ -86,13 +86,13 @@ class RuleTarget(NamedTuple):
     """The names of its listeners; None if they are not known."""
 
 
-ANY_TARGET = RuleTarget()
+NO_LIMITS = TargetLimits()
 REFUSED_BY_PROXY = {
     "crash_at": "a proxy cannot let the brokers behind it die: kill the proxy, or a node of the cluster"
 }
 """The actions that a proxy cannot perform, with the reason."""
 ONLY_FOR = {
-    action: tuple(name for name, handler in BY_NAME.items() if action in handler.faults)
+    action: tuple(name for name, row in BY_NAME.items() if action in row.faults)
     for action in ("duplicate", *RECORD_ACTIONS)
 }
 """The APIs that can take an action, where not all can."""
@@ -137,13 +137,13 @@ def parse_rule(data: Any) -> Rule:
     return rule
 
 
-def check_possible(rule: Rule, target: RuleTarget) -> None:
+def check_possible(rule: Rule, limits: TargetLimits) -> None:
     """Raises RuleError for an action that the target cannot do, and for a listener that it does not have."""
-    if rule.action in target.refused:
-        raise RuleError(f"{rule.action}: {target.refused[rule.action]}", rule.action)
+    if rule.action in limits.refused:
+        raise RuleError(f"{rule.action}: {limits.refused[rule.action]}", rule.action)
     for name in rule.filters.get(LISTENER, ()):
-        if target.listeners is not None and name not in target.listeners:
-            raise RuleError(f"listener {name!r} does not exist{suggestion(name, target.listeners)}", LISTENER)
+        if limits.listeners is not None and name not in limits.listeners:
+            raise RuleError(f"listener {name!r} does not exist{suggestion(name, limits.listeners)}", LISTENER)
 
 
 def _one_of(names: Iterable[str], values: Mapping[str, Any]) -> str | None:
@@ -168,5 +168,7 @@ def _check_action(rule: Rule, values: Mapping[str, Any]) -> None:
     if rule.action == "pause":
         if "client_id" not in values:
             raise RuleError("pause needs client_id: whom to pause", "pause")
-        if rule.which != "always":
-            raise RuleError(f"pause holds every request; it cannot be combined with {rule.which}", rule.which)
+        if rule.count_word != "always":
+            raise RuleError(
+                f"pause holds every request; it cannot be combined with {rule.count_word}", rule.count_word
+            )

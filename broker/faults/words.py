@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from oncelog.broker.faults.points import CRASH_POINTS, EVENTS, RESPONSE
+from oncelog.broker.faults.crash_point_names import CRASH_POINTS, EVENTS, RESPONSE
 from oncelog.broker.handlers.table import api_names
 from oncelog.wire.errors import ErrorCode
 
@@ -306,6 +306,6 @@ WORDS: dict[str, Word] = {
         _crash_at,
         {"enum": list(CRASH_POINTS)},
         "The broker dies there, the first time if nothing else is said.",
-        EVENTS[RESPONSE],
+        EVENTS[RESPONSE],  # all filters of any crash point; `rule._check_action` takes those of its event
     ),
 }

@@ -100,7 +100,7 @@ class DelayedFetch(Pending["FetchResponse | None"]):
 
     # -- completed by the appending connection
 
-    def on_next(self) -> None:
+    def on_turn(self) -> None:
         self._may_complete = True
         self._template = self._find_template(self.context.api)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
+NO_REPLICA = -1
 MAX_EPOCH = 2**31 - 1
 MIN_EVICTION_MS = 120_000
 """For how long larger sessions do not evict a new one, in milliseconds
@@ -55,6 +56,7 @@ class FetchItem:
             or row.diverging_epoch is not None
             or row.high_watermark != self.high_watermark
             or row.log_start_offset != self.log_start_offset
+            or row.preferred_read_replica != NO_REPLICA
         )
 
     def must_respond(self, row: PartitionData) -> bool:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.config.options import closest
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.faults.words import suggestion
 from oncelog.broker.filters.record_filter import RecordFilter
 from oncelog.broker.handlers.table import api_names

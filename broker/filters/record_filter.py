@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Self, TypeAlias
 
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.filters.passing_records import PassingRecord, rewrite
 from oncelog.broker.log.results import FileRange
 from oncelog.broker.logging.logs import get_logger

@@ -11,14 +11,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.requests.authorization import (
     CLUSTER_ACTION,
     TOPIC_RESOURCE,
     TRANSACTIONAL_ID_RESOURCE,
     WRITE,
 )
-from oncelog.broker.requests.request import Pending, finished
+from oncelog.broker.requests.request import Pending, wait_for_response
 from oncelog.broker.scheduling.slices import Slices
 from oncelog.coordinator.transactions.errors import producer_fenced_or_older
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -68,7 +68,7 @@ async def _several_transactions(
     response = AddPartitionsToTxnResponse()
     slices = Slices()
     for transaction in request.transactions:
-        one = await finished(_one_transaction(services, transaction, context))
+        one = await wait_for_response(_one_transaction(services, transaction, context))
         response.results_by_transaction += one.results_by_transaction
         if slices.is_over():
             await slices.pause()
@@ -78,7 +78,7 @@ async def _several_transactions(
 def _one_transaction(
     services: Services, transaction: AddPartitionsToTxnTransaction, context: RequestContext
 ) -> Response:
-    return begun(_one_in_steps(services, transaction, context))
+    return chunked_steps(_one_in_steps(services, transaction, context))
 
 
 def _one_in_steps(
@@ -97,7 +97,7 @@ def _one_in_steps(
         if not authorization.allows(context, WRITE, TRANSACTIONAL_ID_RESOURCE, name):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             return (yield from _response_in_steps(name, partitions, context.api_version, {}, code))
-        may_write = authorization.filter(context, WRITE, TOPIC_RESOURCE)
+        may_write = authorization.predicate(context, WRITE, TOPIC_RESOURCE)
         for topic in transaction.topics:
             if topic.name in INTERNAL_TOPICS or not may_write(topic.name):
                 denied.add(topic.name)

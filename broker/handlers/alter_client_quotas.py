@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.metadata.client_quota_changes import alter
 from oncelog.broker.metadata.client_quotas import IP, entity_of
 from oncelog.broker.requests.request import Pending
@@ -32,7 +32,11 @@ def handle(
 ) -> AlterClientQuotasResponse | Pending[AlterClientQuotasResponse]:
     hosts = [one.entity_name for entry in request.entries for one in entry.entity if one.entity_type == IP]
     unknown = services.host_names.unknown(hosts)
-    return Pending(_looked_up(services, request, unknown)) if unknown else begun(_alter(services, request))
+    return (
+        Pending(_looked_up(services, request, unknown))
+        if unknown
+        else chunked_steps(_alter(services, request))
+    )
 
 
 async def _looked_up(

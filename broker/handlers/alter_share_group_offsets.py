@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.handlers.rights import check_rights
 from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.requests.authorization import READ, TOPIC_DENIED, TOPIC_RESOURCE
@@ -42,7 +42,7 @@ def handle(
     check_rights(services.authorization, context)
     if not request.group_id:
         return _error_response(KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid."))
-    return begun(_alter(services, request, context))
+    return chunked_steps(_alter(services, request, context))
 
 
 def _alter(
@@ -51,7 +51,7 @@ def _alter(
     """Look at a topic at each step, then set the offsets."""
     from oncelog.coordinator.groups.share.offsets import alter, wanted
 
-    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
+    may_read = services.authorization.predicate(context, READ, TOPIC_RESOURCE)
     refused, topics = [], []
     for topic in request.topics:
         yield

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.credentials.scram import SCRAM_MECHANISMS, salted_credential
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.metadata.topics import check_record_count
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.alter_user_scram_credentials import (
@@ -34,7 +34,7 @@ BY_NUMBER = {mechanism.number: mechanism for mechanism in SCRAM_MECHANISMS.value
 def handle(
     services: AccessServices, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse | Pending[AlterUserScramCredentialsResponse]:
-    return begun(_respond(services, request, context))
+    return chunked_steps(_respond(services, request, context))
 
 
 def _respond(

@@ -34,10 +34,10 @@ def handle(
     services: Services, request: ApiVersionsRequest | None, context: RequestContext
 ) -> ApiVersionsResponse:
     if request is None:
-        handler = services.handlers[API_VERSIONS_KEY]
+        row = services.handlers[API_VERSIONS_KEY]
         return ApiVersionsResponse(
             ErrorCode.UNSUPPORTED_VERSION,
-            [ApiVersion(API_VERSIONS_KEY, handler.min_version, handler.max_version)],
+            [ApiVersion(API_VERSIONS_KEY, row.min_version, row.max_version)],
         )
     connection = context.connection
     if not is_valid(request, context.api_version):
@@ -54,10 +54,7 @@ def handle(
     epoch, finalized = features.finalized(services.metadata.image)
     return ApiVersionsResponse(
         0,
-        [
-            ApiVersion(handler.api_key, handler.announced_min, handler.max_version)
-            for handler in services.handlers.values()
-        ],
+        [ApiVersion(row.api_key, row.announced_min, row.max_version) for row in services.handlers.values()],
         0,
         [
             SupportedFeatureKey(name, low, high)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.logging.reasons import Reason
-from oncelog.broker.requests.request import CloseConnection, DelayedProduce, Pending, finished
+from oncelog.broker.requests.request import CloseConnection, DelayedProduce, Pending, wait_for_response
 from oncelog.broker.scheduling.slices import SLICE_S, in_slices
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.compiler import AT_ONCE_ELEMENTS_MAX
@@ -19,6 +19,8 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
     PRODUCE_TOPIC_ID_VERSION,
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -33,7 +35,7 @@ from oncelog.wire.validate import InvalidRecords, LongValidation, validate
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from oncelog.broker.cluster.cluster import Cluster
+    from oncelog.broker.cluster.cluster import Cluster, LeaderPartition
     from oncelog.broker.coordinators.add_partitions_to_txn_manager import (
         AddPartitionsToTxnManager,
         PartitionKey,
@@ -46,8 +48,10 @@ if TYPE_CHECKING:
 
     Row = tuple[str, PartitionProduceData]
     """The topic's name, empty if its id is unknown, and a partition's part of the request."""
-    UnflushedRow = tuple[PartitionLog, int, PartitionProduceResponse]
-    """A log, the offset up to which it must be on the disk before the row is sent, and the row of the response."""
+    WaitingRow = tuple[LeaderPartition, int, PartitionProduceResponse]
+    """A partition, the offset up to which its records must be acknowledged before the row is sent, and the row of the
+    response.
+    """
     Unfinished = tuple[PartitionLog, LongValidation]
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -77,6 +81,14 @@ ERRORS_WITH_LOG_START = frozenset(
     )
 )
 """Errors of a whole batch with which the response has the log start offset (``ReplicaManager.appendToLocalLog``)."""
+
+PROTECTED_TOPICS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
+"""Topics that clients may not write to."""
+ACKS_ALL = -1
+LEADER_HINT_VERSION = 10
+"""The first version that says who leads a partition (KIP-951)."""
+STORAGE_ERRORS = frozenset((ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+"""Errors of the log after an append. After others the row still says where the records are."""
 
 TURN_S = 0.02
 """Seconds that the first turn of a Produce may take before other connections have theirs."""
@@ -130,14 +142,15 @@ class Appends:
         "_cluster",
         "_context",
         "_denied",
+        "_moved",
         "_next",
         "_refused",
         "_request",
         "_responses",
         "_rows",
         "_unfinished",
-        "_unflushed",
         "_verification",
+        "_waiting",
     )
 
     def __init__(
@@ -163,7 +176,9 @@ class Appends:
         self._unfinished: Unfinished | None = None
         """The validation of that row, which takes long."""
         self._responses: list[PartitionProduceResponse] = []
-        self._unflushed: list[UnflushedRow] = []
+        self._waiting: list[WaitingRow] = []
+        self._moved: list[tuple[str, PartitionProduceResponse]] = []
+        """Topics and rows of partitions that other nodes lead."""
 
     def verify(self) -> bool:
         """Verify the batches, if there are any to verify. Returns whether that is possible at once, and in one turn."""
@@ -203,7 +218,7 @@ class Appends:
                     )
                 leader = self._cluster.leader_partition(topic, index)
                 log = leader.log
-                _check(topic, self._request.acks, context)
+                _check(topic, self._request.acks, context, leader)
                 records = partition.records
                 if records is None:
                     raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must not have null records")
@@ -215,7 +230,10 @@ class Appends:
                     check=check,
                 )
             except KafkaError as error:
-                self._responses.append(error_row(index, error, log))
+                row = error_row(index, error, log)
+                self._responses.append(row)
+                if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    self._moved.append((topic, row))
             except LongValidation as validation:
                 assert log is not None
                 self._next, self._unfinished = at, (log, validation)
@@ -225,8 +243,8 @@ class Appends:
                     index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
                 )
                 self._responses.append(response)
-                if result.must_flush:
-                    self._unflushed.append((log, result.last_offset + 1, response))
+                if result.must_wait and leader.must_wait(self._request.acks):
+                    self._waiting.append((leader, result.last_offset + 1, response))
             check = validate
         if not begin and len(rows) > 1:  # the turns of `append_rest` let others have theirs
             context.connection.charge(real_time.monotonic() - began)
@@ -257,7 +275,7 @@ class Appends:
             for _, partition in rows[begin : self._next]:
                 partition.records = None
             await trio.lowlevel.checkpoint()
-        return await finished(self._respond(await in_slices(listed(self._topics()))))
+        return await wait_for_response(self._respond(await in_slices(listed(self._topics()))))
 
     def response(self) -> ProduceResponse | Pending[ProduceResponse | None] | None:
         """Return the response when all rows are appended, a `DelayedProduce` where something must be flushed."""
@@ -275,10 +293,43 @@ class Appends:
         self, topics: list[TopicProduceResponse]
     ) -> ProduceResponse | Pending[ProduceResponse | None] | None:
         response = ProduceResponse(topics)
-        if not self._unflushed:
-            return response_for_acks(response, self._request.acks)
-        # With acks=0 no response is sent, but the flush still moves the high watermark.
-        return DelayedProduce(_wait_flushed(self._unflushed, response, self._request.acks))
+        if self._waiting:
+            # With acks=0 no response is sent, but the flush still moves the high watermark.
+            return DelayedProduce(self._wait_acknowledged(response))
+        if self._moved:
+            self._name_leaders(response)
+        return response_for_acks(response, self._request.acks)
+
+    async def _wait_acknowledged(self, response: ProduceResponse) -> ProduceResponse | None:
+        acks = self._request.acks
+        deadline = real_time.monotonic() + self._request.timeout_ms / 1000
+        for leader, up_to, row in self._waiting:
+            try:
+                await leader.wait_acknowledged(acks, up_to, deadline - real_time.monotonic())
+            except KafkaError as error:
+                row.error_code = error.code
+                if error.code in STORAGE_ERRORS:
+                    row.error_message = error.message
+                    row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
+                elif error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    self._moved.append((leader.log.topic, row))
+        if self._moved:
+            self._name_leaders(response)
+        return response_for_acks(response, acks)
+
+    def _name_leaders(self, response: ProduceResponse) -> None:
+        """Tell the client who leads the partitions that have moved, and where that node is (KIP-951)."""
+        if self._context.api_version < LEADER_HINT_VERSION:
+            return
+        nodes = {node.node_id: node for node in self._cluster.nodes(self._context.connection.listener_name)}
+        for topic, row in self._moved:
+            current = self._cluster.current_leader(topic, row.index)
+            if current is None:
+                continue
+            row.current_leader = LeaderIdAndEpoch(*current)
+            node = nodes.pop(current[0], None)
+            if node is not None:
+                response.node_endpoints.append(NodeEndpoint(*node))
 
 
 def rows_of(cluster: Cluster, request: ProduceRequest, context: RequestContext) -> Iterator[Row]:
@@ -297,11 +348,12 @@ def name_of(cluster: Cluster, topic: TopicProduceData, context: RequestContext) 
     return found.name if found is not None else ""
 
 
-def _check(topic: str, acks: int, context: RequestContext) -> None:
+def _check(topic: str, acks: int, context: RequestContext, leader: LeaderPartition) -> None:
     if not -1 <= acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    internal = topic in INTERNAL_TOPICS or topic == CLUSTER_METADATA_TOPIC
-    if internal and context.client_id != ADMIN_CLIENT_ID:
+    if leader.is_replicated and acks == ACKS_ALL:
+        leader.check_isr()
+    if topic in PROTECTED_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
 
 
@@ -321,7 +373,7 @@ def error_row(index: int, error: KafkaError, log: PartitionLog | None) -> Partit
 
 
 def _refused_partition_row(index: int, code: ErrorCode, context: RequestContext) -> PartitionProduceResponse:
-    """Return the row of a partition that `AddPartitionsToTxnManager` refused with ``code``."""
+    """Return the row of a partition that an ACL denies, or `AddPartitionsToTxnManager` refused, with ``code``."""
     message = None
     if code is ErrorCode.INVALID_TXN_STATE:
         message = "Partition was not added to the transaction"
@@ -333,19 +385,6 @@ def _refused_partition_row(index: int, code: ErrorCode, context: RequestContext)
         )
         code = ErrorCode.NOT_ENOUGH_REPLICAS
     return PartitionProduceResponse(index, code, -1, -1, -1, [], message)
-
-
-async def _wait_flushed(
-    unflushed: list[UnflushedRow], response: ProduceResponse, acks: int
-) -> ProduceResponse | None:
-    for log, up_to, row in unflushed:
-        try:
-            await log.flush(up_to)
-        except KafkaError as error:
-            row.error_code = error.code
-            row.error_message = error.message
-            row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
-    return response_for_acks(response, acks)
 
 
 def response_for_acks(response: ProduceResponse, acks: int) -> ProduceResponse | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from oncelog.broker.requests.request import Pending, finished
+from oncelog.broker.requests.request import Pending, wait_for_response
 from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.wire.steps import take
 
@@ -93,7 +93,7 @@ def chunked_by_part(
     return Pending(_respond_by_part(rows, respond, results))
 
 
-def begun(steps: Steps[Result | Pending[Result]]) -> Result | Pending[Result]:
+def chunked_steps(steps: Steps[Result | Pending[Result]]) -> Result | Pending[Result]:
     """Return what the generator returns: at once if it takes at most `ROWS_AT_ONCE` steps, else `Pending`, and the
     other steps are taken in slices.
     """
@@ -102,7 +102,7 @@ def begun(steps: Steps[Result | Pending[Result]]) -> Result | Pending[Result]:
 
 
 async def _finish_slowly(steps: Steps[Result | Pending[Result]]) -> Result:
-    return await finished(await in_slices(steps))
+    return await wait_for_response(await in_slices(steps))
 
 
 async def _respond_by_part(
@@ -113,7 +113,7 @@ async def _respond_by_part(
     told: list[Result] = []
     slices = Slices()
     for at in range(0, len(rows), ROWS_AT_ONCE):
-        response = await finished(respond(rows[at : at + ROWS_AT_ONCE]))
+        response = await wait_for_response(respond(rows[at : at + ROWS_AT_ONCE]))
         told += results(response)
         if slices.is_over():
             await slices.pause()
@@ -123,7 +123,7 @@ async def _respond_by_part(
 
 async def _step_slowly(steps: Iterable[object], respond: Callable[[], M | Pending[M]]) -> M:
     await in_slices(steps)
-    return await finished(respond())
+    return await wait_for_response(respond())
 
 
 async def _respond_by_row(
@@ -136,7 +136,7 @@ async def _respond_by_row(
     found: dict[Hashable, Result] = {}
     slices = Slices()
     for key, row in dict(zip(keys, rows, strict=True)).items():
-        response = await finished(respond([row]))
+        response = await wait_for_response(respond([row]))
         [found[key]] = results(response)
         if slices.is_over():
             await slices.pause()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from oncelog.broker.requests.authorization import CLUSTER, GROUP_RESOURCE, TOPIC_RESOURCE, denied
+from oncelog.broker.requests.authorization import GROUP_RESOURCE, THE_CLUSTER, TOPIC_RESOURCE, denied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def config_refusal(
         return None
 
     def refusal(resource_type: int, name: str) -> KafkaError | None:
-        resource = CLUSTER
+        resource = THE_CLUSTER
         if resource_type == TOPIC:
             resource = (TOPIC_RESOURCE, name)
         elif resource_type == GROUP:

@@ -37,7 +37,7 @@ def handle(
     check_rights(services.authorization, context)
     from oncelog.coordinator.groups.consumer.heartbeat import check, heartbeat
 
-    matches = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    matches = services.authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     client = client_of(context)._replace(may_describe=matches)
     try:
         check(services.groups.context, request, client.api_version)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.metadata import topics
 from oncelog.broker.requests.authorization import ALTER, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ STRICT_VERSION = 3
 def handle(
     services: Services, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse | Pending[CreatePartitionsResponse]:
-    return begun(_respond(services, request, context))
+    return chunked_steps(_respond(services, request, context))
 
 
 def _respond(
@@ -39,7 +39,7 @@ def _respond(
     """Make the response, a row at each step."""
     _, repeated = topics.once_and_twice([topic.name for topic in request.topics])
     is_repeated = frozenset(repeated)
-    may_alter = services.authorization.filter(context, ALTER, TOPIC_RESOURCE)
+    may_alter = services.authorization.predicate(context, ALTER, TOPIC_RESOURCE)
     denied = set()
     for topic in request.topics:
         if topic.name not in is_repeated and not may_alter(topic.name):
@@ -72,7 +72,7 @@ def _respond(
             results.append(_result(topic.name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
             continue
         try:
-            new_records = topics.create_partitions(image, topic, charge)
+            new_records = topics.create_partitions(services.metadata, topic, charge)
             records_of[topic.name] = new_records
             results.append(_result(topic.name, None))
         except KafkaError as error:
@@ -83,7 +83,7 @@ def _respond(
         for at, result in enumerate(results):
             if result.name in records_of:
                 try:
-                    records_of[result.name] = topics.create_partitions(image, wanted[result.name])
+                    records_of[result.name] = topics.create_partitions(services.metadata, wanted[result.name])
                 except KafkaError as error:
                     del records_of[result.name]
                     results[at] = _result(result.name, error)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.metadata import topics
-from oncelog.broker.requests.authorization import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import CREATE, DESCRIBE_CONFIGS, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ STRICT_VERSION = 6
 def handle(
     services: Services, request: CreateTopicsRequest, context: RequestContext
 ) -> CreateTopicsResponse | Pending[CreateTopicsResponse]:
-    return begun(_create(services, request, context))
+    return chunked_steps(_create(services, request, context))
 
 
 def _create(
@@ -52,7 +52,7 @@ def _create(
 def _rights(authorization: Authorization, context: RequestContext) -> topics.TopicRights | None:
     if authorization.authorizer is None:
         return None
-    may_describe = authorization.filter(context, DESCRIBE_CONFIGS, TOPIC_RESOURCE, quiet=True)
-    if authorization.allows(context, CREATE, *CLUSTER, quiet=True):
+    may_describe = authorization.predicate(context, DESCRIBE_CONFIGS, TOPIC_RESOURCE, quiet=True)
+    if authorization.allows(context, CREATE, *THE_CLUSTER, quiet=True):
         return topics.TopicRights(may_describe, lambda name: True)
-    return topics.TopicRights(may_describe, authorization.filter(context, CREATE, TOPIC_RESOURCE))
+    return topics.TopicRights(may_describe, authorization.predicate(context, CREATE, TOPIC_RESOURCE))

@@ -47,7 +47,7 @@ def _delete_some(
 ) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
     results: dict[str, DeletableGroupResult] = {}
     by_partition: ByPartition = {}
-    may_delete = services.authorization.filter(context, DELETE, GROUP_RESOURCE)
+    may_delete = services.authorization.predicate(context, DELETE, GROUP_RESOURCE)
     for group_id in dict.fromkeys(request.groups_names):
         if not may_delete(group_id):
             results[group_id] = DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)

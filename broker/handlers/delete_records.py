@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.requests.authorization import DELETE, TOPIC_RESOURCE
+from oncelog.broker.requests.request import Pending, wait_for_response
+from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import Pending, RequestContext
+    from oncelog.broker.requests.request import RequestContext
 
 UNKNOWN_LOW_WATERMARK = -1
 TO_HIGH_WATERMARK = -1
@@ -31,7 +33,7 @@ def handle(
     services: Services, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
-    may_delete = services.authorization.filter(context, DELETE, TOPIC_RESOURCE)
+    may_delete = services.authorization.predicate(context, DELETE, TOPIC_RESOURCE)
 
     def rows() -> Iterator[None]:
         for topic in request.topics:
@@ -52,7 +54,35 @@ def handle(
                 yield
 
     count = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
-    return chunked(rows(), count, response)
+    made = chunked(rows(), count, response)
+    if services.replication is None:
+        return made
+    return Pending(_after_followers(services.cluster, made, request))
+
+
+async def _after_followers(
+    cluster: Cluster,
+    made: DeleteRecordsResponse | Pending[DeleteRecordsResponse],
+    request: DeleteRecordsRequest,
+) -> DeleteRecordsResponse:
+    """Return the response when the live followers have deleted the records, too (Kafka: ``DelayedDeleteRecords``)."""
+    response = await wait_for_response(made)
+    deadline = real_time.monotonic() + request.timeout_ms / 1000
+    for asked, topic in zip(request.topics, response.topics, strict=True):
+        for partition, row in zip(asked.partitions, topic.partitions, strict=True):
+            if row.error_code:
+                continue
+            offset = row.low_watermark if partition.offset == TO_HIGH_WATERMARK else partition.offset
+            row.low_watermark = UNKNOWN_LOW_WATERMARK
+            try:
+                leader = cluster.leader_partition(topic.name, row.partition_index)
+                row.low_watermark = leader.low_watermark
+                row.low_watermark = await leader.wait_low_watermark(offset, deadline - real_time.monotonic())
+            except KafkaError as error:
+                row.error_code = error.code
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                    row.low_watermark = UNKNOWN_LOW_WATERMARK
+    return response
 
 
 def _delete_before(

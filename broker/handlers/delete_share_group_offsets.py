@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.handlers.rights import check_rights
 from oncelog.broker.metadata.features import are_share_groups_enabled
 from oncelog.broker.requests.authorization import READ, TOPIC_DENIED, TOPIC_RESOURCE
@@ -39,7 +39,7 @@ def handle(
     check_rights(services.authorization, context)
     if not request.group_id:
         return _error_response(KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid."))
-    return begun(_look_and_delete(services, request, context))
+    return chunked_steps(_look_and_delete(services, request, context))
 
 
 def _look_and_delete(
@@ -48,7 +48,7 @@ def _look_and_delete(
     """Look at a topic at each step, then delete the states."""
     from oncelog.coordinator.groups.share.offsets import delete
 
-    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
+    may_read = services.authorization.predicate(context, READ, TOPIC_RESOURCE)
     refused, names = [], []
     for topic in request.topics:
         yield

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.metadata import topics
-from oncelog.broker.requests.authorization import CLUSTER, DELETE, DESCRIBE, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import DELETE, DESCRIBE, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -54,11 +54,11 @@ def handle(
 
 
 def _rights(authorization: Authorization, context: RequestContext) -> topics.TopicRights | None:
-    if authorization.authorizer is None or authorization.allows(context, DELETE, *CLUSTER, quiet=True):
+    if authorization.authorizer is None or authorization.allows(context, DELETE, *THE_CLUSTER, quiet=True):
         return None
     return topics.TopicRights(
-        authorization.filter(context, DESCRIBE, TOPIC_RESOURCE),
-        authorization.filter(context, DELETE, TOPIC_RESOURCE),
+        authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE),
+        authorization.predicate(context, DELETE, TOPIC_RESOURCE),
     )
 
 

@@ -44,7 +44,7 @@ def _describe(
     client = client_of(context)
     groups: list[DescribedGroup] = []
     shards: dict[int, GroupShard] = {}
-    may_describe = services.authorization.filter(context, DESCRIBE, GROUP_RESOURCE)
+    may_describe = services.authorization.predicate(context, DESCRIBE, GROUP_RESOURCE)
     for group_id in group_ids:
         if not may_describe(group_id):
             groups.append(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, group_id))

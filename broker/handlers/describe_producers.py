@@ -30,7 +30,7 @@ def handle(
     services: Services, request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse | Pending[DescribeProducersResponse]:
     response = DescribeProducersResponse()
-    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
+    may_read = services.authorization.predicate(context, READ, TOPIC_RESOURCE)
 
     def rows() -> Iterator[None]:
         for topic in request.topics:

@@ -50,6 +50,7 @@ def handle(
     partition = PartitionDescription(
         0, leader_id=node_id, leader_epoch=metadata.epoch, high_watermark=end_offset, current_voters=[voter]
     )
+    partition.observers = metadata.observers()
     response = DescribeQuorumResponse(topics=[TopicDescription(CLUSTER_METADATA_TOPIC, [partition])])
     if context.api_version >= NODES_VERSION:
         response.nodes.append(messages.Node(node_id))

@@ -48,8 +48,8 @@ def handle(
 async def _describe(
     services: Services, request: DescribeShareGroupOffsetsRequest, context: RequestContext
 ) -> DescribeShareGroupOffsetsResponse:
-    may_describe = services.authorization.filter(context, DESCRIBE, GROUP_RESOURCE)
-    may_describe_topic = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+    may_describe = services.authorization.predicate(context, DESCRIBE, GROUP_RESOURCE)
+    may_describe_topic = services.authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE)
     slices = Slices()
     groups = []
     for row in request.groups:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.requests.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse | Pending[DescribeTopicPartitionsResponse]:
-    return begun(_describe(services, request, context))
+    return chunked_steps(_describe(services, request, context))
 
 
 def _describe(
@@ -51,7 +51,7 @@ def _describe(
         1, min(request.response_partition_limit, services.config.current.max_request_partition_size_limit)
     )
     authorization = services.authorization
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=not request.topics)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=not request.topics)
     allowed: list[str] = []
     denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in [name for name in names if name >= start]:

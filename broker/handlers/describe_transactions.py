@@ -40,8 +40,8 @@ def _describe(
     services: Services, transactional_ids: list[str], context: RequestContext
 ) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
     transactions, authorization = services.transactions, services.authorization
-    may_describe = authorization.filter(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE)
-    may_describe_topic = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    may_describe = authorization.predicate(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE)
+    may_describe_topic = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     shards: list[TransactionShard] = []
     states = [
         _state(transactions, transactional_id, shards)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def handle(
     services: AccessServices, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse | Pending[DescribeUserScramCredentialsResponse]:
-    return begun(_respond(services, request, context))
+    return chunked_steps(_respond(services, request, context))
 
 
 def _respond(

@@ -53,7 +53,7 @@ def _describe(
 ) -> R | Pending[R]:
     """Return the response about these groups. A group that cannot be described has its error there."""
     authorization = services.authorization
-    may_describe = authorization.filter(context, DESCRIBE, GROUP_RESOURCE)
+    may_describe = authorization.predicate(context, DESCRIBE, GROUP_RESOURCE)
     groups = []
     shards: dict[int, GroupShard] = {}
     for group_id in group_ids:
@@ -70,7 +70,7 @@ def _describe(
             group.authorized_operations = authorization.operations(context, GROUP_RESOURCE, group_id)
         groups.append(group)
     if authorization.authorizer is not None:
-        may_describe_topic = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+        may_describe_topic = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
         groups = [_without_denied_topics(kind, group, may_describe_topic) for group in groups]
     return services.groups.runtime.respond(
         list(shards.values()),

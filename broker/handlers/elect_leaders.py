@@ -1,14 +1,16 @@
-"""ElectLeaders (API key 43): elects leaders of partitions. With one node there is no other candidate.
+"""ElectLeaders (API key 43): elects the preferred leaders of partitions, or any leaders where there is none.
 
-Source: ``ReplicationControlManager.electLeaders``.
+Version 0 knows preferred leaders only. Source: ``ReplicationControlManager.electLeaders``.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import chunked
-from oncelog.broker.metadata.image import NO_LEADER
+from oncelog.broker.controller.leadership import PREFERRED, UNCLEAN, elect
+from oncelog.broker.handlers.chunked import chunked_then
+from oncelog.broker.handlers.partition_changes import Change, Row, change_partitions
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -18,19 +20,16 @@ from oncelog.wire.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from oncelog.broker.handlers.services import Services
-    from oncelog.broker.metadata.image import MetadataImage
     from oncelog.broker.requests.request import Pending, RequestContext
-
-PREFERRED, UNCLEAN = 0, 1
 
 
 def handle(
     services: Services, request: ElectLeadersRequest, context: RequestContext
 ) -> ElectLeadersResponse | Pending[ElectLeadersResponse]:
-    image = services.metadata.image
+    image, config = services.metadata.image, services.config.current
     is_wildcard = request.topic_partitions is None
     wanted: list[tuple[str, Sequence[int]]]
     if request.topic_partitions is None:
@@ -43,37 +42,21 @@ def handle(
         if is_wildcard:
             return response
 
-    def rows() -> Iterator[None]:
-        for name, indexes in wanted:
-            topic_result = ReplicaElectionResult(name)
-            response.replica_election_results.append(topic_result)
-            yield
-            for index in indexes:
-                code, text = _elect(image, name, index, request.election_type)
-                # The response for all partitions leaves out those that need no election.
-                if not is_wildcard or code != ErrorCode.ELECTION_NOT_NEEDED:
-                    topic_result.partition_result.append(PartitionResult(index, code, text))
-                yield
+    asked: list[tuple[Row, Change]] = []
+    for name, indexes in wanted:
+        rows = [PartitionResult(index, error_message=None) for index in indexes]
+        response.replica_election_results.append(ReplicaElectionResult(name, rows))
+        asked += [
+            (row, partial(elect, image, config, name, row.partition_id, request.election_type))
+            for row in rows
+        ]
 
-    return chunked(rows(), len(wanted) + sum(len(indexes) for _, indexes in wanted), response)
+    def respond() -> ElectLeadersResponse:
+        if is_wildcard:  # it leaves out the partitions that need no election
+            for result in response.replica_election_results:
+                result.partition_result = [
+                    row for row in result.partition_result if row.error_code != ErrorCode.ELECTION_NOT_NEEDED
+                ]
+        return response
 
-
-def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> tuple[ErrorCode, str]:
-    """Return why no leader is elected: the error code, and Kafka's text for it."""
-    if election_type not in (PREFERRED, UNCLEAN):
-        return ErrorCode.INVALID_REQUEST, f"Unknown election type {election_type}"
-    topic = image.topics.get(name)
-    if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
-    if not 0 <= index < len(topic.partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
-    partition = topic.partitions[index]
-    # When this node started it became the leader of every partition that it may lead.
-    if election_type == PREFERRED:
-        if partition.leader != partition.replicas[0]:
-            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
-    elif partition.leader == NO_LEADER:
-        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, (
-            "Eligible topic partition leaders are not available."
-        )
-    return ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+    return chunked_then(change_partitions(services.metadata, asked), len(wanted) + len(asked), respond)

@@ -13,43 +13,68 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.fetch.delayed import DelayedFetch
 from oncelog.broker.fetch.fetch import Fetch
+from oncelog.broker.fetch.replicated_fetch import ReplicatedFetch, replica_of
 from oncelog.broker.fetch.sessions import FetchItem, FetchKey
-from oncelog.broker.requests.authorization import CLUSTER, CLUSTER_ACTION, READ, TOPIC_RESOURCE
-from oncelog.wire.errors import KafkaError
+from oncelog.broker.requests.authorization import CLUSTER_ACTION, READ, THE_CLUSTER, TOPIC_RESOURCE
+from oncelog.broker.requests.request import Pending
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.fetch import FETCH_TOPIC_ID_VERSION, FetchRequest, FetchResponse
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.handlers.services import Services
+    from oncelog.broker.replication.replication import Replication
     from oncelog.broker.requests.request import RequestContext
     from oncelog.broker.security.usage import Usage
 
 
 def handle(
     services: Services, request: FetchRequest, context: RequestContext
-) -> FetchResponse | DelayedFetch:
+) -> FetchResponse | Pending[FetchResponse | None]:
     version = context.api_version
+    if services.replication is not None:
+        replica_id, broker_epoch = replica_of(request, version)
+        if replica_id >= 0:
+            return _fetch_as_follower(
+                services, services.replication, request, context, replica_id, broker_epoch
+            )
     by_id = version >= FETCH_TOPIC_ID_VERSION
     items = _items(services.cluster, request, by_id)
     try:
         opened = services.fetch_sessions.open(request, items, uses_topic_ids=by_id)
     except KafkaError as error:
         return FetchResponse(0, error.code, 0)
-    fetch = Fetch(
-        services.cluster, services.fetch_sessions, services.config.current, request, version, opened
-    )
+    cluster, sessions, config = services.cluster, services.fetch_sessions, services.config.current
+    if services.replication is None:
+        fetch = Fetch(cluster, sessions, config, request, version, opened)
+    else:
+        listener_name = context.connection.listener_name
+        fetch = ReplicatedFetch(cluster, sessions, config, request, version, opened, listener_name)
     if context.usage is not None and not fetch.is_replica:
         _limit(fetch, context, context.usage)
     authorization = services.authorization
     if authorization.authorizer is not None:
         if not fetch.is_replica:
-            fetch.may_read = cache(authorization.filter(context, READ, TOPIC_RESOURCE))
-        elif not authorization.allows(context, CLUSTER_ACTION, *CLUSTER):
+            fetch.may_read = cache(authorization.predicate(context, READ, TOPIC_RESOURCE))
+        elif not authorization.allows(context, CLUSTER_ACTION, *THE_CLUSTER):
             fetch.may_read = _nothing
     if fetch.read() or request.max_wait_ms <= 0 or not opened.items:
         return fetch.respond()
     return DelayedFetch(fetch, request.max_wait_ms, services.delayed_fetches)
+
+
+def _fetch_as_follower(
+    services: Services,
+    replication: Replication,
+    request: FetchRequest,
+    context: RequestContext,
+    replica_id: int,
+    broker_epoch: int,
+) -> FetchResponse | Pending[FetchResponse | None]:
+    if not services.authorization.allows(context, CLUSTER_ACTION, *THE_CLUSTER):
+        return FetchResponse(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 0)
+    return Pending(replication.sessions.fetch(request, replica_id, broker_epoch))
 
 
 def _limit(fetch: Fetch, context: RequestContext, usage: Usage) -> None:

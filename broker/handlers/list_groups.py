@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
-from oncelog.broker.requests.authorization import CLUSTER, DESCRIBE, GROUP_RESOURCE
+from oncelog.broker.handlers.chunked import chunked_steps
+from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, THE_CLUSTER
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse | Pending[ListGroupsResponse]:
-    return begun(_list(services, request, context))
+    return chunked_steps(_list(services, request, context))
 
 
 def _list(
@@ -42,8 +42,8 @@ def _list(
         groups += list_groups(shard, wanted)
         if shard.groups:
             yield
-    if not services.authorization.allows(context, DESCRIBE, *CLUSTER, quiet=True):
-        may_describe = services.authorization.filter(context, DESCRIBE, GROUP_RESOURCE, quiet=True)
+    if not services.authorization.allows(context, DESCRIBE, *THE_CLUSTER, quiet=True):
+        may_describe = services.authorization.predicate(context, DESCRIBE, GROUP_RESOURCE, quiet=True)
         listed, groups = groups, []
         for group in listed:
             if may_describe(group.group_id):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.requests.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -40,14 +40,17 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 MIN_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 CONSUMER_REPLICA_ID = -1
+DEBUGGING_REPLICA_ID = -2
+"""A reader of any replica, to its end."""
 READ_COMMITTED = 1
 LEADER_EPOCH_VERSION = 4
+OFFSET_NOT_AVAILABLE_VERSION = 5
 
 
 def handle(
     services: Services, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
-    return begun(_respond(services, request, context))
+    return chunked_steps(_respond(services, request, context))
 
 
 def _respond(
@@ -60,7 +63,7 @@ def _respond(
     topics = request.topics
     denied: list[ListOffsetsTopic] = []
     if services.authorization.authorizer is not None:
-        may_describe = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+        may_describe = services.authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE)
         topics = []
         for topic in request.topics:
             (topics if may_describe(topic.name) else denied).append(topic)
@@ -81,6 +84,8 @@ class _Search(NamedTuple):
     row: ListOffsetsPartitionResponse
     last_fetchable: int
     has_epoch: bool
+    error_beyond: ErrorCode
+    """The error if there is no such record before ``last_fetchable``."""
 
 
 async def _searched(response: ListOffsetsResponse, searches: list[_Search]) -> ListOffsetsResponse:
@@ -96,6 +101,8 @@ async def _searched(response: ListOffsetsResponse, searches: list[_Search]) -> L
             row.timestamp, row.offset = found.timestamp, found.offset
             if search.has_epoch:
                 row.leader_epoch = found.leader_epoch
+        else:
+            row.error_code = search.error_beyond
     return response
 
 
@@ -154,12 +161,26 @@ def _find(
         timestamp < EARLIEST_PENDING_UPLOAD or version < MIN_VERSION_OF.get(timestamp, version)
     ):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    log = cluster.log(topic, partition.partition_index, partition.current_leader_epoch)
+    index, replica_id = partition.partition_index, request.replica_id
+    if replica_id == DEBUGGING_REPLICA_ID:
+        hosted = cluster.readable_partition(topic, index)
+        log = hosted.log_at(partition.current_leader_epoch)
+    else:
+        log = cluster.log(topic, index, partition.current_leader_epoch)
+        hosted = cluster.leader_partition(topic, index)
+    error = ErrorCode.NONE
+    if replica_id == CONSUMER_REPLICA_ID and hosted.epoch_start_offset > log.high_watermark:
+        # A new leader does not know yet what its predecessor had committed.
+        error = ErrorCode.OFFSET_NOT_AVAILABLE
+        if version < OFFSET_NOT_AVAILABLE_VERSION:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
     last_fetchable = _last_fetchable(log, request)
-    result = ListOffsetsPartitionResponse(partition.partition_index)
+    result = ListOffsetsPartitionResponse(index)
     if timestamp == LATEST:
+        if error:
+            raise KafkaError(error)
         result.offset = last_fetchable
-        epoch = cluster.leader_partition(topic, partition.partition_index).leader_epoch
+        epoch = hosted.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         result.offset = log.log_start_offset
         epoch = log.epoch_of(log.log_start_offset)
@@ -167,7 +188,8 @@ def _find(
         return result
     else:
         steps = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        searches.append(_Search(log, steps, result, last_fetchable, version >= LEADER_EPOCH_VERSION))
+        has_epoch = version >= LEADER_EPOCH_VERSION
+        searches.append(_Search(log, steps, result, last_fetchable, has_epoch, error))
         return result
     if version >= LEADER_EPOCH_VERSION:
         result.leader_epoch = epoch

@@ -30,7 +30,7 @@ def handle(
     except KafkaError as error:
         return error_response(error)
     response = ListTransactionsResponse()
-    may_describe = services.authorization.filter(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE, quiet=True)
+    may_describe = services.authorization.predicate(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE, quiet=True)
     return chunked_then(
         list_transactions(shards, request, response, may_describe),
         sum(len(shard.transactions) for shard in shards),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.topics import check_name
-from oncelog.broker.requests.authorization import CLUSTER, CREATE, DESCRIBE, NOT_ASKED, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import CREATE, DESCRIBE, NOT_ASKED, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.metadata import (
     MetadataRequest,
@@ -39,7 +39,7 @@ CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 def handle(
     services: Services, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Pending[MetadataResponse]:
-    return begun(_respond(services, request, context))
+    return chunked_steps(_respond(services, request, context))
 
 
 def _respond(
@@ -91,7 +91,7 @@ def _topics(
     """Return what is told of the topics; of those that the client may not describe not even whether they exist."""
     version, authorization = context.api_version, services.authorization
     is_all = request.topics is None or (version == 0 and not request.topics)
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=is_all)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=is_all)
 
     def with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
         if request.include_topic_authorized_operations:
@@ -129,8 +129,8 @@ def _topics(
             denied.append(_denied(name))
         yield
     may_create = _may_create(services, request, version)
-    if may_create and not authorization.allows(context, CREATE, *CLUSTER, quiet=True):
-        may_create_topic = authorization.filter(context, CREATE, TOPIC_RESOURCE)
+    if may_create and not authorization.allows(context, CREATE, *THE_CLUSTER, quiet=True):
+        may_create_topic = authorization.predicate(context, CREATE, TOPIC_RESOURCE)
         described, names, not_to_create = names, [], []
         for name in described:
             if services.cluster.topic(name) is None and not may_create_topic(name):

@@ -42,7 +42,7 @@ def handle(
         return OffsetCommitResponse(
             0, [_error_result(topic, topic.partitions, code) for topic in request.topics]
         )
-    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
+    may_read = services.authorization.predicate(context, READ, TOPIC_RESOURCE)
     by_id = context.api_version >= OFFSET_COMMIT_TOPIC_ID_VERSION
     topics = request.topics
     unknown: list[OffsetCommitResponseTopic] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import begun
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.handlers.topic_results import merged
 from oncelog.broker.requests.authorization import READ, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
-    return begun(_delete(services, request, context))
+    return chunked_steps(_delete(services, request, context))
 
 
 def _delete(
@@ -39,7 +39,7 @@ def _delete(
     """Look at a topic at each step, then delete the offsets."""
     from oncelog.coordinator.groups.offsets import delete_offsets
 
-    may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
+    may_read = services.authorization.predicate(context, READ, TOPIC_RESOURCE)
     unknown: list[OffsetDeleteResponseTopic] = []
     existing_topics: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:

@@ -73,8 +73,8 @@ def _fetch(
     authorization = services.authorization
     may_describe = None
     if authorization.authorizer is not None:
-        may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
-    may_describe_group = authorization.filter(context, DESCRIBE, GROUP_RESOURCE)
+        may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE)
+    may_describe_group = authorization.predicate(context, DESCRIBE, GROUP_RESOURCE)
     lookups = [
         _Lookup(group, version, may_describe, is_denied=not may_describe_group(group.group_id))
         for group in groups

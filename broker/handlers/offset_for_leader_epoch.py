@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked
-from oncelog.broker.requests.authorization import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC_RESOURCE
+from oncelog.broker.requests.authorization import CLUSTER_ACTION, DESCRIBE, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -31,8 +31,8 @@ def handle(
 ) -> OffsetForLeaderEpochResponse | Pending[OffsetForLeaderEpochResponse]:
     response = OffsetForLeaderEpochResponse()
     authorization = services.authorization
-    is_broker = authorization.allows(context, CLUSTER_ACTION, *CLUSTER, quiet=True)
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+    is_broker = authorization.allows(context, CLUSTER_ACTION, *THE_CLUSTER, quiet=True)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE)
 
     def rows() -> Iterator[None]:
         for topic in request.topics:

@@ -87,7 +87,7 @@ async def _append_large(
 
 def _denied(services: Services, request: ProduceRequest, context: RequestContext) -> Steps[Refusals]:
     """Return the partitions to which the client may not write, a topic at each step. Unknown ids are no secret."""
-    may_write = services.authorization.filter(context, WRITE, TOPIC_RESOURCE)
+    may_write = services.authorization.predicate(context, WRITE, TOPIC_RESOURCE)
     denied: Refusals = {}
     for topic in request.topic_data:
         name = name_of(services.cluster, topic, context)

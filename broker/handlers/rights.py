@@ -1,6 +1,6 @@
 """Checks the rights of whole requests: those of the table, and those that depend on a request's data.
 
-The dispatcher checks them before it calls a handler; a handler checks them itself (`Handler.handler_checks`) where
+The dispatcher checks them before it calls a handler; a handler checks them itself (`ApiRow.handler_checks`) where
 Kafka looks at something else first. A proxy checks all of them. Source: ``KafkaApis``, ``ControllerApis``.
 """
 
@@ -28,7 +28,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.handlers.table import Handler
+    from oncelog.broker.handlers.table import ApiRow
     from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.requests.request import RequestContext
 
@@ -47,20 +47,20 @@ RESOURCE_TYPES = {
 _NAME_FIELDS = {GROUP: "group_id", TRANSACTIONAL_ID: "transactional_id"}
 
 
-def check_of(handler: Handler) -> Check | None:
+def check_of(row: ApiRow) -> Check | None:
     """Return the check that the dispatcher makes before the handler; None if there is none."""
-    if handler.handler_checks or not (handler.rights or handler.name in BY_DATA_CHECKS):
+    if row.handler_checks or not (row.rights or row.name in BY_DATA_CHECKS):
         return None
     return check_rights
 
 
 def check_rights(authorization: Authorization, context: RequestContext) -> None:
     """Check the rights that the whole request needs. Raises KafkaError for the first one that is missing."""
-    handler, request = context.api.handler, context.request
-    for operation, kind in handler.rights:
+    row, request = context.api.row, context.request
+    for operation, kind in row.rights:
         name = CLUSTER_NAME if kind == CLUSTER else getattr(request, _NAME_FIELDS[kind]) or ""
         authorization.require(context, operation, RESOURCE_TYPES[kind], name)
-    by_data = BY_DATA_CHECKS.get(handler.name)
+    by_data = BY_DATA_CHECKS.get(row.name)
     if by_data is not None:
         by_data(authorization, context)
 
@@ -123,7 +123,7 @@ def _write_txn_markers(authorization: Authorization, context: RequestContext) ->
 
 
 def _group_heartbeat(authorization: Authorization, context: RequestContext) -> None:
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE)
     if not all(map(may_describe, context.request.subscribed_topic_names or ())):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,18 +16,28 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import TransactionCoordinator
     from oncelog.broker.fetch.delayed_fetches import DelayedFetches
     from oncelog.broker.fetch.sessions import FetchSessions
-    from oncelog.broker.handlers.table import Handler
+    from oncelog.broker.handlers.table import ApiRow
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.internal_topics import AutoTopicCreationManager
+    from oncelog.broker.replication.replication import Replication
     from oncelog.broker.requests.authorization import Authorization
+    from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.delegation_tokens import DelegationTokens
     from oncelog.broker.security.host_names import HostNames
     from oncelog.broker.share.group_states import ShareGroupStates
     from oncelog.broker.share.manager import SharePartitionManager
+    from oncelog.wire.schema import Message
+
+
+class Forward(Protocol):
+    """Has the controller handle a request."""
+
+    def __call__(self, request: Message, context: RequestContext) -> Pending[Any]:
+        """Return the controller's response, or for a time-out that of Kafka's broker."""
 
 
 class AccessServices(Protocol):
@@ -46,7 +56,7 @@ class AccessServices(Protocol):
 class Services(NamedTuple):
     """Made once by each node."""
 
-    handlers: Mapping[int, Handler]
+    handlers: Mapping[int, ApiRow]
     """The APIs that the node serves, by key."""
     config: DynamicBrokerConfig
     authorization: Authorization
@@ -73,3 +83,7 @@ class Services(NamedTuple):
     delegation_tokens: DelegationTokens
     note_internal_error: Callable[[], None]
     """Called after a request failed with an internal error: tests end the node then."""
+    forward: Forward | None = None
+    """Has the controller handle a request that changes metadata; None: this node is the controller."""
+    replication: Replication | None = None
+    """The partitions with several replicas; None: there are no other nodes."""

@@ -42,7 +42,7 @@ def handle(
     if not is_member_id(request.member_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     assert request.member_id is not None
-    services.shares.sessions.acknowledge((request.group_id, request.member_id), request.share_session_epoch)
+    services.shares.sessions.check_epoch((request.group_id, request.member_id), request.share_session_epoch)
     return Pending(_respond(services, request, context, request.group_id, request.member_id))
 
 
@@ -56,7 +56,7 @@ async def _respond(
     authorization = services.authorization
     may_read = None
     if authorization.authorizer is not None:
-        may_read = cache(authorization.filter(context, READ, TOPIC_RESOURCE))
+        may_read = cache(authorization.predicate(context, READ, TOPIC_RESOURCE))
     has_renew = context.api_version >= RENEW_VERSION
     acknowledging = Acknowledging.begin(
         services.shares,

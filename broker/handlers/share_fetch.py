@@ -128,7 +128,7 @@ class _Responding:
         authorization = services.authorization
         self._may_read: Callable[[str], bool] | None = None
         if authorization.authorizer is not None:
-            self._may_read = cache(authorization.filter(context, READ, TOPIC_RESOURCE))
+            self._may_read = cache(authorization.predicate(context, READ, TOPIC_RESOURCE))
 
     async def respond(self) -> ShareFetchResponse:
         """Acknowledge, read, and return the response."""
@@ -188,7 +188,7 @@ class _Responding:
         delayed = DelayedShareFetch(fetch, services.files)
         results: dict[PartitionKey, KafkaError] = {}
         try:
-            is_complete = fetch.is_empty or await delayed.try_complete(at_once=self._request.max_wait_ms <= 0)
+            is_complete = fetch.is_empty or await delayed.try_complete(force=self._request.max_wait_ms <= 0)
             if acknowledging is not None:
                 results = await acknowledging.finish()
             if not is_complete:

@@ -38,7 +38,7 @@ def handle(
     services.authorization.require(context, READ, GROUP_RESOURCE, request.group_id)
     if not is_member_id(request.member_id):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
-    may_describe = services.authorization.filter(context, DESCRIBE, TOPIC_RESOURCE)
+    may_describe = services.authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE)
     for name in request.subscribed_topic_names or ():
         if not may_describe(name):
             return _error_response(denied(DESCRIBE, TOPIC_RESOURCE, name))

@@ -134,7 +134,7 @@ _BETWEEN_BROKERS: Rights = ((CLUSTER_ACTION, CLUSTER),)
 # -- a row of the table
 
 
-class Handler(NamedTuple):
+class ApiRow(NamedTuple):
     """One API."""
 
     api_key: int
@@ -177,6 +177,8 @@ class Handler(NamedTuple):
     """The highest version with ``unstable.api.versions.enable``, where it is another one."""
     is_telemetry: bool = False
     """Whether it is served only where clients may send their metrics."""
+    is_forwarded: bool = False
+    """Whether the controller handles it, to which another node forwards it (Kafka: ``ApiKeys.forwardable``)."""
 
 
 def _api(
@@ -188,9 +190,9 @@ def _api(
     *rows: Rows,
     announced_min: int | None = None,
     **more: Any,
-) -> Handler:
+) -> ApiRow:
     low, high = versions
-    return Handler(
+    return ApiRow(
         api_key,
         name,
         low,
@@ -238,10 +240,10 @@ _TABLE = (
     _api(17, "sasl_handshake", (0, 1), NO_RIGHT),
     _api(18, "api_versions", (0, 5), NO_RIGHT, proxy_reads=True),
     _api(19, "create_topics", (2, 7), BY_ROW, ((CREATE, TOPIC),), _topics(), cluster_instead=CREATE,
-         proxy_reads=True),
+         proxy_reads=True, is_forwarded=True),
     _api(20, "delete_topics", (1, 6), BY_ROW, ((DESCRIBE, TOPIC), (DELETE, TOPIC)), _topics(response="responses"),
          _names("topic_names", "responses", "name", TOPIC), cluster_instead=DELETE, has_error_message=False,
-         proxy_reads=True),
+         proxy_reads=True, is_forwarded=True),
     _api(21, "delete_records", (0, 2), BY_ROW, ((DELETE, TOPIC),), _topics(inner=_partitions()),
          beside_error={"low_watermark": -1}),
     _api(22, "init_producer_id", (0, 5), BY_DATA, beside_error={"producer_epoch": -1}, unstable_max=6),
@@ -259,23 +261,24 @@ _TABLE = (
     _api(28, "txn_offset_commit", (0, 6), ((WRITE, TRANSACTIONAL_ID), (READ, GROUP)), ((READ, TOPIC),),
          _topics(inner=_partitions()), handler_checks=True, faults=("duplicate",)),
     _api(29, "describe_acls", (1, 3), ((DESCRIBE, CLUSTER),)),
-    _api(30, "create_acls", (1, 3), ((ALTER, CLUSTER),), (), Rows("creations", "results", (), ())),
-    _api(31, "delete_acls", (1, 3), ((ALTER, CLUSTER),), (), Rows("filters", "filter_results", (), ())),
+    _api(30, "create_acls", (1, 3), ((ALTER, CLUSTER),), (), Rows("creations", "results", (), ()), is_forwarded=True),
+    _api(31, "delete_acls", (1, 3), ((ALTER, CLUSTER),), (), Rows("filters", "filter_results", (), ()),
+         is_forwarded=True),
     _api(32, "describe_configs", (1, 4), BY_ROW, (), _resources("results"), config_operation=DESCRIBE_CONFIGS,
          denied_message=True, proxy_reads=True),
     _api(33, "alter_configs", (0, 2), BY_ROW, (), _resources("responses"), config_operation=ALTER_CONFIGS,
-         denied_message=True),
+         denied_message=True, is_forwarded=True),
     _api(34, "alter_replica_log_dirs", (1, 2), ((ALTER, CLUSTER),), (),
          Rows("dirs", None, (), (), _topics("topics", "results", _partitions(name=ELEMENT), told="topic_name"))),
     _api(35, "describe_log_dirs", (1, 5), ((DESCRIBE, CLUSTER),), (),
          _topics(response=None, inner=_partitions(response=None, name=ELEMENT), name="topic")),
     _api(36, "sasl_authenticate", (0, 2), NO_RIGHT),
-    _api(37, "create_partitions", (0, 3), BY_ROW, ((ALTER, TOPIC),), _topics(response="results")),
+    _api(37, "create_partitions", (0, 3), BY_ROW, ((ALTER, TOPIC),), _topics(response="results"), is_forwarded=True),
     _api(38, "create_delegation_token", (1, 3), BY_DATA, handler_checks=True,
          beside_error={"principal_type": "User", "principal_name": "ANONYMOUS", "issue_timestamp_ms": -1,
-                       "expiry_timestamp_ms": -1, "max_timestamp_ms": -1}),
-    _api(39, "renew_delegation_token", (1, 2), BY_DATA, handler_checks=True),
-    _api(40, "expire_delegation_token", (1, 2), BY_DATA, handler_checks=True),
+                       "expiry_timestamp_ms": -1, "max_timestamp_ms": -1}, is_forwarded=True),
+    _api(39, "renew_delegation_token", (1, 2), BY_DATA, handler_checks=True, is_forwarded=True),
+    _api(40, "expire_delegation_token", (1, 2), BY_DATA, handler_checks=True, is_forwarded=True),
     _api(41, "describe_delegation_token", (1, 3), BY_DATA, handler_checks=True),
     _api(42, "delete_groups", (0, 3), BY_ROW, ((DELETE, GROUP),),
          _names("groups_names", "results", "group_id", GROUP), has_error_message=False),
@@ -283,28 +286,28 @@ _TABLE = (
          _topics("topic_partitions", "replica_election_results",
                  _partitions("partitions", "partition_result", name=ELEMENT, told="partition_id"),
                  name="topic", told="topic"),
-         error_in_rows=(1, 2)),
+         error_in_rows=(1, 2), is_forwarded=True),
     _api(44, "incremental_alter_configs", (0, 1), BY_ROW, (), _resources("responses"), config_operation=ALTER_CONFIGS,
-         denied_message=True),
+         denied_message=True, is_forwarded=True),
     _api(45, "alter_partition_reassignments", (0, 1), ((ALTER, CLUSTER),), (),
-         _topics(response="responses", inner=_partitions()), error_in_rows=(0, 1)),
+         _topics(response="responses", inner=_partitions()), error_in_rows=(0, 1), is_forwarded=True),
     _api(46, "list_partition_reassignments", (0, 0), ((DESCRIBE, CLUSTER),), (),
-         _topics(response=None, inner=_partitions("partition_indexes", None, name=ELEMENT))),
+         _topics(response=None, inner=_partitions("partition_indexes", None, name=ELEMENT)), is_forwarded=True),
     _api(47, "offset_delete", (0, 0), ((DELETE, GROUP),), ((READ, TOPIC),), _topics(inner=_partitions())),
     _api(48, "describe_client_quotas", (0, 1), ((DESCRIBE_CONFIGS, CLUSTER),), beside_error={"entries": None}),
     _api(49, "alter_client_quotas", (0, 1), ((ALTER_CONFIGS, CLUSTER),), (),
-         Rows("entries", "entries", (("entity", "entity"),), ())),
+         Rows("entries", "entries", (("entity", "entity"),), ()), is_forwarded=True),
     _api(50, "describe_user_scram_credentials", (0, 0), ((DESCRIBE, CLUSTER),), (),
          Rows("users", "results", (("name", "user"),), ())),
     _api(51, "alter_user_scram_credentials", (0, 0), ((ALTER, CLUSTER),), (),
-         Rows("upsertions", "results", (("name", "user"),), ())),
+         Rows("upsertions", "results", (("name", "user"),), ()), is_forwarded=True),
     _api(55, "describe_quorum", (0, 2), ((DESCRIBE, CLUSTER),), (),
-         _topics(inner=_partitions(), name="topic_name", told="topic_name"), proxy_reads=True),
-    _api(57, "update_features", (0, 2), ((ALTER, CLUSTER),)),
+         _topics(inner=_partitions(), name="topic_name", told="topic_name"), proxy_reads=True, is_forwarded=True),
+    _api(57, "update_features", (0, 2), ((ALTER, CLUSTER),), is_forwarded=True),
     _api(60, "describe_cluster", (0, 2), BY_DATA, handler_checks=True, proxy_reads=True),
     _api(61, "describe_producers", (0, 0), BY_ROW, ((READ, TOPIC),), _topics(inner=_INDEXES),
          has_error_message=False),
-    _api(64, "unregister_broker", (0, 0), ((ALTER, CLUSTER),)),
+    _api(64, "unregister_broker", (0, 0), ((ALTER, CLUSTER),), is_forwarded=True),
     _api(65, "describe_transactions", (0, 0), BY_ROW, ((DESCRIBE, TRANSACTIONAL_ID),),
          _names("transactional_ids", "transaction_states", "transactional_id", TRANSACTIONAL_ID)),
     _api(66, "list_transactions", (0, 2), BY_DATA, handler_checks=True),
@@ -323,8 +326,8 @@ _TABLE = (
          may_wait=True, has_records=True, proxy_reads=True),
     _api(79, "share_acknowledge", (1, 2), ((READ, GROUP),), ((READ, TOPIC),), _topic_ids(_partitions()),
          handler_checks=True, has_error_message=False, proxy_reads=True),
-    _api(80, "add_raft_voter", (0, 1), ((ALTER, CLUSTER),)),
-    _api(81, "remove_raft_voter", (0, 0), ((ALTER, CLUSTER),)),
+    _api(80, "add_raft_voter", (0, 1), ((ALTER, CLUSTER),), is_forwarded=True),
+    _api(81, "remove_raft_voter", (0, 0), ((ALTER, CLUSTER),), is_forwarded=True),
     _api(83, "initialize_share_group_state", (0, 0), _BETWEEN_BROKERS, (), _SHARE_STATES),
     _api(84, "read_share_group_state", (0, 0), _BETWEEN_BROKERS, (), _SHARE_STATES),
     _api(85, "write_share_group_state", (0, 1), _BETWEEN_BROKERS, (), _SHARE_STATES),
@@ -337,21 +340,19 @@ _TABLE = (
          _topics("topics", "responses", _partitions(), name="topic_name", told="topic_name"), handler_checks=True),
     _api(92, "delete_share_group_offsets", (0, 0), ((DELETE, GROUP),), ((READ, TOPIC),),
          _topics("topics", "responses", name="topic_name", told="topic_name"), handler_checks=True),
-    _api(94, "unregister_controller", (0, 0), ((ALTER, CLUSTER),)),
+    _api(94, "unregister_controller", (0, 0), ((ALTER, CLUSTER),), is_forwarded=True),
 )
 # fmt: on
 
-HANDLERS: dict[int, Handler] = {handler.api_key: handler for handler in _TABLE}
+HANDLERS: dict[int, ApiRow] = {row.api_key: row for row in _TABLE}
 """By API key."""
-BY_NAME: dict[str, Handler] = {handler.name: handler for handler in _TABLE}
+BY_NAME: dict[str, ApiRow] = {row.name: row for row in _TABLE}
 """By the name of the API's modules."""
 
-TELEMETRY_KEYS = frozenset(handler.api_key for handler in _TABLE if handler.is_telemetry)
+TELEMETRY_KEYS = frozenset(row.api_key for row in _TABLE if row.is_telemetry)
 """API keys that are served only where clients may send their metrics."""
-UNSTABLE_VERSIONS = {
-    handler.api_key: handler.unstable_max for handler in _TABLE if handler.unstable_max is not None
-}
-"""By API key: `Handler.unstable_max`, where there is one."""
+UNSTABLE_VERSIONS = {row.api_key: row.unstable_max for row in _TABLE if row.unstable_max is not None}
+"""By API key: `ApiRow.unstable_max`, where there is one."""
 
 
 def api_names() -> dict[str, str]:

@@ -28,7 +28,7 @@ from oncelog.broker.requests.authorization import (
     TRANSACTIONAL_ID_RESOURCE,
     WRITE,
 )
-from oncelog.broker.requests.request import Pending, finished
+from oncelog.broker.requests.request import Pending, wait_for_response
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.txn_offset_commit import (
@@ -74,7 +74,7 @@ class _Commit:
         self.services = services
         self.request = request
         self.context = context
-        self.may_read = services.authorization.filter(context, READ, TOPIC_RESOURCE)
+        self.may_read = services.authorization.predicate(context, READ, TOPIC_RESOURCE)
         self.by_id = context.api_version >= TXN_OFFSET_COMMIT_TOPIC_ID_VERSION
         self.topic_of = attrgetter("topic_id" if self.by_id else "name")
         self.unknown: list[TxnOffsetCommitResponseTopic] = []
@@ -164,7 +164,7 @@ class _Commit:
 
     async def store_afterwards(self, sequences: dict[PartitionKey, int]) -> TxnOffsetCommitResponse:
         refusals = await self.services.txn_partitions.verify_or_add(self.producer, sequences, self.support)
-        return await finished(self.store(refusals))
+        return await wait_for_response(self.store(refusals))
 
     def _step(self, shard: GroupShard) -> TxnOffsetCommitResponse:
         from oncelog.coordinator.groups.offsets import commit_transactional_offsets

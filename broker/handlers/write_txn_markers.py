@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.cluster.commitment import wait_committed
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.log.producers.state import AppendOrigin
-from oncelog.broker.requests.request import Pending, finished
+from oncelog.broker.requests.request import Pending, wait_for_response
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -139,7 +139,7 @@ async def _wait_committed(
     uncommitted: list[UncommittedResult],
     response: WriteTxnMarkersResponse,
 ) -> WriteTxnMarkersResponse:
-    await finished(filled)
+    await wait_for_response(filled)
     until = real_time.monotonic() + services.config.current.request_timeout_ms / 1000
     for leader, end_offset, result in uncommitted:
         try:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from oncelog.broker.dispatch.interception import Interception
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
-    from oncelog.broker.net.peer import Peer
-    from oncelog.broker.net.server import BoundListener, PeerT
+    from oncelog.broker.net.base_connection import BaseConnection
+    from oncelog.broker.net.server import BoundListener, ConnectionT
     from oncelog.broker.scheduling.background_work import BackgroundWork
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -52,10 +52,11 @@ log = get_logger(__name__)
 
 
 class Host:
-    """Users, ACLs, quotas and delegation tokens in ``metadata``, and the listeners. Log-ins, the server, and the
-    handlers that a proxy has, use it as their services.
+    """The services that a node and a proxy have in common: users, ACLs, quotas and delegation tokens in ``metadata``,
+    and the listeners. Log-ins, the server and a proxy's handlers use them.
 
-    ``users`` may log in, and ``acls`` are created if they are missing, beside those in ``metadata``. `background` is
+    ``users`` may log in, and ``acls`` are created if they are missing, beside those in ``metadata``; in a cluster, the
+    controller stores them. `background` is
     the work that a moved clock waits for. `on_access_change` is called after each change of an ACL or a quota.
     """
 
@@ -87,8 +88,9 @@ class Host:
         """How many requests and tasks failed with an internal error."""
         self.users = Users({}) if users is None else users
         """Users that may log in beside those of the metadata and of the JAAS texts."""
-        store_credentials(metadata, self.users)
-        store_acls(metadata, acls)
+        if metadata.is_controller:
+            store_credentials(metadata, self.users)
+            store_acls(metadata, acls)
         image = metadata.image
         self.authorizer: StandardAuthorizer | None = None
         """The one that the configuration asks for, else None. Stored ACLs without one give a warning
@@ -100,7 +102,9 @@ class Host:
             self.authorizer = authorizer_in_force(config.static, image.acls)
         self.authorization = Authorization(self.authorizer, DeniedLines(clock).note)
         self.delegation_tokens = DelegationTokens(config.static, metadata, clock)
-        self.login_observers: list[Callable[[Peer, LoginExchange | FailedAuthentication], None]] = []
+        self.login_observers: list[
+            Callable[[BaseConnection, LoginExchange | FailedAuthentication], None]
+        ] = []
         """Told of each request of a log-in, which no interceptor sees, and of peers turned away. Must not raise."""
         self.listeners = list(listeners)
         for listener in listeners:
@@ -129,15 +133,15 @@ class Host:
     def new_server(
         self,
         interception: Interception,
-        connect: Callable[[Server[PeerT], Transport, BoundListener], PeerT],
-    ) -> Server[PeerT]:
+        new_connection: Callable[[Server[ConnectionT], Transport, BoundListener], ConnectionT],
+    ) -> Server[ConnectionT]:
         """Return the server of the listeners, which does not run yet."""
-        return Server(self, interception, list(self.listeners), self._connection_rates, connect)
+        return Server(self, interception, list(self.listeners), self._connection_rates, new_connection)
 
     def start_tasks(self, nursery: trio.Nursery) -> None:
         """Begin the background work."""
         nursery.start_soon(self._look_up_hosts)
-        if self.delegation_tokens.is_enabled:
+        if self.delegation_tokens.is_enabled and self.metadata.is_controller:
             nursery.start_soon(self._remove_expired_tokens)
 
     async def _look_up_hosts(self) -> None:

@@ -9,16 +9,23 @@ if TYPE_CHECKING:
 
     import trio
 
-    from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics, RequestPath
+    from oncelog.broker.dispatch.interfaces import KnownTopic, KnownTopics, RequestPath
     from oncelog.broker.host.host import Host
 
 
-class Served(Protocol):
-    """A node, or a proxy."""
+class Runnable(Protocol):
+    """A node, a proxy, or a controller."""
 
     @property
     def host(self) -> Host:
-        """The parts that both have alike."""
+        """The parts that all have alike."""
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Serve until cancelled."""
+
+
+class Served(Runnable, Protocol):
+    """A node, or a proxy."""
 
     @property
     def dispatcher(self) -> RequestPath:
@@ -30,6 +37,3 @@ class Served(Protocol):
 
     def watch_metadata(self, on_change: Callable[[KnownTopic | None], None]) -> None:
         """Call ``on_change`` with each change of the metadata: with a topic that was deleted, otherwise with None."""
-
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Serve until cancelled."""

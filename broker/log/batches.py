@@ -5,14 +5,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
+from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_matches, read_header
 from oncelog.wire.crc import crc32c
-from oncelog.wire.errors import DecodeError
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.seams.files import File
+    from oncelog.broker.seams.files import Buffer, File
 
 HEADER_WINDOW_BYTES = 16 * 1024
 """Bytes read at once while batches are small. After a batch larger than this only the next header is read."""
@@ -30,13 +30,15 @@ LAST_OFFSET_DELTA_AT = 23
 
 def iterate_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """Yields (position, header) of every batch that lies whole between ``position`` and ``end``. Raises
-    DecodeError for a header that cannot be one.
+    DecodeError for a header that cannot be one. A file that was truncated meanwhile ends sooner.
     """
     window, start, want = b"", position, HEADER_WINDOW_BYTES
     while position + HEADER_SIZE <= end:
         at = position - start
         if at + HEADER_SIZE > len(window):
             window, start, at = file.pread(min(want, end - position), position), position, 0
+            if len(window) < HEADER_SIZE:
+                return
         header = read_header(window, at)
         size = header.batch_length + LOG_OVERHEAD
         if position + size > end:
@@ -44,6 +46,38 @@ def iterate_headers(file: File, position: int, end: int) -> Iterator[tuple[int, 
         yield position, header
         want = HEADER_SIZE if size >= HEADER_WINDOW_BYTES else HEADER_WINDOW_BYTES
         position += size
+
+
+def read_fetched_batches(records: Buffer, leader_epoch: int) -> list[tuple[BatchHeader, memoryview]]:
+    """The batches in the records of a Fetch response, each with its bytes, checked as a follower does (Kafka:
+    ``UnifiedLog.analyzeAndValidateRecords``). See `PartitionLog.append_as_follower` for those that are left out.
+
+    Raises KafkaError: CORRUPT_MESSAGE for what is no batch or has another CRC; INVALID_RECORD where offsets fall.
+    """
+    data = memoryview(records)
+    found: list[tuple[BatchHeader, memoryview]] = []
+    at = end_offset = 0
+    while len(data) - at >= HEADER_SIZE:
+        try:
+            header = read_header(data, at)
+        except DecodeError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        size = header.size
+        if at + size > len(data) or header.partition_leader_epoch > leader_epoch:
+            break
+        if not crc_matches(data, at, header):
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"The CRC of the batch at offset {header.base_offset} does not match",
+            )
+        if header.base_offset < end_offset or header.last_offset_delta < 0:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"Offset {header.base_offset} comes after {end_offset - 1}"
+            )
+        found.append((header, data[at : at + size]))
+        end_offset = header.next_offset
+        at += size
+    return found
 
 
 def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, int, int] | None:

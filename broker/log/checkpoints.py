@@ -132,7 +132,10 @@ class PartitionOffsets:
         # some segments that were deleted without a flush may be there again.
         points = self._recovery_points()
         await self.log_starts.save(self._log_starts())
-        await self.recovery_points.save(points)
+        lowered = self._recovery_points()  # a log may have been truncated meanwhile
+        await self.recovery_points.save(
+            {key: min(point, lowered.get(key, 0)) for key, point in points.items()}
+        )
 
     async def save_high_watermarks(self) -> None:
         await self.high_watermarks.save(self._high_watermarks())
@@ -147,6 +150,18 @@ class PartitionOffsets:
         """Durable when it returns, which DeleteRecords needs; so this never runs in a thread. Raises
         OSError."""
         self.log_starts.save_now(self._log_starts())
+
+    def lower(self, log: PartitionLog, end: int, start: int | None) -> None:
+        """A log will end at offset ``end``, and start at ``start`` (None: where it starts now): let no checkpoint claim
+        more. Durable when it returns: otherwise, once the log has grown again, a start after a loss of power
+        would trust bytes that are not on the disk. Raises OSError.
+        """
+        key = (log.topic, log.partition)
+        for checkpoint in (self.recovery_points, self.high_watermarks, self.cleaned):
+            if checkpoint.known.get(key, 0) > end:
+                checkpoint.save_now({**checkpoint.known, key: end})
+        if start is not None:
+            self.log_starts.save_now({**self.log_starts.known, key: start})
 
     def save_all(self) -> None:
         self.save_log_starts()

@@ -62,7 +62,16 @@ class DataDirectory:
     """A data directory. `open` fills in ``cluster_id``, ``node_id``, ``directory_id``, and ``was_clean``:
     whether the last stop was clean."""
 
-    __slots__ = ("_files", "_lock", "cluster_id", "directory_id", "node_id", "path", "was_clean")
+    __slots__ = (
+        "_files",
+        "_lock",
+        "clean_epoch",
+        "cluster_id",
+        "directory_id",
+        "node_id",
+        "path",
+        "was_clean",
+    )
 
     def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
@@ -72,6 +81,8 @@ class DataDirectory:
         self.cluster_id = ""
         self.directory_id: Uuid = bytes(16)
         self.was_clean = False
+        self.clean_epoch = -1
+        """The broker epoch that ended with a clean stop; -1 if the last stop was not clean, or had none."""
 
     def open(self, node_id: int, cluster_id: str | None, random: Random) -> None:
         """Lock the directory for this process and node; it is created if it is missing.
@@ -90,6 +101,7 @@ class DataDirectory:
             mark = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
             self.was_clean = self._files.exists(mark)
             if self.was_clean:
+                self.clean_epoch = _broker_epoch(self._files.read_bytes(mark))
                 self._files.remove(mark)
                 self._files.sync_dir(self.path)
         except OSError as error:
@@ -162,6 +174,12 @@ class DataDirectory:
             text = "".join(f"{key}={value}\n" for key, value in {**found, **wanted}.items())
             self._files.replace(path, text.encode())
         self.cluster_id = cluster_id
+
+
+def _broker_epoch(content: bytes) -> int:
+    """Return the broker epoch in the mark of a clean stop, -1 if there is none (``CleanShutdownFileHandler``)."""
+    digits = content.decode("utf-8", "replace").partition('"brokerEpoch":')[2].partition("}")[0].strip()
+    return int(digits) if digits.isdecimal() else -1
 
 
 def _check_identity(found: Mapping[str, str], path: str, node_id: int, cluster_id: str | None) -> None:

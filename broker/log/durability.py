@@ -204,6 +204,20 @@ class Durability:
             for segment in self._local.segments:
                 segment.forget_synced_indexes()
 
+    def truncated(self, end: int) -> None:
+        """The log was cut at the offset ``end``, durably. A flush that is under way counts for what is left."""
+        self.changed = True
+        self.recovery_point = min(self.recovery_point, end)
+        self._since_snapshot = SNAPSHOT_INTERVAL_BYTES  # the last snapshot may be gone
+        work, segments = self._work, self._local.segments
+        if work is not None:
+            work.offset = min(work.offset, end)
+            work.segments = [
+                (segment, min(size, segment.size)) for segment, size in work.segments if segment in segments
+            ]
+            work.bytes = sum(size - min(size, max(0, segment.synced_size)) for segment, size in work.segments)
+        self.unflushed_bytes = sum(segment.size - max(0, segment.synced_size) for segment in segments)
+
     def flushed(self, work: FlushWork, log_end_offset: int) -> None:
         """``work.run()`` has succeeded: note what is on the disk now."""
         work.release()

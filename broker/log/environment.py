@@ -37,8 +37,8 @@ class LogWaiter(Protocol):
     """Somebody who waits for a partition to change, as a delayed fetch does."""
 
     def notify(self, log: PartitionLog) -> None:
-        """The log's high watermark or last stable offset has moved, or the log was deleted or went offline.
-        Must not raise."""
+        """The log's high watermark or last stable offset has moved, or the log was truncated or deleted, or went
+        offline. In `PartitionLog.end_waiters`: it has grown, or was flushed. Must not raise."""
         ...
 
 
@@ -75,13 +75,14 @@ class LogEnvironment:
         *,
         flusher: LogFlusher,
         save_log_start: Callable[[PartitionLog], None],
+        lower_checkpoints: Callable[[PartitionLog, int, int | None], None],
         schedule_delete: Callable[[Sequence[str]], None],
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         has_fast_readers: bool = True,
     ) -> None:
         """``save_log_start`` makes a log's start offset durable before it returns, or raises OSError;
-        ``schedule_delete`` removes files some time later (they end in ``.deleted``); ``has_fast_readers`` is
-        `ValidationRules.fast_readers`."""
+        ``lower_checkpoints`` is `PartitionOffsets.lower`; ``schedule_delete`` removes files some time later (they
+        end in ``.deleted``); ``has_fast_readers`` is `ValidationRules.fast_readers`."""
         self.files = files
         self.clock = clock
         self.lines = LineLimiter(clock)
@@ -93,6 +94,7 @@ class LogEnvironment:
         self.random = random
         self.flusher = flusher
         self.save_log_start = save_log_start
+        self.lower_checkpoints = lower_checkpoints
         self.schedule_delete = schedule_delete
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.has_fast_readers = has_fast_readers

@@ -16,7 +16,7 @@ from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.scheduling.background_work import BackgroundWork
 from oncelog.broker.seams.clock import Clock
 from oncelog.broker.seams.files import FileSystem
-from oncelog.wire.errors import KafkaError
+from oncelog.wire.errors import ErrorCode, KafkaError
 
 FLUSH_BYTES = 512 << 20
 """Unflushed bytes of one partition at which the background flushes it."""
@@ -57,10 +57,13 @@ class Flusher:
     async def flush(self, log: PartitionLog, up_to: int) -> None:
         """Return when all below the offset ``up_to`` is on the disk. A running flush covers what was there when
         it began; all who come later share the next one.
-        Raises KafkaError: KAFKA_STORAGE_ERROR, or UNKNOWN_TOPIC_OR_PARTITION if the log was deleted.
+        Raises KafkaError: KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION if the log was deleted, or
+        NOT_LEADER_OR_FOLLOWER if it was truncated meanwhile, as only a follower's log is.
         """
         log.check_alive()
         while log.recovery_point < up_to:
+            if up_to > log.log_end_offset:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Offset {up_to} was truncated")
             running = self._running.get(log)
             if running is not None:
                 await running.wait()

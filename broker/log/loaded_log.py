@@ -22,3 +22,5 @@ class LoadedLog(NamedTuple):
     recovery_point: int
     metadata_synced: bool
     """Whether the directory's name and ``partition.metadata`` are on the disk."""
+    high_watermark: int | None = None
+    """The checkpointed one of a replicated log, None for a log with one replica."""

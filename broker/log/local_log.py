@@ -161,6 +161,40 @@ class LocalLog:
         except OSError as error:
             reason.add_note(f"and {segment.log_path} could not be removed: {error}")
 
+    def boundary_at(self, offset: int) -> int:
+        """``offset``, or where the batch begins that reaches across it. It is in the log."""
+        found = self.segments[self._segment_at(offset)].find(offset)
+        return offset if found is None else min(offset, found[2])
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove all batches from ``offset`` on, which is no lower than the first segment's base offset, and within
+        no batch (Kafka: ``LocalLog.truncateTo``).
+
+        Durable when it returns: what was cut cannot be there again after new batches. Blocks for two syncs.
+        """
+        keep = self._segment_at(offset) + 1
+        gone = self.segments[keep:]
+        del self.segments[keep:]
+        self.active = active = self.segments[-1]
+        self._delete(gone[::-1])  # the newest first: a crash in between leaves no gap
+        self.size -= active.truncate_to(offset, self._env.clock.now_ms())
+        self.snapshots.remove_above(offset)
+        self._positions.clear()
+        active.file.fsync()
+        self._env.files.sync_dir(self.directory)
+        active.synced_size = active.size
+
+    def start_at(self, offset: int, config: TopicConfig) -> None:
+        """Remove all batches and begin anew at ``offset``, durably (Kafka: ``LocalLog.truncateFullyAndStartAt``).
+        Blocks for a sync.
+        """
+        self._delete(self.segments[::-1])
+        self.snapshots.remove_above(-1)
+        self.active = open_segment(self._env, self.directory, offset, config, new=True)
+        self.segments[:] = [self.active]
+        self._env.files.sync_dir(self.directory)
+        self.active.synced_size = 0
+
     def detach_oldest(self, count: int) -> list[Segment]:
         """Take the first ``count`` segments out of the log, which keeps at least one. The caller must `delete`
         them."""

@@ -35,7 +35,7 @@ from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Container, Iterator, Sequence
     from random import Random
 
     from oncelog.broker.config.broker_config import BrokerConfig
@@ -57,7 +57,10 @@ class LocalTopic(NamedTuple):
 
     topic_id: Uuid
     config: TopicConfig
-    partitions: range
+    partitions: Collection[int]
+    """Those of which this node has a replica."""
+    replicated: Container[int] = ()
+    """Those of them that have other replicas, too."""
 
 
 class LogManager:
@@ -89,6 +92,7 @@ class LogManager:
             random,
             flusher=self.flusher,
             save_log_start=lambda log: self.offsets.save_log_starts(),
+            lower_checkpoints=lambda log, end, start: self.offsets.lower(log, end, start),
             schedule_delete=self._schedule_delete,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             has_fast_readers=config.oncelog_walk_readers_enable,
@@ -119,6 +123,11 @@ class LogManager:
     def was_clean(self) -> bool:
         """Whether the last stop was clean."""
         return self._directory.was_clean
+
+    @property
+    def clean_epoch(self) -> int:
+        """See `DataDirectory.clean_epoch`."""
+        return self._directory.clean_epoch
 
     # --- start and stop
 
@@ -233,10 +242,18 @@ class LogManager:
             del self._unopened[key]
             directory = None
         if directory is None:
-            self._create(key, local_topic.topic_id, local_topic.config)
+            self._create(key, local_topic)
             return
         start = self.offsets.log_starts.known.get(key, 0)
-        log = open_partition(self._env, directory, *key, local_topic.config, start, local_topic.topic_id)
+        log = open_partition(
+            self._env,
+            directory,
+            *key,
+            local_topic.config,
+            start,
+            local_topic.topic_id,
+            self._high_watermark(key, local_topic),
+        )
         try:
             self._report_loss(key, log, truncated=False)
         except (OSError, KafkaError):
@@ -247,14 +264,30 @@ class LogManager:
         del self._unopened[key]
         self.logs[key] = log
 
-    def _create(self, key: PartitionKey, topic_id: Uuid, config: TopicConfig) -> None:
+    def _high_watermark(self, key: PartitionKey, local_topic: LocalTopic) -> int | None:
+        """The checkpointed one of a replicated partition; None for one with a single replica."""
+        return self.offsets.high_watermarks.known.get(key, 0) if key[1] in local_topic.replicated else None
+
+    def _create(self, key: PartitionKey, local_topic: LocalTopic) -> None:
         try:
             self.offsets.forget(key)
-            log = create_partition(self._env, f"{self.data_dir}/{key[0]}-{key[1]}", *key, topic_id, config)
+            log = create_partition(
+                self._env,
+                f"{self.data_dir}/{key[0]}-{key[1]}",
+                *key,
+                local_topic.topic_id,
+                local_topic.config,
+                is_replicated=key[1] in local_topic.replicated,
+            )
         except OSError as error:  # a full disk, perhaps; the next use tries again
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.flusher.new_names = True
         self.logs[key] = log
+
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether the directory has that partition."""
+        key = topic, partition
+        return key in self.logs or self._is_unopened(key)
 
     def size_of(self, topic: str, partition: int) -> int:
         """Bytes of the partition's log files. The log is not opened. Raises OSError."""
@@ -365,7 +398,14 @@ class LogManager:
         recovery_point = self.offsets.recovery_points.known.get(key, 0)
         local_topic = self._local_topic(key[0])
         return PartitionRecovery(
-            self._env, directory, *key, local_topic.config, start, recovery_point, local_topic.topic_id
+            self._env,
+            directory,
+            *key,
+            local_topic.config,
+            start,
+            recovery_point,
+            local_topic.topic_id,
+            self._high_watermark(key, local_topic),
         )
 
     def _recovery_done(self, key: PartitionKey, recovery: PartitionRecovery) -> None:
@@ -377,11 +417,18 @@ class LogManager:
 
     def _report_loss(self, key: PartitionKey, log: PartitionLog, *, truncated: bool) -> None:
         """Report a log that has lost records which readers may have seen: its leader epoch is raised. Also
-        after a clean stop."""
+        after a clean stop.
+
+        A replica that has lost records gets them again from its leader, and no checkpoint may claim them until
+        then.
+        """
         was_seen = self.offsets.high_watermarks.known.get(key, 0)
         if truncated or was_seen > log.log_end_offset:
             _log.warning("records were lost", topic=key[0], partition=key[1], from_offset=log.log_end_offset)
-            self._on_truncated(log)
+            if log.is_replicated:
+                self.offsets.lower(log, log.log_end_offset, None)
+            else:
+                self._on_truncated(log)
 
     def _recovery_failed(self, key: PartitionKey, error: Exception) -> None:
         self._unopened.pop(key, None)

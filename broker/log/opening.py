@@ -12,7 +12,12 @@ from oncelog.broker.log.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpoc
 from oncelog.broker.log.loaded_log import LoadedLog
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
-from oncelog.broker.log.producers.replay import RECOVERY_STEP_BYTES, load_newest_snapshot, replay_producers
+from oncelog.broker.log.producers.replay import (
+    RECOVERY_STEP_BYTES,
+    has_markers,
+    load_newest_snapshot,
+    replay_producers,
+)
 from oncelog.broker.log.producers.snapshots import ProducerSnapshots
 from oncelog.broker.log.producers.state import ProducerStateManager
 from oncelog.broker.log.segment import Segment, open_segment
@@ -29,7 +34,14 @@ _log = get_logger(__name__)
 
 
 def create_partition(
-    env: LogEnvironment, directory: str, topic: str, partition: int, topic_id: bytes, config: TopicConfig
+    env: LogEnvironment,
+    directory: str,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    config: TopicConfig,
+    *,
+    is_replicated: bool = False,
 ) -> PartitionLog:
     """Create the directory of a new partition. Nothing of it is synced before its first flush. Raises OSError,
     and then leaves no directory."""
@@ -52,6 +64,7 @@ def create_partition(
         log_end_offset=0,
         recovery_point=0,
         metadata_synced=False,
+        high_watermark=0 if is_replicated else None,
     )
     return PartitionLog(env, directory, topic, partition, topic_id, config, loaded)
 
@@ -64,10 +77,12 @@ def open_partition(
     config: TopicConfig,
     log_start_offset: int,
     topic_id: bytes | None = None,
+    high_watermark: int | None = None,
 ) -> PartitionLog:
     """Open a partition that was closed cleanly.
 
-    ``log_start_offset`` comes from the checkpoint. ``topic_id`` is used if ``partition.metadata`` has none. A
+    ``log_start_offset`` comes from the checkpoint, and so does ``high_watermark``, which is None for a log with one
+    replica. ``topic_id`` is used if ``partition.metadata`` has none. A
     directory that is not as a clean stop leaves it has its last segment recovered after all. Raises
     OSError, CorruptCheckpoint, CorruptPartitionMetadata.
     """
@@ -77,7 +92,9 @@ def open_partition(
     found.clean_up()
     segments = [open_segment(env, directory, base, config) for base in found.base_offsets]
     try:
-        return _open(env, found, segments, topic, partition, config, log_start_offset, topic_id)
+        return _open(
+            env, found, segments, topic, partition, config, log_start_offset, topic_id, high_watermark
+        )
     except (OSError, DecodeError):
         for segment in segments:
             segment.close()
@@ -93,6 +110,7 @@ def _open(
     config: TopicConfig,
     log_start_offset: int,
     topic_id: bytes | None,
+    high_watermark: int | None,
 ) -> PartitionLog:
     directory = found.directory
     for segment in segments:
@@ -117,7 +135,15 @@ def _open(
         from oncelog.broker.log.recovery.partition_recovery import PartitionRecovery
 
         recovery = PartitionRecovery(
-            env, directory, topic, partition, config, log_start_offset, recovery_point, topic_id
+            env,
+            directory,
+            topic,
+            partition,
+            config,
+            log_start_offset,
+            recovery_point,
+            topic_id,
+            high_watermark,
         )
         while not recovery.step(RECOVERY_STEP_BYTES):
             pass
@@ -129,9 +155,12 @@ def _open(
     snapshots = ProducerSnapshots(env.files, directory, found.snapshot_offsets)
     snapshots.remove_strays(found.base_offsets)
     producers = ProducerStateManager()
-    start = load_newest_snapshot(env, snapshots, producers, log_end_offset)
-    if start >= 0:
-        for _ in replay_producers(segments, producers, start, log_end_offset):
+    up_to = log_end_offset
+    if high_watermark is not None and has_markers(segments, high_watermark, log_end_offset):
+        up_to = high_watermark  # a snapshot above does not tell where the transactions began that end there
+    start = load_newest_snapshot(env, snapshots, producers, up_to)
+    if start >= 0 or up_to < log_end_offset:
+        for _ in replay_producers(segments, producers, max(start, 0), log_end_offset):
             pass
     loaded = LoadedLog(
         segments,
@@ -142,6 +171,7 @@ def _open(
         log_end_offset=log_end_offset,
         recovery_point=log_end_offset,
         metadata_synced=found.topic_id is not None,
+        high_watermark=high_watermark,
     )
     return PartitionLog(
         env, directory, topic, partition, found.topic_id or topic_id or ZERO_UUID, config, loaded

@@ -1,22 +1,29 @@
 """One partition's log: the only way to read and write it.
 
-Every record goes through ``append``. First come the steps that may refuse it (validation, producer state), then
-those that may fail (roll, write), and last those that others see (log end offset, producer state, leader epoch,
-high watermark, waiters). So a batch that is refused or cannot be written leaves no trace. ``append`` never
-waits, so nothing runs between its steps.
+Every record goes through ``append``, or through ``append_as_follower`` where another node leads. First come the
+steps that may refuse it (validation, producer state), then those that may fail (roll, write), and last those that
+others see (log end offset, producer state, leader epoch, high watermark, waiters). So a batch that is refused or
+cannot be written leaves no trace. Neither waits, so nothing runs between its steps.
+
+A log with one replica moves its high watermark by itself. In a replicated log ``append`` leaves it where it is, and
+``advance_high_watermark`` moves it, as the replicas have the records. So two kinds of waiters hear of a log:
+``waiters`` want what is below the watermark (consumers), and hear of each move of it; ``add_end_waiter`` is
+for who reads to the log end offset (followers), and hears of each append.
 
 Source: Kafka's ``UnifiedLog``, ``LocalLog``.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from oncelog.broker.log.batches import read_fetched_batches
 from oncelog.broker.log.durability import Durability
 from oncelog.broker.log.environment import WaiterSet, shortage_of
 from oncelog.broker.log.local_log import LocalLog
 from oncelog.broker.log.producers.entry import NO_SEQUENCE
-from oncelog.broker.log.producers.replay import read_marker, restore_earlier_batches
+from oncelog.broker.log.producers.replay import read_marker, reload_producers, replay, restore_earlier_batches
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.log.results import AppendResult, LogRead, first_at_or_after, latest_timestamp
 from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, AppendRules
@@ -27,11 +34,11 @@ from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.validate import read_produced_batch, validate, validate_built
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.log.durability import FlushWork
-    from oncelog.broker.log.environment import LogEnvironment
+    from oncelog.broker.log.environment import LogEnvironment, LogWaiter
     from oncelog.broker.log.indexes import AbortedTxn
     from oncelog.broker.log.loaded_log import LoadedLog
     from oncelog.broker.log.producers.entry import BatchMetadata
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.producers.state import Marker
     from oncelog.broker.log.results import TimestampOffset
     from oncelog.broker.log.segment import Segment
+    from oncelog.broker.seams.files import Buffer
     from oncelog.wire.batch import BatchHeader
     from oncelog.wire.steps import Steps
     from oncelog.wire.validate import LongValidation, ValidatedBatch
@@ -66,6 +74,7 @@ class PartitionLog:
         "config",
         "deleted",
         "durability",
+        "end_waiters",
         "env",
         "epochs",
         "high_watermark",
@@ -80,7 +89,9 @@ class PartitionLog:
         "producers",
         "topic",
         "topic_id",
+        "truncations",
         "waiters",
+        "waits_at",
     )
 
     def __init__(
@@ -112,8 +123,11 @@ class PartitionLog:
         )
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        self.is_replicated = False
-        """Whether the partition has several replicas."""
+        self.is_replicated = loaded.high_watermark is not None
+        """Whether the partition has several replicas; `set_replicated` changes it."""
+        self.waits_at: int
+        """With how many records above the recovery point an append waits: ``flush.messages``; 0 in a replicated log,
+        where each waits."""
         self.high_watermark = loaded.log_end_offset
         self.last_stable_offset = loaded.log_end_offset
         self.offline = False
@@ -122,11 +136,18 @@ class PartitionLog:
         self.is_closing = False
         """Whether the next flush also writes what `close` would write."""
         self.waiters = WaiterSet()
+        self.end_waiters = WaiterSet()
+        """In a replicated log: who reads to its end (`add_end_waiter`)."""
+        self.truncations = 0
+        """How often it was truncated: what takes several turns (a cleaning) must notice."""
         self.appended: tuple[int, memoryview] | None = None
         """Set while waiters are notified of an append: base offset and bytes of its batch, the last of the
         log."""
-        self._rules = AppendRules(config, fast_readers=self.env.has_fast_readers)
-        self._publish_high_watermark(self.log_end_offset)
+        self.update_config(config)
+        high_watermark = loaded.high_watermark
+        if high_watermark is None:
+            high_watermark = self.log_end_offset
+        self._publish_high_watermark(min(max(high_watermark, self.log_start_offset), self.log_end_offset))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -162,10 +183,28 @@ class PartitionLog:
     def unflushed_bytes(self) -> int:
         return self.durability.unflushed_bytes
 
+    @property
+    def durable_offset(self) -> int:
+        """The end of what is as durable as ``flush.messages`` demands: the log end offset, or the recovery point while
+        a flush is due. A replica counts itself up to here."""
+        end_offset, recovery_point = self.log_end_offset, self.durability.recovery_point
+        return recovery_point if end_offset - recovery_point >= self.config.flush_messages else end_offset
+
     def update_config(self, config: TopicConfig) -> None:
         """The topic's configuration has changed."""
         self.config = config
+        self.waits_at = 0 if self.is_replicated else config.flush_messages
         self._rules = AppendRules(config, fast_readers=self.env.has_fast_readers)
+
+    def set_replicated(self, is_replicated: bool) -> None:
+        """The partition has several replicas from now on, or only this one. All waiters are notified: they must
+        watch the log anew."""
+        if is_replicated != self.is_replicated:
+            self.is_replicated = is_replicated
+            self.update_config(self.config)
+            if not is_replicated:
+                self.advance_high_watermark(self.durable_offset)
+            self._notify_all()
 
     # Appending.
 
@@ -232,17 +271,21 @@ class PartitionLog:
                 self.producers.add(header, base_offset, max_timestamp)
             else:
                 self._add_marker(header, base_offset, marker)
-        must_flush = end_offset - durability.recovery_point >= config.flush_messages
-        if not must_flush:
+        must_wait = end_offset - durability.recovery_point >= self.waits_at
+        if must_wait:
+            if self.is_replicated:
+                local.remember_end(end_offset)
+                self.appended = (base_offset, batch)
+                self.end_waiters.notify(self)
+                self.appended = None
+        else:
             if self.waiters:
                 self.appended = (base_offset, batch)
             self._publish_high_watermark(end_offset)
             self.appended = None
         if unflushed_bytes >= durability.due_bytes:
             self.env.flusher.due(self)
-        return AppendResult(
-            base_offset, last_offset, valid.log_append_time, self.log_start_offset, must_flush
-        )
+        return AppendResult(base_offset, last_offset, valid.log_append_time, self.log_start_offset, must_wait)
 
     async def checked(self, validation: LongValidation) -> Check:
         """Go on with a long validation beside other work. Returns a ``check`` for `append` with the same outcome.
@@ -261,6 +304,94 @@ class PartitionLog:
 
                 return refused
         return lambda _batch, _header, _rules, now_ms: valid.appended_at(now_ms)
+
+    def append_as_follower(self, records: Buffer, leader_epoch: int) -> None:
+        """Append batches as they came from the leader, with its offsets and epochs (Kafka:
+        ``UnifiedLog.appendAsFollower``). A last batch that is not whole is left out.
+
+        So is everything from the first batch on whose leader epoch is above ``leader_epoch``, the epoch in which they
+        were asked for: such a batch was written after its sender had lost the leadership (KAFKA-18723). An empty log
+        may get a first batch that begins below its end offset, where the leader's log starts within a batch; it
+        begins with that batch then.
+
+        Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (a batch begins below the end of those before it), and then
+        nothing was appended; KAFKA_STORAGE_ERROR where a batch cannot be written, and then those before it are in
+        the log.
+        """
+        self.check_alive()
+        batches = read_fetched_batches(records, leader_epoch)
+        if not batches:
+            return
+        for header, batch in batches:
+            if header.is_control and header.has_producer_id:
+                read_marker(batch)  # or a bad one would be noticed when it is in the file
+        first = batches[0][0]
+        if first.base_offset < self.log_end_offset == self.log_start_offset < first.next_offset:
+            self.truncate_fully_and_start_at(first.base_offset)
+        if first.base_offset < self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"A batch from the leader begins at offset {first.base_offset}, below {self.log_end_offset}",
+            )
+        try:
+            for header, batch in batches:
+                self._append_fetched(header, batch)
+        finally:
+            self._fetched_appended()
+
+    def _append_fetched(self, header: BatchHeader, batch: memoryview) -> None:
+        base_offset, last_offset, size = header.base_offset, header.last_offset, header.size
+        # Where the leader has a gap, there is one here, too: a segment that begins now begins after it.
+        self.log_end_offset = base_offset
+        local, durability, config = self.local, self.durability, self.config
+        try:
+            if local.active.should_roll(
+                size, last_offset, header.max_timestamp, self.env.clock.now_ms(), config
+            ):
+                self.roll()
+            local.active.append(batch, size, last_offset, header.max_timestamp)
+        except OSError as error:
+            self.write_failed(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        local.size += size
+        durability.changed = True
+        durability.unflushed_bytes += size
+        self.log_end_offset = last_offset + 1
+        if 0 <= header.partition_leader_epoch != self.epochs.latest:
+            self.epochs.assign(header.partition_leader_epoch, base_offset)
+        aborted = replay(self.producers, header, batch)
+        if aborted is not None:
+            local.active.txn_index.append(aborted)
+
+    def _fetched_appended(self) -> None:
+        """Tell others of the batches that `append_as_follower` has written."""
+        durability = self.durability
+        if self.is_replicated:
+            self.local.remember_end(self.log_end_offset)
+            self.end_waiters.notify(self)
+        else:
+            self.advance_high_watermark(self.durable_offset)
+        if durability.unflushed_bytes >= durability.due_bytes:
+            self.env.flusher.due(self)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Move the high watermark of a replicated log to ``offset``: not beyond the log end offset, and never back."""
+        offset = min(offset, self.log_end_offset)
+        if offset > self.high_watermark:
+            self._publish_high_watermark(offset)
+
+    def add_end_waiter(self, waiter: LogWaiter) -> None:
+        """Notify somebody who reads to the log end offset (a follower, replica id -2) of each append, and of each flush
+        of a replicated log. Until `discard_end_waiter`."""
+        (self.end_waiters if self.is_replicated else self.waiters).add(waiter)
+
+    def discard_end_waiter(self, waiter: LogWaiter) -> None:
+        self.end_waiters.discard(waiter)
+        self.waiters.discard(waiter)
+
+    def _notify_all(self) -> None:
+        self.waiters.notify(self)
+        self.end_waiters.notify(self)
 
     def _publish_high_watermark(self, offset: int) -> None:
         self.high_watermark = self.last_stable_offset = offset
@@ -434,6 +565,81 @@ class PartitionLog:
             self.durability.changed = True
         return self.log_start_offset
 
+    def raise_log_start(self, offset: int) -> None:
+        """Follow the leader's log start offset. It becomes durable some time later, as the leader's is durable. Raises
+        KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.check_alive()
+        if offset > self.log_end_offset:
+            self.truncate_fully_and_start_at(offset)
+        elif offset > self.log_start_offset:
+            self._raise_log_start(offset)
+            self.durability.changed = True
+
+    # Truncation: another replica leads, and this log has what the leader's has not.
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove all batches from the one on that holds ``offset`` (Kafka: ``UnifiedLog.truncateTo``). The log then
+        ends at ``offset``, or where that batch began: Kafka leaves a gap there, and its next fetch fails.
+
+        Producers, epochs, watermark and recovery point follow, a flush that is under way counts for what is left, a
+        cleaning is given up, and waiters are notified. What a reader holds can be read as far as it is left.
+        Durable when it returns. It blocks for the syncs, which are short after a `flush`. Raises KafkaError:
+        KAFKA_STORAGE_ERROR.
+        """
+        assert offset >= 0, offset
+        self.check_alive()
+        if offset >= self.log_end_offset:
+            # The latest epoch may have begun here without a record: this replica led, and wrote nothing.
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self.durability.changed = self.durability.changed or self.epochs.changed
+        elif offset < self.local.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+        else:
+            with self._truncating():
+                offset = self.local.boundary_at(offset)
+                start = offset if offset < self.log_start_offset else None
+                self.env.lower_checkpoints(self, offset, start)
+            with self._truncating(is_begun=True):
+                self.local.truncate_to(offset)
+                self.epochs.truncate_from_end(offset)
+                reload_producers(self.env, self.snapshots, self.segments, self.producers, offset)
+                self._truncated(offset, min(offset, self.log_start_offset))
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything, and begin anew at ``offset`` (Kafka: ``UnifiedLog.truncateFullyAndStartAt``). Otherwise as
+        `truncate_to`.
+        """
+        self.check_alive()
+        with self._truncating():
+            self.env.lower_checkpoints(self, offset, offset)
+        with self._truncating(is_begun=True):
+            self.local.start_at(offset, self.config)
+            self.epochs.clear()
+            self.producers.clear()
+            self._truncated(offset, offset)
+
+    @contextmanager
+    def _truncating(self, *, is_begun: bool = False) -> Iterator[None]:
+        """A part of a truncation. Raises KafkaError where it fails, and takes the log offline if files were changed."""
+        try:
+            yield
+        except (OSError, DecodeError) as error:
+            if not is_begun and isinstance(error, OSError):
+                raise self.storage_error(error) from error
+            self.fail(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _truncated(self, end: int, start: int) -> None:
+        """The log now begins at ``start`` and ends at ``end``."""
+        before = self.log_end_offset
+        self.log_start_offset, self.log_end_offset = start, end
+        self.truncations += 1
+        self.durability.truncated(end)
+        _log.info("truncated", topic=self.topic, partition=self.partition, from_offset=end, end_offset=before)
+        self._publish_high_watermark(max(start, min(self.high_watermark, end)))
+        self.end_waiters.notify(self)
+
     def check_alive(self) -> None:
         """Raises KafkaError: KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION."""
         if self.offline:
@@ -445,13 +651,13 @@ class PartitionLog:
 
     # When files cannot be used.
 
-    def fail(self, error: OSError) -> None:
+    def fail(self, error: Exception) -> None:
         """Take the log offline: after a failed write or fsync nobody knows what is on the disk."""
         self.durability.abandon()
         if not self.offline:
             self.offline = True
             _log.error("log is offline", topic=self.topic, partition=self.partition, error=error)
-            self.waiters.notify(self)
+            self._notify_all()
 
     def write_failed(self, error: OSError) -> None:
         """An append or a roll failed. The log stays online after a shortage, such as a full disk, that was
@@ -558,13 +764,13 @@ class PartitionLog:
 
     def flushed(self, work: FlushWork) -> None:
         """``work.run()`` has succeeded: raise the recovery point, and the high watermark if it waited for the
-        flush."""
+        flush. In a replicated log the end waiters hear of it instead."""
         self.durability.flushed(work, self.log_end_offset)
-        if not self.offline and self.high_watermark < self.log_end_offset:
-            waits = self.log_end_offset - self.recovery_point >= self.config.flush_messages
-            reached = self.recovery_point if waits else self.log_end_offset
-            if reached > self.high_watermark:
-                self._publish_high_watermark(reached)
+        if not self.offline:
+            if self.is_replicated:
+                self.end_waiters.notify(self)
+            else:
+                self.advance_high_watermark(self.durable_offset)
 
     def close(self) -> None:
         """Bring everything to the disk, derived files included, and close the files. It blocks.
@@ -586,4 +792,4 @@ class PartitionLog:
     def mark_deleted(self) -> None:
         """The topic was deleted: all requests, waiting ones included, get UNKNOWN_TOPIC_OR_PARTITION."""
         self.deleted = True
-        self.waiters.notify(self)
+        self._notify_all()

@@ -29,7 +29,7 @@ class AppendResult:
         "last_offset",
         "log_append_time_ms",
         "log_start_offset",
-        "must_flush",
+        "must_wait",
     )
 
     def __init__(
@@ -38,7 +38,7 @@ class AppendResult:
         last_offset: int,
         log_append_time_ms: int,
         log_start_offset: int,
-        must_flush: bool,
+        must_wait: bool,
         duplicate: bool = False,
     ) -> None:
         self.base_offset = base_offset
@@ -46,8 +46,9 @@ class AppendResult:
         self.log_append_time_ms = log_append_time_ms
         """-1 if the records keep the producer's timestamps."""
         self.log_start_offset = log_start_offset
-        self.must_flush = must_flush
-        """Whether the append may be acknowledged only after ``PartitionLog.flush`` has returned."""
+        self.must_wait = must_wait
+        """Whether a response with acks=all waits until the high watermark has passed the batch: for
+        ``PartitionLog.flush``, in a replicated log also for followers."""
         self.duplicate = duplicate
         """Whether the batch was in the log already, at these offsets."""
 

@@ -302,9 +302,9 @@ class Segment:
 
     # Cutting, renaming, closing.
 
-    def truncate_to(self, offset: int) -> int:
-        """Remove the batches from the one that holds ``offset`` on. Returns how many bytes went. Raises
-        OSError."""
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Remove the batches from the one that holds ``offset`` on (Kafka: ``LogSegment.truncateTo``). Returns how
+        many bytes went. Raises OSError."""
         position = self.position_of(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -313,6 +313,8 @@ class Segment:
         self.cut(position)
         self._index_due_above = position + self._index_interval
         self._load_max_timestamp()
+        if not position:
+            self.created_ms = now_ms
         return removed
 
     def cut(self, position: int) -> None:

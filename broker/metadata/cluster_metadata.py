@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import trio
+
 from oncelog.broker.logging.line_limiter import LineLimiter
 from oncelog.broker.metadata.features import OUR_FEATURES
 from oncelog.broker.metadata.image import MetadataImage
@@ -58,8 +60,11 @@ class ClusterMetadata:
         self.broker_epoch = -1
         self.lines = LineLimiter(clock)
         self._clock = clock
-        self._rng = rng
+        self.rng = rng
+        """Makes ids, and places replicas."""
         self._listeners: list[RecordListener] = []
+        self.changed = trio.Event()
+        """Set with the next change of the image."""
 
     def subscribe(self, listener: RecordListener) -> None:
         """Call ``listener(record, topic)`` for every record from now on, after the image has the whole batch. ``topic``
@@ -75,6 +80,9 @@ class ClusterMetadata:
         for record, topic in changes:
             for listener in self._listeners:
                 listener(record, topic)
+        if self.changed.statistics().tasks_waiting:
+            self.changed.set()
+            self.changed = trio.Event()
 
     def commit(self, records: Sequence[Message], *, durable: bool = False) -> int:
         """See `MetadataStore.commit`. Raises KafkaError: NOT_CONTROLLER."""
@@ -84,7 +92,7 @@ class ClusterMetadata:
         """Return a random (version 4) UUID that Kafka would give out (``Uuid.randomUuid``): not a reserved one, and its
         text does not begin with ``-``, which command lines would take for an option."""
         while True:
-            bits = self._rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
+            bits = self.rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
             uuid = bits.to_bytes(16, "big")
             if uuid not in _RESERVED_UUIDS and uuid[0] >> 2 != _DASH:
                 return uuid

@@ -263,7 +263,7 @@ def _alter_broker(
 ) -> list[Message]:
     """As `_alter_topic`. Raises ``denied`` after what Kafka's broker checks, and before its controller's checks."""
     if resource.name:
-        _check_node_id(config.current, resource.name)
+        _check_node_id(image, config.current, resource.name)
     for change in resource.changes:
         key = broker_keys().get(change.name)
         if change.operation in _OPERATION_NAMES and key is None:
@@ -286,11 +286,12 @@ def _alter_broker(
     return _records(resource, changed)
 
 
-def _check_node_id(config: BrokerConfig, name: str) -> None:
+def _check_node_id(image: MetadataImage, config: BrokerConfig, name: str) -> None:
+    """Raise KafkaError (INVALID_REQUEST) for another broker; a controller that is none changes those of all."""
     node_id = parse_node_id(name)
     if node_id is None:
         raise _invalid_request(f"Node id must be an integer, but it is: {name}")
-    if node_id != config.node_id:
+    if node_id != config.node_id and (config.node_id in image.brokers or node_id not in image.brokers):
         raise _invalid_request(f"Unexpected broker id, expected {config.node_id}, but received {name}")
 
 
@@ -415,6 +416,8 @@ def _cordoned(image: MetadataImage, config: DynamicBrokerConfig, records: Iterab
     ``cordoned.log.dirs``. Source: ``BrokerLifecycleManager.propagateDirectoryCordoned``.
     """
     node_id = config.static.node_id
+    if node_id not in image.brokers:  # the controller of others, whose heartbeats tell it
+        return []
     for record in records:
         if (
             isinstance(record, ConfigRecord)

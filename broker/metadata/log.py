@@ -27,7 +27,7 @@ from oncelog.wire.stored.control import LeaderChangeMessage, Voter
 from oncelog.wire.stored.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from oncelog.broker.metadata.snapshots import SnapshotId
     from oncelog.broker.seams.clock import Clock
@@ -74,6 +74,8 @@ class MetadataLog:
         self._file: File | None = None
         self._epochs: list[tuple[int, int]] = []
         self._failed = ""
+        self.on_append: Callable[[int, bytearray], None] | None = None
+        """Called with the base offset and the bytes of each batch, when it is written."""
         self._quorum: snapshots.Quorum = {}
         self._first_records: list[Message] = []
 
@@ -205,7 +207,10 @@ class MetadataLog:
         self._file.append(chunk)
         if durable:
             self.sync()
+        base_offset = self.end_offset
         self.end_offset += record_count
+        if self.on_append is not None:
+            self.on_append(base_offset, chunk)
         self.bytes_since_snapshot += len(chunk)
         self.last_timestamp = timestamp
 

@@ -12,10 +12,14 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import PartitionChangeRecord, PartitionRecord
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Iterable
 
     from oncelog.broker.metadata.image import MetadataImage
     from oncelog.wire.schema import Message, Uuid
+
+MIGRATING, UNASSIGNED = bytes(16), bytes(15) + b"\x01"
+"""Directories that nobody has told yet (``DirectoryId``)."""
 
 
 def check_assignment(image: MetadataImage, brokers: list[int], index: int, expected: int | None) -> None:
@@ -61,12 +65,13 @@ def check_replicas(image: MetadataImage, brokers: list[int], expected: int | Non
 
 def active(image: MetadataImage, brokers: Iterable[int]) -> list[int]:
     """Return those of the brokers that are registered and serve."""
-    registered = ((broker, image.brokers.get(broker)) for broker in brokers)
-    return [
-        broker
-        for broker, known in registered
-        if known is not None and not known.fenced and not known.in_controlled_shutdown
-    ]
+    return [broker for broker in brokers if is_active(image, broker)]
+
+
+def is_active(image: MetadataImage, broker: int) -> bool:
+    """Whether a broker is registered and serves: it may lead, and be in an ISR."""
+    known = image.brokers.get(broker)
+    return known is not None and not known.fenced and not known.in_controlled_shutdown
 
 
 def _has_room(image: MetadataImage, broker: int) -> bool:
@@ -75,27 +80,41 @@ def _has_room(image: MetadataImage, broker: int) -> bool:
     return not known.log_dirs or not set(known.log_dirs) <= set(known.cordoned_log_dirs or ())
 
 
-def place(image: MetadataImage, first: int, count: int, factor: int) -> list[list[int]]:
-    """Return the replicas of ``count`` partitions from index ``first`` on, striped over the brokers.
+def default_directory(image: MetadataImage, broker: int) -> Uuid:
+    """Return the directory of a new replica: the broker's only one, else it is for the broker to say (KIP-858)."""
+    known = image.brokers.get(broker)
+    if known is None:
+        return UNASSIGNED
+    return known.log_dirs[0] if len(known.log_dirs) == 1 else UNASSIGNED if known.log_dirs else MIGRATING
+
+
+def place(image: MetadataImage, count: int, factor: int, rng: random.Random) -> list[list[int]]:
+    """Return the replicas of ``count`` new partitions, striped over racks and brokers.
 
     Raises KafkaError (INVALID_REPLICATION_FACTOR) if there are too few brokers.
     """
-    brokers = [one for one in active(image, sorted(image.brokers)) if _has_room(image, one)]
-    if not brokers:
+    usable = [
+        broker
+        for broker in sorted(image.brokers)
+        if _has_room(image, broker) and (image.brokers[broker].fenced or is_active(image, broker))
+    ]
+    if not active(image, usable):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "All brokers are currently fenced, or have all their log directories cordoned.",
         )
-    if factor > len(brokers):
+    if factor > len(usable):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The target replication factor of {factor} cannot be reached because only {len(image.brokers)} "
+            f"The target replication factor of {factor} cannot be reached because only {len(usable)} "
             "broker(s) are registered or some brokers have all their log directories cordoned.",
         )
-    return [
-        [brokers[(index + offset) % len(brokers)] for offset in range(factor)]
-        for index in range(first, first + count)
-    ]
+    if len(usable) == 1:
+        return [usable[:] for _ in range(count)]
+    from oncelog.broker.metadata.stripes import Stripes
+
+    stripes = Stripes(image, usable, rng)
+    return [stripes.next_replicas(factor) for _ in range(count)]
 
 
 def partition_record(image: MetadataImage, topic_id: Uuid, index: int, brokers: list[int]) -> PartitionRecord:
@@ -109,7 +128,7 @@ def partition_record(image: MetadataImage, topic_id: Uuid, index: int, brokers: 
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[image.brokers[broker].log_dirs[0] for broker in brokers],
+        directories=[default_directory(image, broker) for broker in brokers],
     )
 
 

@@ -100,6 +100,13 @@ def write(
     return size
 
 
+def encode(
+    records: Iterable[tuple[Message, int]], *, epoch: int, timestamp: int, last_contained_log_timestamp: int
+) -> bytes:
+    """Return the content of a snapshot of pairs of record and version, without the quorum's own records."""
+    return b"".join(_batches(records, epoch, timestamp, last_contained_log_timestamp, {}))
+
+
 def _batches(
     records: Iterable[tuple[Message, int]],
     epoch: int,
@@ -129,9 +136,14 @@ def _batches(
 
 def read(files: FileSystem, path: str) -> tuple[list[Message], Quorum]:
     """Return all records of a snapshot, and the quorum's own. Raises DecodeError if the file is damaged, OSError."""
+    return decode(files.read_bytes(path), path)
+
+
+def decode(data: bytes, path: str) -> tuple[list[Message], Quorum]:
+    """Return what `read` does, of the content of a snapshot. Raises DecodeError, which names ``path``."""
     records: list[Message] = []
     quorum: Quorum = {}
-    batches = Batches(files.read_bytes(path), 0)
+    batches = Batches(data, 0)
     last = None
     for position, header in batches:
         if last == SNAPSHOT_FOOTER or (last is None and not header.is_control):

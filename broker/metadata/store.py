@@ -32,13 +32,15 @@ from oncelog.wire.stored.metadata import (
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.features import Features
     from oncelog.broker.metadata.log import LoadedMetadata
+    from oncelog.broker.scheduling.background_work import BackgroundWork
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
+    from oncelog.wire.messages.describe_quorum import ReplicaState
     from oncelog.wire.schema import Message
 
 
@@ -75,6 +77,8 @@ class MetadataStore(ClusterMetadata):
         self._log = MetadataLog(data_dir, files, clock)
         self._snapshot_ms = 0
         self._bytes_at_failure = 0
+        self.observers: Callable[[], list[ReplicaState]] = list
+        """Returns how far each node that follows has fetched."""
 
     def start(self) -> LoadedMetadata:
         """Load the image, become leader of a new epoch, and format the log if it is new. Returns what was found.
@@ -136,12 +140,7 @@ class MetadataStore(ClusterMetadata):
         ``is_cordoned``: its data directory takes no new partitions. Raises KafkaError as `commit`.
         """
         node_id = self.config.node_id
-        supported = OUR_FEATURES.supported.items()
-        controller = RegisterControllerRecord(
-            controller_id=node_id,
-            incarnation_id=self.new_uuid(),
-            features=[ControllerFeature(name, low, high) for name, (low, high) in supported],
-        )
+        controller = self._controller_record()
         self.broker_epoch = self._log.end_offset + 1
         broker = RegisterBrokerRecord(
             broker_id=node_id,
@@ -159,9 +158,30 @@ class MetadataStore(ClusterMetadata):
                 broker,
                 BrokerRegistrationChangeRecord(node_id, self.broker_epoch, fenced=_UNFENCED),
                 cordon_record(broker, is_cordoned=is_cordoned),
+                *self._fence_others(),
                 *regain_leaders(self.image, node_id),
             ]
         )
+
+    def register_controller(self) -> None:
+        """Register a controller that is no broker. Raises KafkaError as `commit`."""
+        self.commit([self._controller_record()])
+
+    def _controller_record(self) -> RegisterControllerRecord:
+        supported = OUR_FEATURES.supported.items()
+        return RegisterControllerRecord(
+            controller_id=self.config.node_id,
+            incarnation_id=self.new_uuid(),
+            features=[ControllerFeature(name, low, high) for name, (low, high) in supported],
+        )
+
+    def _fence_others(self) -> list[Message]:
+        """Return the records that fence the other nodes of a directory's former cluster: they are not running."""
+        return [
+            BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, fenced=_FENCED)
+            for broker_id, broker in self.image.brokers.items()
+            if broker_id != self.config.node_id and not broker.fenced
+        ]
 
     def fence(self) -> None:
         """Say that this node stops: the records of a controlled shutdown. Without them a Kafka on the directory would
@@ -203,6 +223,21 @@ class MetadataStore(ClusterMetadata):
         self._maybe_snapshot()
         return last_offset
 
+    def feed(self, on_append: Callable[[int, bytearray], None]) -> None:
+        """Call ``on_append`` with the base offset and the bytes of each batch, once it is written."""
+        self._log.on_append = on_append
+
+    def encoded_snapshot(self) -> tuple[snapshots.SnapshotId, bytes]:
+        """Return a snapshot of the image as it is now, which is not stored."""
+        now_ms = self._clock.now_ms()
+        data = snapshots.encode(
+            self._versioned_records(),
+            epoch=self.epoch,
+            timestamp=now_ms,
+            last_contained_log_timestamp=self._log.last_timestamp,
+        )
+        return snapshots.SnapshotId(self.end_offset, self.epoch), data
+
     @property
     def has_voters(self) -> bool:
         """Whether the voters of the quorum are in the log (``kraft.version`` 1); else the configuration has them."""
@@ -219,14 +254,16 @@ class MetadataStore(ClusterMetadata):
         return self._log.end_offset
 
     def take_producer_ids(self) -> int:
-        """Return the first id of the next block of producer ids, after making it durable that the block is taken.
+        """Do as `give_producer_ids`, to this node."""
+        return self.give_producer_ids(self.config.node_id, self.broker_epoch)
 
-        For `ProducerIds`. Raises KafkaError: UNKNOWN_SERVER_ERROR if no ids are left, and as `commit`.
+    def give_producer_ids(self, broker_id: int, broker_epoch: int) -> int:
+        """Return the first id of the next block of producer ids, after making it durable that a broker has it.
+
+        Raises KafkaError: UNKNOWN_SERVER_ERROR if no ids are left, and as `commit`.
         """
         first, after = next_block(self.image.next_producer_id)
-        record = ProducerIdsRecord(
-            broker_id=self.config.node_id, broker_epoch=self.broker_epoch, next_producer_id=after
-        )
+        record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=after)
         self.commit([record], durable=True)
         return first
 
@@ -250,6 +287,17 @@ class MetadataStore(ClusterMetadata):
             await self._log.sync_in_background()
         except OSError as error:
             log.error("cluster metadata not flushed", error=str(error))
+
+    async def flush_regularly(self, background: BackgroundWork, interval_s: float) -> None:
+        """Flush what is new every ``interval_s`` seconds, until cancelled."""
+        flushed = -1
+        while True:
+            await self._clock.pause(interval_s)
+            offset = self.image.offset
+            if offset != flushed:
+                with background.running("flush of the metadata"):
+                    await self.flush_in_background()
+                flushed = offset
 
     def close(self, *, sync: bool = True) -> None:
         """Sync, unless nobody will read the log again, and close it, as the last step of a stop. Raises OSError."""

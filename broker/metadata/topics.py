@@ -184,7 +184,7 @@ def _create(
     _check_new_name(image, topic.name)
     overrides = {config.name: config.value for config in topic.configs}
     values = check_topic_overrides(config.current, overrides)
-    replicas = _assigned(image, topic) if topic.assignments else _placed(image, config.current, topic)
+    replicas = _assigned(image, topic) if topic.assignments else _placed(store, config.current, topic)
     topic_id = store.new_uuid()
     while topic_id in image.topics_by_id:
         topic_id = store.new_uuid()
@@ -244,7 +244,7 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[list[int]]:
     return [by_index[index] for index in range(len(by_index))]
 
 
-def _placed(image: MetadataImage, config: BrokerConfig, topic: CreatableTopic) -> list[list[int]]:
+def _placed(store: ClusterMetadata, config: BrokerConfig, topic: CreatableTopic) -> list[list[int]]:
     """Return replicas for the request's number of partitions and replication factor, or for their defaults.
 
     Raises KafkaError: INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
@@ -262,7 +262,7 @@ def _placed(image: MetadataImage, config: BrokerConfig, topic: CreatableTopic) -
     if factor == UNSET:
         factor = config.default_replication_factor
     try:
-        return place(image, 0, _partitions_wanted(config, topic), factor)
+        return place(store.image, _partitions_wanted(config, topic), factor, store.rng)
     except KafkaError as error:
         raise KafkaError(
             error.code, f"Unable to replicate the partition {factor} time(s): {error.message}"
@@ -299,9 +299,10 @@ def check_more_partitions(image: MetadataImage, wanted: Iterable[CreatePartition
 
 
 def create_partitions(
-    image: MetadataImage, topic: CreatePartitionsTopic, charge: Charge | None = None
+    store: ClusterMetadata, topic: CreatePartitionsTopic, charge: Charge | None = None
 ) -> list[Message]:
     """Return the records that give a topic more partitions. Raises KafkaError if it is refused, also by ``charge``."""
+    image = store.image
     known = image.topics.get(topic.name)
     if known is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -324,7 +325,7 @@ def create_partitions(
     if charge is not None:
         charge(more)
     if topic.assignments is None:
-        replicas = place(image, first, more, factor)
+        replicas = place(image, more, factor, store.rng)
     else:
         replicas = [assignment.broker_ids for assignment in topic.assignments]
         for offset, brokers in enumerate(replicas):

@@ -21,7 +21,7 @@ import trio
 
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.logging.reasons import Reason
-from oncelog.broker.net.peer import Peer
+from oncelog.broker.net.base_connection import BaseConnection
 from oncelog.broker.net.server import SHARED_BUFFER_BYTES
 from oncelog.broker.net.unexpected_bytes import unexpected_bytes
 from oncelog.broker.net.writer import SEND_SOON_BYTES
@@ -57,7 +57,7 @@ _key_at = struct.Struct(">h").unpack_from
 log = get_logger(__name__)
 
 
-class Connection(Peer):
+class Connection(BaseConnection):
     """The connection of a client to a broker."""
 
     __slots__ = ("_dispatcher", "_drained", "_lost", "_requests", "pending", "produce_prefixes")
@@ -84,19 +84,19 @@ class Connection(Peer):
         self._requests = 0
         """Requests since the task last waited."""
 
-    def _forget_requests(self) -> None:
+    def _forget_prefixes(self) -> None:
         self.produce_prefixes = None
 
     def charge(self, seconds: float) -> None:
-        """See `Peer.charge`."""
+        """See `BaseConnection.charge`."""
         self._requests += int(seconds * (FAIR_REQUESTS / FAIR_S))
 
-    def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
-        """Let the dispatcher handle a request, past the authentication handler. See `Dispatcher.dispatch`."""
+    def dispatch_authenticated(self, frame: memoryview) -> Pending[Any] | None:
+        """Dispatch a request without asking the authentication handler. See `Dispatcher.dispatch`."""
         return self._dispatcher.dispatch(self, frame)
 
     async def flush(self) -> None:
-        """See `Peer.flush`."""
+        """See `BaseConnection.flush`."""
         if not self.pending:
             await self.writer.flush()
 
@@ -221,7 +221,7 @@ class Connection(Peer):
                     have += await self._receive(whole[have : min(size, len(buffer))])
             with memoryview(buffer) as whole:
                 self._requests += 1
-                take = self.authentication_handler or self.dispatch_now
+                take = self.authentication_handler or self.dispatch_authenticated
                 pending = take(whole[4:size])
             if pending is not None and not self._enqueue(pending):
                 await self._respond(pending)
@@ -241,7 +241,7 @@ class Connection(Peer):
         try:
             if self.writer.out and not self.pending:
                 await self.writer.flush()
-            pending.on_next()
+            pending.on_turn()
         except BaseException:
             pending.close()
             raise
@@ -255,7 +255,9 @@ class Connection(Peer):
         self.heard_at = real_time.monotonic()
 
     def _enqueue(self, pending: Pending[Any]) -> bool:
-        """Queue a delayed Produce: the connection reads on. Returns False for any other, or if the queue is full."""
+        """Queue a delayed Produce; return whether the connection may read on: not for any other response, which is
+        not queued, and not when the queue has become full.
+        """
         if not isinstance(pending, DelayedProduce):
             return False
         self.pending.append(pending)

@@ -26,7 +26,7 @@ class HeldBytes:
         self.used = 0
         self._what = what
         self._holders: dict[Callable[[str], None], int] = {}
-        """Bytes by what closes the connection that holds them, the oldest first."""
+        """``close`` of a connection -> the bytes that it holds; the oldest connection first."""
 
     def hold(self, close: Callable[[str], None], size: int) -> None:
         """Count ``size`` more bytes of the connection that ``close`` closes. It may be closed at once."""

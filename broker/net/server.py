@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 import trio
 
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.net.base_connection import BaseConnection
 from oncelog.broker.net.held_bytes import LOGIN_BYTES_MAX, UNSENT_BYTES_MAX, HeldBytes
-from oncelog.broker.net.peer import Peer
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class ServerServices(Protocol):
     def note_internal_error(self) -> Callable[[], None]: ...
 
 
-PeerT = TypeVar("PeerT", bound=Peer)
+ConnectionT = TypeVar("ConnectionT", bound=BaseConnection)
 
 
 class ByteBudget:
@@ -106,9 +106,9 @@ class ByteBudget:
             self._room = trio.Event()
 
 
-class Server(Generic[PeerT]):
-    """Accepts connections and gives each a task; owns what they share. ``connect`` makes a connection of an accepted
-    transport.
+class Server(Generic[ConnectionT]):
+    """Accepts connections and gives each a task; owns what they share. ``new_connection`` makes the connection of an
+    accepted transport.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Server(Generic[PeerT]):
         interception: Interception,
         listeners: list[BoundListener],
         rates: ConnectionRates,
-        connect: Callable[[Server[PeerT], Transport, BoundListener], PeerT],
+        new_connection: Callable[[Server[ConnectionT], Transport, BoundListener], ConnectionT],
     ) -> None:
         config = services.config.current
         self.listeners = listeners
@@ -129,11 +129,11 @@ class Server(Generic[PeerT]):
         self.frame_budget = ByteBudget(config.queued_max_request_bytes)
         self.unsent = HeldBytes(UNSENT_BYTES_MAX, "responses that the client does not read")
         self.logins = HeldBytes(LOGIN_BYTES_MAX, "an incomplete frame before the log-in")
-        self.connections: set[PeerT] = set()
+        self.connections: set[ConnectionT] = set()
         self._config = services.config
         self._interception = interception
         self._rates = rates
-        self._connect = connect
+        self._new_connection = new_connection
         self.nursery: trio.Nursery
         self._per_address: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
@@ -160,7 +160,7 @@ class Server(Generic[PeerT]):
                 bound.listener.close()
 
     def add(self, bound: BoundListener) -> None:
-        """Accept connections from one more listener, whose security is that of another one here."""
+        """Accept connections from one more listener. It shares its `security` with a listener that is there already."""
         self.listeners.append(bound)
         self.nursery.start_soon(self._accept, bound)
 
@@ -233,11 +233,11 @@ class Server(Generic[PeerT]):
                 return
         self._per_address[address] += 1
         self._per_listener[bound.name] += 1
-        connection = self._connect(self, transport, bound)
+        connection = self._new_connection(self, transport, bound)
         self.connections.add(connection)
         self.nursery.start_soon(connection.serve)
 
-    def forget(self, connection: PeerT) -> None:
+    def forget(self, connection: ConnectionT) -> None:
         """Take note that ``connection`` was closed: there is room for another one."""
         address = _address_of(connection.transport)
         self.connections.discard(connection)

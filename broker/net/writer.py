@@ -27,6 +27,8 @@ SEND_SOON_BYTES = 64 * 1024
 """Responses are gathered up to about this size before they are sent."""
 FILE_CHUNK_BYTES = 1024 * 1024
 """Bytes of a file that one sendfile moves, so that a fast reader starves nobody."""
+TRUNCATED = "a log file is shorter than its range in a response"
+"""Why a connection is closed whose response holds records that were truncated."""
 
 
 class ResponseWriter:
@@ -148,6 +150,8 @@ class ResponseWriter:
                 raise CloseConnection(f"a log file cannot be read: {error}") from error
             if fileno >= 0:
                 await self._send_file(fileno, position, size)
+            elif len(data) < size:
+                raise CloseConnection(TRUNCATED)
             else:
                 await self._send_all(memoryview(data), more=True)
             position += size
@@ -158,7 +162,7 @@ class ResponseWriter:
             if sent == WOULD_BLOCK:
                 await self._wait_writable()
             elif sent == 0:
-                raise CloseConnection("a log file is shorter than its range in a response")
+                raise CloseConnection(TRUNCATED)
             else:
                 position += sent
                 size -= sent

@@ -2,7 +2,7 @@
 
 A link brings one of Kafka's requests from one node to another and its response back, as a connection does. A link that
 is cut, or whose node does not run, breaks at once: whoever waits for a response gets `LinkDownError`, and may ask again
-later (`Network.wait_changed`). What has arrived is handled nevertheless, as by a node that has lost its peer.
+later (`Network.changed`). What has arrived is handled nevertheless, as by a node that has lost its peer.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     Receive = Callable[["Delivery"], Awaitable[Message]]
     """Handles a request, and returns its response. Must not raise."""
+
+CONTROLLER_ID = 3000
+"""The node id of the controller."""
 
 ResponseT = TypeVar("ResponseT", bound="Message")
 Direction = tuple[int, int]
@@ -118,9 +121,10 @@ class Network:
         """Whether what ``source`` sends to ``target`` is lost."""
         return (source, target) in self._cut
 
-    async def wait_changed(self) -> None:
-        """Wait until a node has come, or a cut has ended."""
-        await self._changed.wait()
+    @property
+    def changed(self) -> trio.Event:
+        """Set when a node comes, or a cut ends: take it before a call that may fail."""
+        return self._changed
 
     # -- for links
 
@@ -132,6 +136,8 @@ class Network:
         self._calls.add(call)
         try:
             await self._travel(source, target)
+            if target not in self._receivers:
+                raise LinkDownError(f"node {target} does not run")
             receive, nursery = self._receivers[target]
             nursery.start_soon(
                 self._handle,
@@ -157,9 +163,9 @@ class Network:
         delay_s = self._delays_s.get((source, target), 0.0)
         if delay_s:
             await real_time.sleep(delay_s)
-        if (source, target) in self._cut or target not in self._receivers:
+        if (source, target) in self._cut:
             await trio.lowlevel.checkpoint()
-            raise LinkDownError(f"{source} does not reach {target}")
+            raise LinkDownError(f"node {source} does not reach {target}")
 
     def _carried(self, message: Any, version: int) -> Any:
         """Return a message as it arrives."""
@@ -184,6 +190,11 @@ class Link:
         self._network = network
         self.source = source
         self.target = target
+
+    @property
+    def changed(self) -> trio.Event:
+        """See `Network.changed`."""
+        return self._network.changed
 
     async def call(
         self, request: Request[ResponseT], version: int, client: Client | None = None

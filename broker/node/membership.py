@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 from oncelog.broker.metadata.topics import bump_leader_epoch
 
 if TYPE_CHECKING:
+    import trio
+
+    from oncelog.broker.handlers.services import Forward
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.metadata.store import MetadataStore
-    from oncelog.broker.network.network import Links
+    from oncelog.broker.network.network import Delivery, Links
     from oncelog.broker.node.node import Node
     from oncelog.broker.scheduling.background_work import BackgroundWork
-    from oncelog.broker.seams.clock import Clock
+    from oncelog.wire.schema import Message
 
 
 class Membership(Protocol):
@@ -36,18 +39,28 @@ class Membership(Protocol):
     def on_truncated(self, cut: PartitionLog) -> None:
         """The start had to cut this log; no client reads it yet."""
 
-    async def run(self, node: Node) -> None:
-        """Do what a member does as long as its node serves."""
+    @property
+    def forward(self) -> Forward | None:
+        """Has the controller handle a request; None if the node is its own controller."""
+
+    async def run(self, node: Node, task_status: trio.TaskStatus[None]) -> None:
+        """Do what a member does as long as its node serves; the node is ready when it has started."""
+
+    async def receive(self, delivery: Delivery) -> Message:
+        """Handle a request that a link has brought, or a test."""
+
+    async def leave(self) -> None:
+        """The node stops cleanly: hand over what it leads, while it still serves."""
 
 
 class Alone:
     """The membership of a node that is its own controller, with the ``metadata`` of both."""
 
     links = None
+    forward = None
 
-    def __init__(self, metadata: MetadataStore, clock: Clock, background: BackgroundWork) -> None:
+    def __init__(self, metadata: MetadataStore, background: BackgroundWork) -> None:
         self._metadata = metadata
-        self._clock = clock
         self._background = background
 
     def take_producer_ids(self) -> int:
@@ -73,14 +86,15 @@ class Alone:
         topic = self._metadata.image.topics[cut.topic]
         self._metadata.commit(bump_leader_epoch(topic, [cut.partition]), durable=True)
 
-    async def run(self, node: Node) -> None:
+    async def receive(self, delivery: Delivery) -> Message:
+        """Nobody has a link to the only node."""
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """There is nobody to hand anything over to."""
+
+    async def run(self, node: Node, task_status: trio.TaskStatus[None]) -> None:
         """Flush the metadata log as often as the logs' recovery points are written."""
         interval_s = node.config.current.log_flush_offset_checkpoint_interval_ms / 1000
-        flushed = -1
-        while True:
-            await self._clock.pause(interval_s)
-            offset = self._metadata.image.offset
-            if offset != flushed:
-                with self._background.running("flush of the metadata"):
-                    await self._metadata.flush_in_background()
-                flushed = offset
+        task_status.started()
+        await self._metadata.flush_regularly(self._background, interval_s)

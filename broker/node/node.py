@@ -51,13 +51,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.dispatch.policies import KnownTopic, KnownTopics
+    from oncelog.broker.dispatch.interfaces import KnownTopic, KnownTopics
     from oncelog.broker.emulation.release import Release
-    from oncelog.broker.handlers.table import Handler
+    from oncelog.broker.handlers.table import ApiRow
     from oncelog.broker.metadata.acls import AclBinding
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.net.server import BoundListener
+    from oncelog.broker.replication.replication import Replication
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
     from oncelog.broker.security.sasl.users import Users
@@ -71,7 +72,9 @@ class Node:
     """
 
     def __init__(self, host: Host, logs: LogManager, release: Release, membership: Membership) -> None:
-        """``host`` has the metadata, and ``logs`` are those of the same directory. ``release`` is what it serves."""
+        """``host`` has the metadata, and ``logs`` are those of the same directory. ``release``: the
+        release of Kafka that it emulates.
+        """
         self.host = host
         self.config = config = host.config
         self.files = host.files
@@ -79,12 +82,27 @@ class Node:
         self.metadata = host.metadata
         self.logs = logs
         static, current = config.static, config.current
-        self._membership = membership
+        self.membership = membership
         self._producer_ids = ProducerIds(membership.take_producer_ids)
         self.fetch_sessions = FetchSessions(
             static.max_incremental_fetch_session_cache_slots, host.clock, host.random
         )
         self.cluster = Cluster(current.node_id, self.metadata, logs, membership.links)
+        self.replication: Replication | None = None
+        """The partitions with several replicas; None without other nodes."""
+        if membership.links is not None:
+            from oncelog.broker.replication.replication import Replication
+
+            self.replication = Replication(
+                self.cluster,
+                logs,
+                membership.links,
+                self.metadata,
+                config,
+                host.clock,
+                host.lines,
+                host.background,
+            )
         self.metadata.subscribe(self._on_record)
         auto_topics = AutoTopicCreationManager(self.metadata, config, CreatesAtOnce(self.metadata, config))
         environment = CoordinatorEnvironment(
@@ -133,6 +151,8 @@ class Node:
             lines=host.lines,
             delegation_tokens=host.delegation_tokens,
             note_internal_error=host.note_internal_error,
+            forward=membership.forward,
+            replication=self.replication,
         )
         self.dispatcher = Dispatcher(self.services)
         host.on_access_change = self._apply_access
@@ -145,7 +165,8 @@ class Node:
         """Serve until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.logs.run)
-            nursery.start_soon(self._membership.run, self)
+            if self.replication is not None:
+                await nursery.start(self.replication.run)
             self.host.start_tasks(nursery)
             await nursery.start(self.groups.runtime.run)
             await nursery.start(self.transactions.run)
@@ -156,6 +177,7 @@ class Node:
             self.groups.runtime.load_all()
             self.transactions.runtime.load_all()
             self.share_coordinator.runtime.load_all()
+            await nursery.start(self.membership.run, self)
             task_status.started()
 
     def _apply_access(self) -> None:
@@ -214,7 +236,7 @@ class Node:
         elif record.resource_type == CLIENT_METRICS:
             self.client_metrics.on_change()
         elif record.resource_type == BROKER:
-            _apply_broker_configs(self.config, self.metadata, self.logs)
+            apply_broker_configs(self.config, self.metadata, self.logs)
             self.server.reconsider_limits()
             changed = topics
         for topic in changed:
@@ -228,7 +250,15 @@ class Node:
         topic = self.metadata.image.topics.get(name)
         if topic is None:
             return None
-        return LocalTopic(topic.topic_id, self.topic_config(name), range(len(topic.partitions)))
+        config, indexes = self.topic_config(name), range(len(topic.partitions))
+        if self.replication is None:
+            return LocalTopic(topic.topic_id, config, indexes)
+        node_id = self.config.static.node_id
+        replicas = {index: topic.partitions[index].replicas for index in indexes}
+        assigned = {index for index in indexes if node_id in replicas[index]}
+        return LocalTopic(
+            topic.topic_id, config, assigned, {index for index in assigned if len(replicas[index]) > 1}
+        )
 
 
 @contextmanager
@@ -248,9 +278,9 @@ def open_node(
     """Open the data directory (lock, identity), its metadata and its partitions; yield the node, for `Node.run`. In the
     end flush every log, and write the clean-shutdown mark last.
 
-    ``release`` is what it serves, ``users`` may log in, ``acls`` are created if they are missing, ``keeps_data`` is
-    `LogManager.keeps_data`. ``on_loaded`` is called before the node listens: it may create topics, or install something
-    in the dispatcher.
+    ``release``: the release of Kafka that it emulates. ``users`` may log in, ``acls`` are created if they are missing,
+    ``keeps_data`` is `LogManager.keeps_data`. ``on_loaded`` is called before the node listens: it may create topics, or
+    install something in the dispatcher.
 
     Raises DataDirectoryError if the data directory cannot be used, for example because another process uses it.
     """
@@ -260,7 +290,7 @@ def open_node(
         try:
             metadata = opened.enter_context(_open_metadata(logs, release))
             dynamic = DynamicBrokerConfig(config)
-            _apply_broker_configs(dynamic, metadata, logs)
+            apply_broker_configs(dynamic, metadata, logs)
             metadata.register(
                 [
                     BrokerEndpoint(
@@ -285,7 +315,7 @@ def open_node(
                 background=logs.background,
             )
             logs.on_internal_error = host.note_internal_error
-            node = Node(host, logs, release, Alone(metadata, host.clock, logs.background))
+            node = Node(host, logs, release, Alone(metadata, logs.background))
             on_loaded(node)
         except (KafkaError, DecodeError, OSError) as error:
             raise DataDirectoryError.of(logs.data_dir, error) from error
@@ -294,8 +324,8 @@ def open_node(
 
 @contextmanager
 def _open_metadata(logs: LogManager, release: Release) -> Iterator[MetadataStore]:
-    """Lock the data directory, and open its metadata. In the end close both: the metadata first, which say that this
-    node stops.
+    """Lock the data directory, and open its metadata. In the end close both, the metadata first: its last record says
+    that this node has stopped.
     """
     logs.start()
     broker_epoch = -1
@@ -323,7 +353,7 @@ def _open_metadata(logs: LogManager, release: Release) -> Iterator[MetadataStore
         logs.stop(broker_epoch)
 
 
-def _handlers(config: BrokerConfig, release: Release, *, has_telemetry: bool) -> dict[int, Handler]:
+def _handlers(config: BrokerConfig, release: Release, *, has_telemetry: bool) -> dict[int, ApiRow]:
     """Return the APIs that a node serves, by key."""
     handlers = dict(release.handlers)
     if not has_telemetry:
@@ -335,7 +365,7 @@ def _handlers(config: BrokerConfig, release: Release, *, has_telemetry: bool) ->
     return handlers
 
 
-def _apply_broker_configs(config: DynamicBrokerConfig, metadata: ClusterMetadata, logs: LogManager) -> None:
+def apply_broker_configs(config: DynamicBrokerConfig, metadata: ClusterMetadata, logs: LogManager) -> None:
     """Apply the dynamic configuration in the metadata."""
     config.change(dynamic_broker_texts(metadata.image, config.static.node_id))
     logs.update_broker_config(config.current)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from oncelog.broker.dispatch.api import Api
+from oncelog.broker.dispatch.interception import Interception
 from oncelog.broker.log.results import FileRange
-from oncelog.broker.requests.request import RequestContext
+from oncelog.broker.network.network import Client
+from oncelog.broker.requests.authorization import ANONYMOUS, Authorization
+from oncelog.broker.requests.request import RequestContext, wait_for_response
 from oncelog.wire.header import FETCH_KEY
 
 if TYPE_CHECKING:
-    from oncelog.broker.dispatch.dispatcher import Dispatcher
-    from oncelog.broker.network.network import Client, Delivery
+    from collections.abc import Mapping
+
+    from oncelog.broker.handlers.table import ApiRow
+    from oncelog.broker.host.host import Host
+    from oncelog.broker.network.network import Delivery
     from oncelog.wire.schema import Message
 
 
@@ -49,23 +56,45 @@ class LinkPeer:
         """Nobody's turns depend on it."""
 
 
-class RequestReceiver:
-    """Handles requests with ``dispatcher``, whose services say what their sender may do."""
+A_NODE = Client(ANONYMOUS, "", None, "", "PLAINTEXT")
+"""In the place of a client: the node that sends a request of its own."""
 
-    def __init__(self, dispatcher: Dispatcher, node: Client) -> None:
-        """``node`` stands for a node that sends a request of its own."""
-        self._dispatcher = dispatcher
-        self._node = node
+
+class RequestReceiver:
+    """Handles requests with ``services``, whose handlers are ``handlers``, as far as ``services`` allow."""
+
+    def __init__(self, services: Any, handlers: Mapping[int, ApiRow], host: Host) -> None:
+        self._services = services
+        self._handlers = handlers
+        self._authorization: Authorization = services.authorization
+        self._interception = Interception(
+            self._authorization, host.lines, host.note_internal_error, lambda: None
+        )
+        self._apis: dict[int, Api] = {}
+
+    @classmethod
+    def of_nodes(cls, services: Any, handlers: Mapping[int, ApiRow], host: Host) -> RequestReceiver:
+        """Return one for the nodes' own requests: they may do everything."""
+        everything = Authorization(None, lambda *_: None)
+        return cls(services._replace(authorization=everything), handlers, host)
 
     async def receive(self, delivery: Delivery) -> Message:
-        """Return the response, with records as bytes."""
+        """Return the response to a node, or to the client for whom it asks; with records as bytes."""
+        client = delivery.client or A_NODE
         request: Any = delivery.request
-        peer: Any = LinkPeer(delivery.client or self._node)
-        api = self._dispatcher.api(request.API_KEY)
-        context = RequestContext(api, delivery.version, 0, peer.client_id, peer, request)
-        response: Message = await self._dispatcher.handle_as_interceptor(context)
+        peer: Any = LinkPeer(client)
+        api = self._apis.get(request.API_KEY)
+        if api is None:
+            api = self._apis[request.API_KEY] = Api(self._handlers[request.API_KEY])
+        context = RequestContext(api, delivery.version, 0, client.client_id, peer, request)
+        try:
+            if self._authorization.authorizer is not None and api.authorize is not None:
+                api.authorize(self._authorization, context)
+            response: Any = await wait_for_response(api.handle(self._services, request, context))
+        except Exception as error:
+            response = await wait_for_response(self._interception.refuse(context, error))
         _read_ranges(response)
-        return response
+        return response  # type: ignore[no-any-return]
 
 
 def _read_ranges(response: Any) -> None:

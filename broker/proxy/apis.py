@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.proxy.relay.in_flight import ENDPOINTS, KEPT, RelayPlan
+from oncelog.broker.proxy.relay.in_flight import ENDPOINTS, INTERCEPTED, RelayPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ DESCRIBE_QUORUM_KEY: Final = 55
 DESCRIBE_CLUSTER_KEY: Final = 60
 
 READ_RESPONSES: Final = frozenset(
-    key for key, handler in HANDLERS.items() if handler.proxy_reads or handler.endpoints_min is not None
+    key for key, row in HANDLERS.items() if row.proxy_reads or row.endpoints_min is not None
 )
 """Keys of the APIs whose responses a proxy reads, to change them or to learn from them."""
 
@@ -29,23 +29,23 @@ READ_RESPONSES: Final = frozenset(
 class Plan(RelayPlan):
     """The treatment of one API version. It changes in place when something is installed or removed."""
 
-    __slots__ = ("api", "is_refused", "reads_request", "version")
+    __slots__ = ("api", "decodes_request", "is_refused", "version")
 
     def __init__(self, key: int, version: int, api: Api | None) -> None:
         super().__init__(key, is_flexible=api is not None and api.flexible[version])
         self.version = version
         self.api = api
         """None if it cannot be decoded: the API, or this version of it, is unknown here."""
-        self.reads_request = False
+        self.decodes_request = False
         """Whether the request is decoded and shown to interceptors, or answered here."""
         self.is_refused = False
         """Whether an interceptor or the proxy has to see its requests, and cannot decode them."""
         if api is None:
             return
-        handler = api.handler
-        if handler.proxy_reads:
-            self.response = KEPT
-        elif handler.endpoints_min is not None and version >= handler.endpoints_min:
+        row = api.row
+        if row.proxy_reads:
+            self.response = INTERCEPTED
+        elif row.endpoints_min is not None and version >= row.endpoints_min:
             self.response = ENDPOINTS
 
 
@@ -66,12 +66,12 @@ class KnownApis:
     def get(self, key: int) -> KnownApi | None:
         """Return an API by its key, None if it is unknown."""
         found = self._loaded.get(key)
-        if found is None and (handler := HANDLERS.get(key)) is not None:
-            api = Api(handler, is_handled=False)
-            found = self._loaded[key] = KnownApi(api, max(handler.min_version, 0), handler.max_version)
+        if found is None and (row := HANDLERS.get(key)) is not None:
+            api = Api(row, is_handled=False)
+            found = self._loaded[key] = KnownApi(api, max(row.min_version, 0), row.max_version)
         return found
 
     @property
     def names(self) -> Mapping[int, str]:
         """The names of their modules, by key."""
-        return {key: handler.name for key, handler in HANDLERS.items()}
+        return {key: row.name for key, row in HANDLERS.items()}

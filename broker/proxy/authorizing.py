@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.rights import check_rights
 from oncelog.broker.handlers.table import TOPIC
-from oncelog.broker.proxy.rights import AllRows, RefusedRows, row_choices
+from oncelog.broker.proxy.rights import AllRows, DeniedResources, row_selectors
 from oncelog.broker.proxy.rights_in_responses import restrict
 from oncelog.broker.refusal.row_refusal import Refusal
-from oncelog.broker.refusal.rows import locate_in_steps
-from oncelog.broker.requests.authorization import CLUSTER, CREATE, DELETE, TOPIC_RESOURCE
+from oncelog.broker.refusal.rows import rows_of_request_in_steps
+from oncelog.broker.requests.authorization import CREATE, DELETE, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.broker.requests.request import NO_RESPONSE
 from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -30,32 +30,33 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from oncelog.broker.host.host import Host
-    from oncelog.broker.proxy.rights import Choice
+    from oncelog.broker.proxy.rights import Selector
     from oncelog.broker.proxy.upstream_topics import UpstreamTopics
-    from oncelog.broker.refusal.rows import Located
+    from oncelog.broker.refusal.rows import RequestRows
     from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.schema import Uuid
     from oncelog.wire.steps import Steps
 
-AUTO_CREATION_ASKED_MIN = 4
+AUTO_CREATION_VERSION = 4
+"""The first version of Metadata with ``allow_auto_topic_creation``."""
 
 
 class AuthorizingInterceptor(Interceptor):
-    """Asks the authorizer of ``services``. ``forward_through`` is the dispatcher's, for the allowed rows of a request,
-    and ``topics`` asks upstream. ``topic_name`` gives the name for a topic id, None for an id that upstream has not
-    shown yet.
+    """Asks the authorizer of ``services``. ``forward_through_own`` is the dispatcher's, for the allowed rows of a
+    request, and ``topics`` asks upstream. ``topic_name`` gives the name for a topic id, None for an id that upstream
+    has not shown yet.
     """
 
     def __init__(
         self,
         services: Host,
-        forward_through: Callable[[RequestContext, Interceptor], Awaitable[Any]],
+        forward_through_own: Callable[[RequestContext, Interceptor], Awaitable[Any]],
         topics: UpstreamTopics,
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
         self._services = services
         self._authorization = services.authorization
-        self._forward_through = forward_through
+        self._forward_through_own = forward_through_own
         self._topics = topics
         self._name_of = topic_name
 
@@ -63,13 +64,13 @@ class AuthorizingInterceptor(Interceptor):
         """See `Interceptor`."""
         check_rights(self._authorization, context)
         await self._learn_names(context, _ids_in(context.request))
-        choices = list(row_choices(self._authorization, self._services, context))
-        if context.api.handler.api_key == METADATA_KEY:
-            choices += await self._not_to_create(context)
-        elif context.api.handler.name == "delete_topics" and choices:
+        selectors = list(row_selectors(self._authorization, self._services, context))
+        if context.api.row.api_key == METADATA_KEY:
+            selectors += await self._selectors_of_creation(context)
+        elif context.api.row.name == "delete_topics" and selectors:
             # After the right to describe, before the right to delete.
-            choices.insert(1, await self._not_to_delete(context))
-        return await self._refuse(context, choices)
+            selectors.insert(1, await self._selector_of_deletion(context))
+        return await self._refuse_and_forward(context, selectors)
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         """See `Interceptor`."""
@@ -79,29 +80,27 @@ class AuthorizingInterceptor(Interceptor):
 
     # -- rows
 
-    async def _refuse(self, context: RequestContext, choices: Sequence[Choice]) -> Any:
-        """Return the response with errors in the refused rows; None if no row is refused.
-
-        The first choice that matches a row refuses its rows. What remains goes through the later choices, then
-        upstream.
+    async def _refuse_and_forward(self, context: RequestContext, selectors: Sequence[Selector]) -> Any:
+        """Apply the selectors in order: each refuses the rows that it matches. Forward the other rows. Returns the
+        response with all rows; None if no row is refused, and nothing was forwarded.
         """
         request = context.request
-        name, version = context.api.handler.name, context.api_version
-        located = await in_slices(locate_in_steps(name, request, version, self._name_of))
-        for index, choice in enumerate(choices):
-            if not await in_slices(_matches_any(choice, located)):
+        name, version = context.api.row.name, context.api_version
+        rows = await in_slices(rows_of_request_in_steps(name, request, version, self._name_of))
+        for index, selector in enumerate(selectors):
+            if not await in_slices(_matches_any(selector, rows)):
                 continue
-            refusal = await in_slices(Refusal.in_steps(context.api, version, located, choice, choice.error))
+            refusal = await in_slices(Refusal.in_steps(context.api, version, rows, selector, selector.error))
             handled = None
             if not refusal.leaves_nothing:
                 context.request = await in_slices(refusal.remaining_in_steps())
-                later = choices[index + 1 :]
+                later = selectors[index + 1 :]
                 if name == "add_partitions_to_txn":  # partitions are added all or none
-                    later = await self._not_attempted(context)
+                    later = await self._selectors_beside_denied(context)
                 try:
-                    handled = await self._refuse(context, later)
+                    handled = await self._refuse_and_forward(context, later)
                     if handled is None:
-                        handled = await self._forward_through(context, self)
+                        handled = await self._forward_through_own(context, self)
                         if handled is NO_RESPONSE:
                             handled = None
                 finally:
@@ -114,18 +113,16 @@ class AuthorizingInterceptor(Interceptor):
             return await in_slices(refusal.response_in_steps(handled))
         return None
 
-    async def _not_to_create(self, context: RequestContext) -> list[Choice]:
-        """Return a choice of the topics that do not exist, and that upstream would create for this Metadata although
+    async def _selectors_of_creation(self, context: RequestContext) -> list[Selector]:
+        """Return a selector of the topics that do not exist, and that upstream would create for this Metadata although
         the client has no right to create them.
         """
         request, version = context.request, context.api_version
-        if not request.topics or (
-            version >= AUTO_CREATION_ASKED_MIN and not request.allow_auto_topic_creation
-        ):
+        if not request.topics or (version >= AUTO_CREATION_VERSION and not request.allow_auto_topic_creation):
             return []
-        if self._authorization.allows(context, CREATE, *CLUSTER, quiet=True):
+        if self._authorization.allows(context, CREATE, *THE_CLUSTER, quiet=True):
             return []
-        may_create = self._authorization.filter(context, CREATE, TOPIC_RESOURCE, quiet=True)
+        may_create = self._authorization.predicate(context, CREATE, TOPIC_RESOURCE, quiet=True)
         names = []
         slices = Slices()
         for topic in request.topics:
@@ -137,19 +134,19 @@ class AuthorizingInterceptor(Interceptor):
             return []
         missing = await self._missing(context, names)
         error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return [RefusedRows(TOPIC, lambda name: name not in missing, error)]
+        return [DeniedResources(TOPIC, lambda name: name not in missing, error)]
 
-    async def _not_to_delete(self, context: RequestContext) -> Choice:
-        """Return a choice of the topics that do not exist, and that the client has no right to delete: Kafka answers
+    async def _selector_of_deletion(self, context: RequestContext) -> Selector:
+        """Return a selector of the topics that do not exist, and that the client has no right to delete: Kafka answers
         UNKNOWN_TOPIC_OR_PARTITION for these.
         """
-        may_delete = self._authorization.filter(context, DELETE, TOPIC_RESOURCE, quiet=True)
-        located = await in_slices(
-            locate_in_steps("delete_topics", context.request, context.api_version, self._name_of)
+        may_delete = self._authorization.predicate(context, DELETE, TOPIC_RESOURCE, quiet=True)
+        rows = await in_slices(
+            rows_of_request_in_steps("delete_topics", context.request, context.api_version, self._name_of)
         )
         names: list[str] = []
         slices = Slices()
-        for row in located.whole.leaves():
+        for row in rows.whole.leaves():
             name = row.facts.get(TOPIC)
             if not row.facts.get("topic_id") and name is not None and not may_delete(name):
                 names.append(name)
@@ -157,7 +154,7 @@ class AuthorizingInterceptor(Interceptor):
                 await slices.pause()
         missing = await self._missing(context, names) if names else set()
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
-        return RefusedRows(TOPIC, lambda name: name not in missing, error)
+        return DeniedResources(TOPIC, lambda name: name not in missing, error)
 
     async def _missing(self, context: RequestContext, names: Iterable[str]) -> set[str]:
         """Return the names of the topics that upstream does not have."""
@@ -166,12 +163,12 @@ class AuthorizingInterceptor(Interceptor):
         rows = (row.name for row in response.topics if row.name and row.error_code in codes)
         return set(await in_slices(listed(rows)))
 
-    async def _not_attempted(self, context: RequestContext) -> list[Choice]:
-        """Return the choices for the allowed rows of an AddPartitionsToTxn that has refused ones, too."""
+    async def _selectors_beside_denied(self, context: RequestContext) -> list[Selector]:
+        """Return the selectors for the allowed rows of an AddPartitionsToTxn that has refused ones, too."""
         names = {topic.name for topic in context.request.v3_and_below_topics}
         missing = await self._missing(context, names)
         return [
-            RefusedRows(
+            DeniedResources(
                 TOPIC,
                 lambda name: name not in missing,
                 KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -184,14 +181,14 @@ class AuthorizingInterceptor(Interceptor):
     async def _learn_names(self, context: RequestContext, ids: Iterable[Uuid]) -> None:
         """Ask upstream for the names of topics whose ids it has not shown yet: ACLs name topics by name."""
         unknown = [topic_id for topic_id in dict.fromkeys(ids) if self._name_of(topic_id) is None]
-        if unknown and context.api.handler.api_key != METADATA_KEY:
+        if unknown and context.api.row.api_key != METADATA_KEY:
             await self._topics.ask(context, [MetadataRequestTopic(topic_id=topic_id) for topic_id in unknown])
 
 
-def _matches_any(choice: Choice, located: Located) -> Steps[bool]:
-    """Return whether the choice matches any row."""
-    for row in located.whole.leaves():
-        if choice.matches(row):
+def _matches_any(selector: Selector, rows: RequestRows) -> Steps[bool]:
+    """Return whether the selector matches any row."""
+    for row in rows.whole.leaves():
+        if selector.matches_row(row):
             return True
         yield
     return False

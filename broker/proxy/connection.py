@@ -4,8 +4,8 @@ Two tasks serve it, one for each direction. Each has a `Mover`, which does what 
 (`oncelog.broker.proxy.relay`). The task of `ProxyConnection.serve` moves requests, and lets `RequestHandler` handle
 those that are not forwarded as bytes; the other one is `UpstreamLink.run`.
 
-Responses leave in the order of the requests. While a request is in flight, or the other task writes, only that task
-writes to the client.
+Responses leave in the order of the requests. While a request is in flight or `UpstreamLink.run` writes, only
+`UpstreamLink.run` writes to the client.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from oncelog.broker.logging.reasons import Reason
+from oncelog.broker.net.base_connection import BaseConnection
 from oncelog.broker.net.connection import OTHER_FRAME_BYTES_MAX
-from oncelog.broker.net.peer import Peer
-from oncelog.broker.proxy.link import UpstreamLink
-from oncelog.broker.proxy.mover import Mover, owned
+from oncelog.broker.proxy.mover import Mover, copied
 from oncelog.broker.proxy.receivers import Awaited, Intercepted, OwnResponse
 from oncelog.broker.proxy.relay.in_flight import IN_FLIGHT_MAX, InFlightRequests
 from oncelog.broker.proxy.relay.relay import FULL, LOST
 from oncelog.broker.proxy.relay.requests import RequestRelay
 from oncelog.broker.proxy.request_handler import RequestHandler
+from oncelog.broker.proxy.upstream_link import UpstreamLink
 from oncelog.broker.requests.request import CloseConnection, ConnectionLost, Pending
 from oncelog.wire.header import PRODUCE_KEY, SASL_AUTHENTICATE_KEY, SASL_HANDSHAKE_KEY
 
@@ -49,7 +49,7 @@ LOGIN_KEYS = frozenset({SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY})
 _int16_at = struct.Struct(">h").unpack_from
 
 
-class ProxyConnection(Peer):
+class ProxyConnection(BaseConnection):
     """The state of one client and its upstream connection.
 
     Large frames go through ``pipes``, and what is only forwarded in turns of ``reactor``, if there are any.
@@ -67,7 +67,7 @@ class ProxyConnection(Peer):
         "passed_ids",
         "progress",
         "renewal",
-        "requests",
+        "request_handler",
     )
 
     def __init__(
@@ -89,17 +89,17 @@ class ProxyConnection(Peer):
         """The ids of the proxies that the client has passed, as its ApiVersions says."""
         self.renewal: Renewal | None = None
         """The session at upstream, if it ends and is renewed here."""
-        self.requests = RequestHandler(self, dispatcher)
+        self.request_handler = RequestHandler(self, dispatcher)
         """Handles the requests that are not forwarded as bytes."""
         self.progress: trio.Event | None = None
-        """Set when a response has left, if this task waits for that."""
+        """What `_wait_progress` waits for: set when a response has left, or none will. None: nobody waits."""
         self._dispatcher = dispatcher
         self._open = open_upstream
         self._pipes = pipes
         self._reactor = reactor
         self._link: UpstreamLink | None = None
         relay = RequestRelay(self.in_flight, self, dispatcher.plans, dispatcher.plan, server.max_frame_bytes)
-        self._mover = Mover(self, relay, transport, server.receive_buffer, self._settle)
+        self._mover = Mover(self, relay, transport, server.receive_buffer, self._act_on_state)
 
     # -- what every peer has
 
@@ -107,7 +107,7 @@ class ProxyConnection(Peer):
         await self._mover.run()
 
     async def serve(self) -> None:
-        """See `Peer.serve`. The upstream connection ends with it."""
+        """See `BaseConnection.serve`. The upstream connection ends with it."""
         try:
             await super().serve()
         finally:
@@ -116,27 +116,27 @@ class ProxyConnection(Peer):
             self.note_lost()
 
     def close(self, reason: str) -> None:
-        """See `Peer.close`. Its task may wait for upstream, so that connection ends, too."""
+        """See `BaseConnection.close`. Its task may wait for upstream, so that connection ends, too."""
         super().close(reason)
         if self._link is not None:
             self._link.end()
 
     async def wait_drained(self) -> None:
-        """See `Peer.wait_drained`."""
+        """See `BaseConnection.wait_drained`."""
         while not self.is_quiet:
             await self._wait_progress()
 
     async def flush(self) -> None:
-        """See `Peer.flush`."""
+        """See `BaseConnection.flush`."""
         if self.is_quiet and self.writer.out:
             await self.writer.flush()
 
-    def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
-        """See `Peer.dispatch_now`."""
-        return Pending(self.requests.handle(frame))
+    def dispatch_authenticated(self, frame: memoryview) -> Pending[Any] | None:
+        """See `BaseConnection.dispatch_authenticated`."""
+        return Pending(self.request_handler.handle(frame))
 
     def idle_since(self) -> float | None:
-        """See `Peer.idle_since`."""
+        """See `BaseConnection.idle_since`."""
         if self._mover.blocked_since is not None:
             return self._mover.blocked_since
         if self._link is not None and self._link.mover.blocked_since is not None:
@@ -167,11 +167,11 @@ class ProxyConnection(Peer):
         """No response comes to what is in flight."""
         lost = ConnectionLost("the upstream connection was lost")
         while self.in_flight:
-            to = self.in_flight.popleft().to
-            if isinstance(to, Awaited):
-                to.fail(lost)
-            elif isinstance(to, Intercepted | OwnResponse) and to.context is not None:
-                self._dispatcher.done(to.context, None, lost)
+            receiver = self.in_flight.popleft().receiver
+            if isinstance(receiver, Awaited):
+                receiver.fail(lost)
+            elif isinstance(receiver, Intercepted | OwnResponse) and receiver.context is not None:
+                self._dispatcher.done(receiver.context, None, lost)
         self.note_progress()
 
     def _check_lost(self) -> None:
@@ -192,17 +192,17 @@ class ProxyConnection(Peer):
 
     # -- requests that are not forwarded as bytes
 
-    def _settle(self, view: memoryview) -> Awaitable[memoryview]:
+    def _act_on_state(self, view: memoryview) -> Awaitable[memoryview]:
         """See `Mover`."""
-        return self._wait_with(view) if self._mover.relay.state is FULL else self._read_kept(view)
+        return self._wait_with(view) if self._mover.relay.state is FULL else self._read_intercepted(view)
 
     async def _wait_with(self, view: memoryview) -> memoryview:
         """Wait until fewer requests are in flight; return a copy of ``view``."""
-        view = owned(view)
+        view = copied(view)
         await self.wait_room()
         return view
 
-    async def _read_kept(self, view: memoryview) -> memoryview:
+    async def _read_intercepted(self, view: memoryview) -> memoryview:
         """Handle the request at the beginning of ``view``, after the rest of it has come; return a copy of what
         follows. Raises CloseConnection for a frame that is too large.
         """
@@ -210,7 +210,7 @@ class ProxyConnection(Peer):
         stop = 4 + size
         reserved = 0
         try:
-            frame, view = bytearray(view[4:stop]), owned(view[stop:])
+            frame, view = bytearray(view[4:stop]), copied(view[stop:])
             if len(frame) < size:
                 if size > OTHER_FRAME_BYTES_MAX and (len(frame) < 2 or _int16_at(frame)[0] != PRODUCE_KEY):
                     raise CloseConnection(Reason("a frame of {} bytes; only a Produce may be so large", size))
@@ -239,7 +239,7 @@ class ProxyConnection(Peer):
         """Handle a frame, or let the log-in handle it."""
         authenticate = self.authentication_handler
         if authenticate is None:
-            await self.requests.handle(frame)
+            await self.request_handler.handle(frame)
             return
         if self.in_flight and len(frame) >= 2 and _int16_at(frame)[0] in LOGIN_KEYS:
             await self.wait_drained()
@@ -267,7 +267,7 @@ class ProxyConnection(Peer):
                 raise
             self._link = UpstreamLink(self, self._dispatcher, self._server, transport)
             self._link.mover.join(self.transport, self._pipes, self._reactor)
-            # With a renewal the task has to look between two frames.
+            # A session is renewed between two frames, which only the task can do: no reactor.
             self._mover.join(transport, self._pipes, self._reactor if self.renewal is None else None)
             self._mover.renewal = self.renewal
             self._server.nursery.start_soon(self._link.run)

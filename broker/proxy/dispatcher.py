@@ -1,8 +1,7 @@
-"""`ProxyDispatcher`: the path of a request that an interceptor or the proxy itself has to see.
+"""`ProxyDispatcher`: the path of an intercepted request. Others never come here: see `oncelog.broker.proxy.relay`.
 
-All others are forwarded as bytes (`oncelog.broker.proxy.relay`). The path is the broker's (`Interception`), with the
-upstream node in the handler's place: decode, interceptors, forward; decode the response, rewrite addresses,
-interceptors, encode.
+The path is the broker's (`Interception`), with the upstream node in the handler's place: decode, interceptors, forward;
+decode the response, rewrite addresses, interceptors, encode.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.proxy.apis import READ_RESPONSES, KnownApis, Plan
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR, PassedProxies
-from oncelog.broker.proxy.relay.in_flight import KEPT
-from oncelog.broker.proxy.versions import passable, unsupported
+from oncelog.broker.proxy.relay.in_flight import INTERCEPTED
+from oncelog.broker.proxy.versions import announced_rows, unsupported_version_response
 from oncelog.broker.requests.request import CloseConnection, LargeRequestContext, RequestContext
 from oncelog.broker.scheduling.slices import in_slices
 from oncelog.broker.seams.clock import real_time
@@ -37,7 +36,7 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncelog.broker.dispatch.policies import Interceptor
+    from oncelog.broker.dispatch.interfaces import Interceptor
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.proxy.addresses import Addresses
     from oncelog.broker.proxy.connection import ProxyConnection
@@ -110,18 +109,18 @@ class ProxyDispatcher:
         """Set what depends on the interceptors."""
         wanting = self._wanting_api(plan.key)
         if plan.api is not None:
-            plan.reads_request = bool(wanting) or self.interception.quotas is not None
+            plan.decodes_request = bool(wanting) or self.interception.quotas is not None
         elif plan.key == API_VERSIONS_KEY:
             plan.is_refused = True  # with a response of version 0 (KIP-511)
         else:
             plan.is_refused = plan.key in READ_RESPONSES or any(not one.only_reads for one in wanting)
         if plan.key == SASL_HANDSHAKE_KEY and plan.version == 0 and self._refuses_bare_tokens:
             plan.is_refused = True
-        plan.keeps_requests = plan.reads_request or plan.is_refused or plan.key == API_VERSIONS_KEY
+        plan.intercepts_requests = plan.decodes_request or plan.is_refused or plan.key == API_VERSIONS_KEY
 
     def plan_of(self, context: RequestContext) -> Plan:
         """Return the plan of a request that was decoded."""
-        return self.plan((context.api.handler.api_key << 16) | context.api_version)
+        return self.plan((context.api.row.api_key << 16) | context.api_version)
 
     def _wanting_api(self, key: int) -> tuple[Interceptor, ...]:
         found = self._wanting.get(key)
@@ -133,7 +132,7 @@ class ProxyDispatcher:
         return found
 
     def _interceptors_for(self, context: RequestContext) -> tuple[Interceptor, ...]:
-        return self._wanting_api(context.api.handler.api_key)
+        return self._wanting_api(context.api.row.api_key)
 
     def _on_installed(self) -> None:
         self._wanting.clear()
@@ -172,15 +171,15 @@ class ProxyDispatcher:
 
         Raises CloseConnection, ConnectionLost.
         """
-        return await self.interception.or_refused(context, self.interception.ask(context))
+        return await self.interception.await_or_refuse(context, self.interception.ask(context))
 
-    async def handle_as_interceptor(self, context: RequestContext) -> Any:
+    async def handle_behind_interceptors(self, context: RequestContext) -> Any:
         """Show ``context.request`` to the interceptors of `Interception.install_own`, forward it, and wait for the
         response. For the `on_request` of other interceptors only.
         """
-        return await self.interception.or_refused(context, self.forward_through(context))
+        return await self.interception.await_or_refuse(context, self.forward_through_own(context))
 
-    async def forward_through(self, context: RequestContext, after: Interceptor | None = None) -> Any:
+    async def forward_through_own(self, context: RequestContext, after: Interceptor | None = None) -> Any:
         """Show a request to the interceptors of `Interception.install_own`, or to those behind ``after``, and forward
         it. Returns the response, `NO_RESPONSE` if it gets none. Raises KafkaError, CloseConnection, ConnectionLost.
         """
@@ -194,15 +193,16 @@ class ProxyDispatcher:
                 response = await interceptor.on_request(context)
                 if response is not None:
                     return response
-        return await self.forward(context)
+        return await self.forward_behind_own(context)
 
-    async def forward(self, context: RequestContext) -> Any:
-        """Forward ``context.request`` past all interceptors. Returns its response, `NO_RESPONSE` if it gets none.
+    async def forward_behind_own(self, context: RequestContext) -> Any:
+        """Forward ``context.request`` without showing it to any interceptor. Returns its response, `NO_RESPONSE` if it
+        gets none.
 
         Only for `Interceptor.on_request`. Raises CloseConnection, ConnectionLost.
         """
         connection: Any = context.connection
-        return await connection.requests.exchange(context)
+        return await connection.request_handler.exchange(context)
 
     async def encode_request(self, context: RequestContext, *, is_changed: bool = True) -> Buffer:
         """Return the bytes to forward, with their size. Raises ValueError for a field that the version does not have.
@@ -226,14 +226,14 @@ class ProxyDispatcher:
                 body = bytes(head) + context.request.encode(context.api_version)
         return self.as_forwarded(body)
 
-    def as_forwarded(self, frame: Buffer, before: bytes = b"") -> bytes:
-        """Return a request as it goes upstream, with its size; see `PassedProxies.added`. Raises DecodeError."""
-        body = self.passed_proxies.added(frame, before)
+    def as_forwarded(self, frame: Buffer, passed_ids: bytes = b"") -> bytes:
+        """Return a request as it goes upstream, with its size; see `PassedProxies.with_own_id`. Raises DecodeError."""
+        body = self.passed_proxies.with_own_id(frame, passed_ids)
         return b"".join((len(body).to_bytes(4, "big"), body))
 
     def wants_response(self, context: RequestContext) -> bool:
         """Whether upstream responds to the request: to all but a Produce with acks=0."""
-        return context.api.handler.api_key != PRODUCE_KEY or context.request.acks != 0
+        return context.api.row.api_key != PRODUCE_KEY or context.request.acks != 0
 
     # -- responses
 
@@ -254,7 +254,7 @@ class ProxyDispatcher:
             if not response.error_code:
                 # Decoded again: the other object is changed for this client.
                 self.versions = api.response.decode(payload, version, start)  # type: ignore[assignment]
-            response.api_keys = passable(response.api_keys, passes_unknown=self.passes_unknown)
+            response.api_keys = announced_rows(response.api_keys, passes_unknown=self.passes_unknown)
             return version, response
         if len(payload) < LARGE_PAYLOAD_BYTES:
             response = api.response.decode(payload, version, start)
@@ -297,14 +297,14 @@ class ProxyDispatcher:
             if (
                 payload is None
                 or plan is None
-                or plan.response == KEPT
+                or plan.response == INTERCEPTED
                 or self.interception.quotas is not None
                 or not all(one.only_reads for one in wanting)
             ):
                 sent = await self.interception.respond(context, response)
                 return
             for interceptor in reversed(wanting):
-                await self.interception.or_refused(context, interceptor.on_response(context, response))
+                await self.interception.await_or_refuse(context, interceptor.on_response(context, response))
             out = context.connection.writer.out
             out += len(payload).to_bytes(4, "big")
             out += payload
@@ -324,7 +324,7 @@ class ProxyDispatcher:
 
     def known_versions(self, context: RequestContext, node_id: int | None) -> ApiVersionsResponse:
         """Return upstream's latest ApiVersions response, for a request that does not go upstream: the client has not
-        logged in, or the proxy has asked instead.
+        logged in, or the proxy has sent its own ApiVersions in its place.
 
         ``node_id`` is the node whose port the client has connected to; None for the proxy's own address, where any node
         may answer. Raises CloseConnection if upstream has not answered yet.
@@ -341,7 +341,7 @@ class ProxyDispatcher:
             return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED)
         context.connection.knows_versions = True
         response = copy(self.versions)
-        response.api_keys = passable(response.api_keys, passes_unknown=self.passes_unknown)
+        response.api_keys = announced_rows(response.api_keys, passes_unknown=self.passes_unknown)
         return response
 
     def loop_response(self, peer: str) -> ApiVersionsResponse:
@@ -364,7 +364,7 @@ class ProxyDispatcher:
         """
         if plan.key != API_VERSIONS_KEY:
             raise CloseConnection(Reason("version {} of API key {} is not served", plan.version, plan.key))
-        body = unsupported().encode(0)
+        body = unsupported_version_response().encode(0)
         return struct.pack(">ii", len(body) + 4, correlation_id) + body
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.wire.header import FETCH_KEY
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class FetchQuota(Interceptor):
         usage = context.usage
         if usage is None or context.request is None:
             return response
-        is_share = context.api.handler.api_key != FETCH_KEY
+        is_share = context.api.row.api_key != FETCH_KEY
         throttle_ms = self._quotas.throttle_fetch(usage, _size_of(response))
         # Records that a share group has acquired cannot be fetched again at once.
         if throttle_ms and not is_share:

@@ -3,9 +3,9 @@
 The bytes are read into the buffer that all connections share, and sent from it: what is forwarded leaves in one send,
 however many frames it is. If the target does not read, the task waits, and reads nothing more from the source.
 
-Two shells do so with the same relay: a task, in `Mover.run`, and the reactor, in `Mover._turn`. The reactor is an
-optimisation: it does what the task does between two waits, and wakes no task. What has to wait or to be handled, it
-leaves to the task: a kept frame, the large rest of one, a target that does not read. Another optimisation is `splice`.
+Two callers drive the relay: a task (`Mover.run`) and the reactor (`Mover._turn`). The reactor is an optimisation: it
+does what the task does between two waits, and wakes no task. What has to wait or to be handled, it leaves to the task:
+an intercepted frame, the large rest of one, a target that does not read. Another optimisation is `splice`.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ FIRST_BYTES = 64 * 1024
 
 
 class Mover:
-    """From ``source`` to `target`. ``settle`` does what the relay asks for in a state in which it forwards nothing: it
-    gets the bytes from there on, and returns those that are left.
+    """From ``source`` to `target`. Where the relay does not advance, ``act_on_state`` does what its state says: it
+    takes the unread bytes and returns the rest.
     """
 
     __slots__ = (
+        "_act_on_state",
         "_buffer",
         "_forwards_all",
         "_pipes",
         "_reactor",
         "_rest",
-        "_settle",
         "_unsent",
         "blocked_since",
         "connection",
@@ -63,7 +63,7 @@ class Mover:
         relay: Relay,
         source: Transport,
         buffer: memoryview,
-        settle: Callable[[memoryview], Awaitable[memoryview]],
+        act_on_state: Callable[[memoryview], Awaitable[memoryview]],
     ) -> None:
         self.connection = connection
         self.relay = relay
@@ -75,13 +75,13 @@ class Mover:
         self.renewal: Renewal | None = None
         """The session at `target`, if it ends and is renewed here between two frames."""
         self._buffer = buffer
-        self._settle = settle
+        self._act_on_state = act_on_state
         self._pipes: Pipes | None = None
         self._reactor: Reactor | None = None
         self._unsent = self._rest = bytearray()
         """What a turn has left to the task: bytes that the target has not taken, and those after them."""
         self._forwards_all = False
-        """Whether nothing that was read last needed `settle`: then what comes next probably does not, either."""
+        """Whether nothing that was read last needed `act_on_state`: then what comes next probably does not, either."""
 
     def join(self, target: Transport, pipes: Pipes | None, reactor: Reactor | None) -> None:
         """Send to ``target`` from now on: large frames through ``pipes`` and small ones in turns of ``reactor``, where
@@ -147,14 +147,14 @@ class Mover:
         self._forwards_all = True
         while True:
             if self.renewal is not None and self.renewal.is_due and relay.state is WAIT:
-                view = owned(view)
-                await self.connection.requests.renew(self.renewal)
+                view = copied(view)
+                await self.connection.request_handler.renew(self.renewal)
             count = relay.advance(view)
             if count:
                 run, view = view[:count], view[count:]
                 sent = 0 if self.target is None else self.target.send(run)
                 if sent != count:
-                    run, view = owned(run[max(sent, 0) :]), owned(view)
+                    run, view = copied(run[max(sent, 0) :]), copied(view)
                     await self.send(run)
                     continue  # the relay's state may have changed while this task waited
             if relay.state in ADVANCING:
@@ -162,7 +162,7 @@ class Mover:
             if relay.state is LOST:
                 raise ConnectionLost("the upstream connection was lost")
             self._forwards_all = False
-            view = await self._settle(view)
+            view = await self._act_on_state(view)
             relay.resume()
 
     def _turn(self, now: float) -> bool:
@@ -234,6 +234,6 @@ class Mover:
                 have += count
 
 
-def owned(view: Buffer) -> memoryview:
+def copied(view: Buffer) -> memoryview:
     """Return a copy: the task is going to wait, and others use the buffer."""
     return memoryview(bytearray(view))

@@ -1,18 +1,18 @@
 """`MutationQuotas`: a proxy's own quotas of changes of topics (``controller_mutation_rate``, KIP-599).
 
-A quota counts created and deleted partitions, and refuses topics while it is exhausted. So the proxy counts before it
-forwards a request, and corrects the count by upstream's response.
+A quota counts created and deleted partitions. A strict one refuses topics while it is exhausted: it is counted before
+the request is forwarded, and corrected by upstream's response. Any other is counted after the response.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers import create_partitions, create_topics, delete_topics
 from oncelog.broker.handlers.table import TOPIC
 from oncelog.broker.refusal.row_refusal import Refusal
-from oncelog.broker.refusal.rows import Located, Row, locate
+from oncelog.broker.refusal.rows import RequestRows, Row, rows_of_request
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_topics import DeleteTopicState
 from oncelog.wire.messages.metadata import MetadataRequestTopic
@@ -37,14 +37,14 @@ DEFAULT_PARTITIONS = 1
 
 
 class _Exhausted(NamedTuple):
-    """The rows of topics that the quota refuses; see `RowChoice`."""
+    """The rows of topics that the quota refuses; see `RowSelector`."""
 
     topics: set[str]
 
-    def depth_in(self, located: Located) -> int:
-        return located.depths.get(TOPIC, 0)
+    def depth_in(self, rows: RequestRows) -> int:
+        return rows.depths.get(TOPIC, 0)
 
-    def matches(self, row: Row) -> bool:
+    def matches_row(self, row: Row) -> bool:
         return row.facts.get(TOPIC) in self.topics
 
 
@@ -58,19 +58,19 @@ class _Counted(NamedTuple):
 
 
 class MutationQuotas(Interceptor):
-    """Installed while somebody has a quota. ``forward_through`` is the dispatcher's, ``topic_name`` gives the name of a
-    topic's id.
+    """Installed while somebody has a quota. ``forward_through_own`` is the dispatcher's; ``topic_name`` gives the name
+    of a topic's id.
     """
 
     apis = frozenset(STRICT_VERSIONS)
 
     def __init__(
         self,
-        forward_through: Callable[[RequestContext, Interceptor], Awaitable[Any]],
+        forward_through_own: Callable[[RequestContext, Interceptor], Awaitable[Any]],
         topics: UpstreamTopics,
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
-        self._forward_through = forward_through
+        self._forward_through_own = forward_through_own
         self._topics = topics
         self._topic_name = topic_name
         self._open: dict[RequestContext, _Counted] = {}
@@ -153,14 +153,14 @@ class MutationQuotas(Interceptor):
     async def _without(self, context: RequestContext, exhausted: set[str]) -> Any:
         """Return the response to the request with an error for these topics."""
         request = context.request
-        located = locate(context.api.handler.name, request, context.api_version, self._topic_name)
+        rows = rows_of_request(context.api.row.name, request, context.api_version, self._topic_name)
         error = KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        refusal = Refusal(context.api, context.api_version, located, _Exhausted(exhausted), error)
+        refusal = Refusal(context.api, context.api_version, rows, _Exhausted(exhausted), error)
         handled = None
         if not refusal.leaves_nothing:
             context.request = refusal.remaining()
             try:
-                handled = await self._forward_through(context, self)
+                handled = await self._forward_through_own(context, self)
             finally:
                 context.request = request
         response = refusal.response(handled)

@@ -48,14 +48,14 @@ class PassedProxies:
             ids[at : at + ID_BYTES] == self._own for at in range(0, len(ids), ID_BYTES)
         )
 
-    def added(self, frame: Buffer, before: bytes = b"") -> Buffer:
+    def with_own_id(self, frame: Buffer, passed_ids: bytes = b"") -> Buffer:
         """Return a request, without its size, as it goes upstream: an ApiVersions says that it has passed this proxy,
-        and those with the ids ``before``. Raises DecodeError.
+        and those with ``passed_ids``. Raises DecodeError.
         """
         if not can_carry_ids(frame):
             return frame
         tags, start, stop = _tags(frame)
-        tags[TAG] = tags.get(TAG, b"") + before + self._own
+        tags[TAG] = tags.get(TAG, b"") + passed_ids + self._own
         out = bytearray(frame[:start])
         put_uvarint(out, len(tags))
         for tag in sorted(tags):

@@ -13,15 +13,15 @@ from oncelog.broker.client.opening import CONNECT_TIMEOUT_S
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.host.host import Host
 from oncelog.broker.logging.logs import get_logger
-from oncelog.broker.proxy.access import answer_logins, install_access
 from oncelog.broker.proxy.addresses import Addresses
 from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.dispatcher import ProxyDispatcher
 from oncelog.broker.proxy.node_ports import NodePorts, ports_after
-from oncelog.broker.proxy.opening import UpstreamOpener, said
+from oncelog.broker.proxy.own_access import answer_logins, install_access
 from oncelog.broker.proxy.own_metadata import OwnMetadata
 from oncelog.broker.proxy.passed_proxies import LOOP, LOOP_ERROR
 from oncelog.broker.proxy.upstream import Upstream, UpstreamError
+from oncelog.broker.proxy.upstream_opener import UpstreamOpener, error_text
 from oncelog.broker.proxy.used_keys import has_own_access
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.scheduling.background_work import BackgroundWork
@@ -144,7 +144,7 @@ class Proxy:
                 await self._look_at(host, port)
                 return
             except (KafkaError, OSError, CloseConnection) as error:
-                reasons.append(said(error, address_text(host, port)))
+                reasons.append(error_text(error, address_text(host, port)))
         raise UpstreamError(f"the upstream cannot be used: {'; '.join(reasons)}")
 
     async def _look_at(self, host: str, port: int) -> None:
@@ -158,7 +158,7 @@ class Proxy:
                 except KafkaError as error:
                     if error.code is not ErrorCode.NETWORK_EXCEPTION:
                         raise
-                    if self.logins.are_of_clients:
+                    if self.logins.has_client_logins:
                         self.dispatcher.close_hint = CLIENT_WITHOUT_LOGIN
                         log.info(
                             "the upstream asks for a log-in, and the proxy has none of its own: it learns nodes and "

@@ -1,4 +1,4 @@
-"""The receivers of responses that are not forwarded as bytes, and responses of the proxy's own (`InFlight.to`)."""
+"""Receivers of responses that are not forwarded as bytes, and responses of the proxy's own (`InFlight.receiver`)."""
 
 from __future__ import annotations
 

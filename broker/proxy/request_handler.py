@@ -56,7 +56,7 @@ class RequestHandler:
                 await self._refuse_loop(plan, correlation_id)
                 return
         await connection.wait_room()
-        if plan.reads_request:
+        if plan.decodes_request:
             await self._handle_intercepted(await self._dispatcher.decode(connection, frame, plan), plan)
             return
         data = memoryview(self._dispatcher.as_forwarded(frame))
@@ -79,12 +79,13 @@ class RequestHandler:
         await connection.send(data)
 
     async def _connect_for(self, data: Buffer) -> bool:
-        """Open the upstream connection for a request, here with its size. Returns whether the request goes upstream; an
-        ApiVersions that does not gets upstream's latest response.
+        """Open the upstream connection for a request. ``data`` is the request with its size. Returns whether it goes
+        upstream; an ApiVersions that does not gets upstream's latest response.
 
         There is no upstream connection before the client has logged in, since its user is not known. If the request
-        opens it and cannot carry ids, the proxy sends an ApiVersions of its own first: before a log-in, Kafka closes a
-        connection on which a second one comes. Raises LoopError, CloseConnection, ConnectionLost.
+        opens it and cannot carry ids, the proxy sends its own ApiVersions first. A client's ApiVersions is then not
+        forwarded: before a log-in, Kafka closes a connection on a second one. Raises LoopError, CloseConnection,
+        ConnectionLost.
         """
         connection = self._connection
         if connection.must_log_in_since is not None:
@@ -109,7 +110,7 @@ class RequestHandler:
         try:
             response = await dispatcher.ask(context)
             if response is not None:
-                response = dispatcher.interception.if_wanted(context, response)
+                response = dispatcher.interception.response_to_send(context, response)
                 if response is None:
                     dispatcher.done(context, None, None)
                     return
@@ -119,8 +120,8 @@ class RequestHandler:
                     response = dispatcher.known_versions(context, connection.node_id)
                 elif dispatcher.wants_response(context):
                     is_in_flight = True
-                    to = Intercepted(context, real_time.monotonic())
-                    connection.in_flight.append(InFlight(context.correlation_id, plan, to))
+                    receiver = Intercepted(context, real_time.monotonic())
+                    connection.in_flight.append(InFlight(context.correlation_id, plan, receiver))
                     await connection.send(data)
                     return
                 else:
@@ -149,7 +150,7 @@ class RequestHandler:
             return self._dispatcher.known_versions(context, connection.node_id)
         if connection.is_response_task():
             raise RuntimeError(
-                "a response cannot wait for another one: call handle_as_interceptor in on_request"
+                "a response cannot wait for another one: call handle_behind_interceptors in on_request"
             )
         if not self._dispatcher.wants_response(context):
             await connection.send(data)

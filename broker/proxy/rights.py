@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncelog.broker.handlers.config_rights import config_refusal
 from oncelog.broker.handlers.rights import RESOURCE_TYPES
 from oncelog.broker.handlers.table import CLUSTER, GROUP, TOPIC
-from oncelog.broker.requests.authorization import AUTHORIZATION_ERROR, CLUSTER_ACTION, RESOURCE_NAMES
-from oncelog.broker.requests.authorization import CLUSTER as CLUSTER_ITSELF
+from oncelog.broker.requests.authorization import (
+    AUTHORIZATION_ERROR,
+    CLUSTER_ACTION,
+    RESOURCE_NAMES,
+    THE_CLUSTER,
+)
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncelog.broker.handlers.table import Handler
-    from oncelog.broker.refusal.rows import Located, Row
+    from oncelog.broker.handlers.table import ApiRow
+    from oncelog.broker.refusal.rows import RequestRows, Row
     from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.requests.request import RequestContext
 
@@ -29,97 +33,97 @@ if TYPE_CHECKING:
     """Whether something may be done to the resource with a name."""
 
 
-class RefusedRows(NamedTuple):
-    """The rows that name a resource to which the client has no right; see `RowChoice`."""
+class DeniedResources(NamedTuple):
+    """The rows that name a resource to which the client has no right; see `RowSelector`."""
 
     fact: str
     may: May
     error: KafkaError
 
-    def depth_in(self, located: Located) -> int:
-        """See `RowChoice`."""
-        return located.depths.get(self.fact, 0)
+    def depth_in(self, rows: RequestRows) -> int:
+        """See `RowSelector`."""
+        return rows.depths.get(self.fact, 0)
 
-    def matches(self, row: Row) -> bool:
-        """See `RowChoice`. A row with an unknown topic id does not match: upstream refuses it."""
+    def matches_row(self, row: Row) -> bool:
+        """See `RowSelector`. A row with an unknown topic id does not match: upstream refuses it."""
         name = row.facts.get(self.fact)
         return name is not None and not self.may(name)
 
 
-class RefusedConfigs(NamedTuple):
-    """The resources of one type whose configurations the client has no right to; see `RowChoice`."""
+class DeniedConfigs(NamedTuple):
+    """The resources of one type whose configurations the client has no right to; see `RowSelector`."""
 
     refusal: Callable[[int, str], KafkaError | None]
     error: KafkaError
 
-    def depth_in(self, located: Located) -> int:
-        """See `RowChoice`."""
+    def depth_in(self, rows: RequestRows) -> int:
+        """See `RowSelector`."""
         return 1
 
-    def matches(self, row: Row) -> bool:
-        """See `RowChoice`."""
+    def matches_row(self, row: Row) -> bool:
+        """See `RowSelector`."""
         element = row.element
         found = self.refusal(element.resource_type, element.resource_name)
         return found is not None and found.code is self.error.code
 
 
 class AllRows(NamedTuple):
-    """All rows; see `RowChoice`."""
+    """All rows; see `RowSelector`."""
 
     error: KafkaError
 
-    def depth_in(self, located: Located) -> int:
-        """See `RowChoice`."""
-        return len(located.levels)
+    def depth_in(self, rows: RequestRows) -> int:
+        """See `RowSelector`."""
+        return len(rows.levels)
 
-    def matches(self, row: Row) -> bool:
-        """See `RowChoice`."""
+    def matches_row(self, row: Row) -> bool:
+        """See `RowSelector`."""
         return True
 
 
-Choice = RefusedRows | RefusedConfigs | AllRows
+Selector = DeniedResources | DeniedConfigs | AllRows
 
 
-def row_choices(authorization: Authorization, services: Any, context: RequestContext) -> Iterator[Choice]:
-    """Yield the choices of rows to refuse, in Kafka's order of checks."""
-    handler, request = context.api.handler, context.request
-    name = handler.name
-    if handler.config_operation is not None:
-        refusal = config_refusal(services, context, handler.config_operation)
+def row_selectors(authorization: Authorization, services: Any, context: RequestContext) -> Iterator[Selector]:
+    """Yield the selectors of rows to refuse, in Kafka's order of checks."""
+    row, request = context.api.row, context.request
+    name = row.name
+    if row.config_operation is not None:
+        refusal = config_refusal(services, context, row.config_operation)
         assert refusal is not None, "there is an authorizer"
         refusal = cache(refusal)  # asked several times, a denied name would count as often in the log
         for kind in (TOPIC, GROUP, CLUSTER):
-            yield RefusedConfigs(refusal, error_of(handler, kind))
+            yield DeniedConfigs(refusal, error_of(row, kind))
         return
     if name == "find_coordinator" and context.api_version < 4:
         return  # the whole request needs the right: see `check_rights`
-    instead = handler.cluster_instead
-    if instead is not None and authorization.allows(context, instead, *CLUSTER_ITSELF, quiet=True):
+    instead = row.cluster_instead
+    if instead is not None and authorization.allows(context, instead, *THE_CLUSTER, quiet=True):
         return
     if name == "fetch" and _replica_of(request) >= 0:
-        if not authorization.allows(context, CLUSTER_ACTION, *CLUSTER_ITSELF):
+        if not authorization.allows(context, CLUSTER_ACTION, *THE_CLUSTER):
             yield AllRows(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return
     if name == "add_partitions_to_txn" and context.api_version >= 4:
         return  # the whole request needs the right: see `check_rights`
-    for operation, kind in handler.row_rights:
+    for operation, kind in row.row_rights:
         if name == "offset_fetch" and kind == GROUP and context.api_version < 8:
             continue  # the whole request needs the right: see `check_rights`
         # Asked for twice, a denied name would count twice in the log.
-        may: May = cache(authorization.filter(context, operation, RESOURCE_TYPES[kind]))
+        may: May = cache(authorization.predicate(context, operation, RESOURCE_TYPES[kind]))
         if name == "add_partitions_to_txn":
-            may = _but_internal(may)
-        yield RefusedRows(kind, may, error_of(handler, kind))
+            may = _except_internal(may)
+        yield DeniedResources(kind, may, error_of(row, kind))
 
 
-def error_of(handler: Handler, kind: str) -> KafkaError:
+def error_of(row: ApiRow, kind: str) -> KafkaError:
     """Return the error of a row that names a denied resource of this kind."""
     resource_type = RESOURCE_TYPES[kind]
     text = f"The client may not do this to the {RESOURCE_NAMES[resource_type]}."
-    return KafkaError(AUTHORIZATION_ERROR[resource_type], text if handler.denied_message else None)
+    return KafkaError(AUTHORIZATION_ERROR[resource_type], text if row.denied_message else None)
 
 
-def _but_internal(may: May) -> May:
+def _except_internal(may: May) -> May:
     return lambda name: name not in INTERNAL_TOPICS and may(name)
 
 

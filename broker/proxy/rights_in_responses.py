@@ -1,4 +1,5 @@
-"""Removes from upstream's responses the rows that a client has no right to see.
+"""Removes from upstream's responses the rows that a client has no right to see. It also gives denied rows Kafka's
+messages.
 
 `AuthorizingInterceptor` refuses the rows that a request names. `restrict` handles the others: the rows of a request for
 all topics or groups, the partitions that upstream's fetch session remembers, and the authorized operations (KIP-430),
@@ -10,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.requests.authorization import (
-    CLUSTER,
     CLUSTER_ACTION,
     DESCRIBE,
     DESCRIBE_CONFIGS,
     GROUP_RESOURCE,
     NOT_ASKED,
     READ,
+    THE_CLUSTER,
     TOPIC_RESOURCE,
     TRANSACTIONAL_ID_RESOURCE,
 )
@@ -41,10 +42,10 @@ NO_TOPIC = "This server does not host this topic-partition."
 def restrict(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
 ) -> Iterator[None]:
-    """Remove from a response what the client has no right to see, a row at each step. ``topic_name`` gives the name for
-    a topic id.
+    """Remove from a response what the client has no right to see, and give denied rows Kafka's messages; a row at each
+    step. ``topic_name`` gives the name for a topic id.
     """
-    function = _BY_API.get(context.api.handler.name)
+    function = _BY_API.get(context.api.row.name)
     if function is not None:
         yield from function(authorization, context, response, topic_name)
 
@@ -54,7 +55,7 @@ def _metadata(
 ) -> Iterator[None]:
     request = context.request
     is_all = request.topics is None or (context.api_version == 0 and not request.topics)
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     rows = []
     for row in response.topics:
         yield
@@ -110,7 +111,7 @@ def _group_describe(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
 ) -> Iterator[None]:
     yield from _group_operations(authorization, context, response)
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     for index, group in enumerate(response.groups):
         yield
         assignments = [
@@ -131,9 +132,9 @@ def _fetch(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
 ) -> Iterator[None]:
     """Refuse the topics of the session to which the client has lost its right since the session began."""
-    if authorization.allows(context, CLUSTER_ACTION, *CLUSTER, quiet=True):
+    if authorization.allows(context, CLUSTER_ACTION, *THE_CLUSTER, quiet=True):
         return  # a replica, or somebody who could be one
-    may_read = authorization.filter(context, READ, TOPIC_RESOURCE, quiet=True)
+    may_read = authorization.predicate(context, READ, TOPIC_RESOURCE, quiet=True)
     is_any_denied = False
     for topic in response.responses:
         yield
@@ -165,7 +166,7 @@ def _refused_partition(row: Any, code: ErrorCode) -> Any:
 def _offset_fetch(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
 ) -> Iterator[None]:
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     request = context.request
 
     def may_see(topic: Any) -> bool:
@@ -186,15 +187,15 @@ def _offset_fetch(
 def _list_groups(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
 ) -> Iterator[None]:
-    if not authorization.allows(context, DESCRIBE, *CLUSTER, quiet=True):
-        may_describe = authorization.filter(context, DESCRIBE, GROUP_RESOURCE, quiet=True)
+    if not authorization.allows(context, DESCRIBE, *THE_CLUSTER, quiet=True):
+        may_describe = authorization.predicate(context, DESCRIBE, GROUP_RESOURCE, quiet=True)
         response.groups = yield from _filtered(response.groups, lambda group: may_describe(group.group_id))
 
 
 def _list_transactions(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
 ) -> Iterator[None]:
-    may_describe = authorization.filter(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE, quiet=True)
+    may_describe = authorization.predicate(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE, quiet=True)
     response.transaction_states = yield from _filtered(
         response.transaction_states, lambda state: may_describe(state.transactional_id)
     )
@@ -203,7 +204,7 @@ def _list_transactions(
 def _describe_transactions(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
 ) -> Iterator[None]:
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     for state in response.transaction_states:
         yield
         state.topics = yield from _filtered(state.topics, lambda topic: may_describe(topic.topic))
@@ -212,7 +213,7 @@ def _describe_transactions(
 def _describe_topic_partitions(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
 ) -> Iterator[None]:
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     rows = []
     for row in response.topics:
         yield
@@ -229,7 +230,7 @@ def _describe_topic_partitions(
 def _create_topics(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
 ) -> Iterator[None]:
-    may_describe = authorization.filter(context, DESCRIBE_CONFIGS, TOPIC_RESOURCE, quiet=True)
+    may_describe = authorization.predicate(context, DESCRIBE_CONFIGS, TOPIC_RESOURCE, quiet=True)
     for row in response.topics:
         yield
         if not row.error_code and context.api_version >= 5 and not may_describe(row.name):
@@ -242,7 +243,7 @@ def _delete_topics(
     authorization: Authorization, context: RequestContext, response: Any, topic_name: TopicName
 ) -> Iterator[None]:
     """Name the topics that the client may describe and upstream refused to delete by id."""
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     for row in response.responses:
         yield
         if row.error_code and hasattr(row, "error_message"):
@@ -267,7 +268,7 @@ def _describe_producers(
 def _describe_share_group_offsets(
     authorization: Authorization, context: RequestContext, response: Any, _: TopicName
 ) -> Iterator[None]:
-    may_describe = authorization.filter(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+    may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
     everything = {group.group_id for group in context.request.groups if group.topics is None}
     for group in response.groups:
         yield

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from oncelog.broker.security.sasl.users import Users
 
 
-PASSED = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_PLAINTEXT": "PLAINTEXT", "SASL_SSL": "SSL"}
-"""By a listener's protocol: the proxy's part of it where log-ins pass through."""
+WITHOUT_SASL = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_PLAINTEXT": "PLAINTEXT", "SASL_SSL": "SSL"}
+"""A listener's protocol -> what the proxy does of it where log-ins pass through."""
 
 _OTHER_SEPARATORS = re.compile(r"[;|/\s]+")
 """Characters that no address contains, and that people write in place of the comma."""
@@ -127,7 +127,7 @@ def proxy_settings(
     if logins.pass_through:
         if users:
             raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
-        listeners = [listener._replace(protocol=PASSED[listener.protocol]) for listener in listeners]
+        listeners = [listener._replace(protocol=WITHOUT_SASL[listener.protocol]) for listener in listeners]
     first = _first_node_ports(_parts(given, "node_ports"), listeners)
     data_dir = given.text("data_dir")[0] or None
     protocols = {listener.protocol for listener in listeners}

@@ -23,7 +23,7 @@ SPLICE_BYTES_MIN: Final = 256 * 1024
 """The rest of a frame is spliced if it has so many bytes; less is copied. Frames of 200 kB cost the same either way,
 and of 100 kB a third more (docs/performance.md)."""
 HEAD_READ_BYTES: Final = 16 * 1024
-"""After a frame that was spliced so much is read, so that most of the next one can be spliced, too."""
+"""Bytes of the first read after a spliced frame: few, so that most of the next frame can be spliced, too."""
 
 
 async def splice(pipes: Pipes, mover: Mover) -> None:
@@ -53,7 +53,7 @@ async def splice(pipes: Pipes, mover: Mover) -> None:
             mover.connection.heard_at = real_time.monotonic()
             await source.wait_readable()
             continue
-        relay.moved(count)
+        relay.take_forwarded(count)
         since_yield += count
         if since_yield >= FAIR_BYTES:
             since_yield = 0

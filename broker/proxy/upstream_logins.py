@@ -72,7 +72,7 @@ class UpstreamLogins:
             self.without_login = ClientSecurity({**values, "security.protocol": protocol})
 
     @property
-    def are_of_clients(self) -> bool:
+    def has_client_logins(self) -> bool:
         """Whether each client has a log-in of its own: its own one passes, or its user has an entry."""
         return self.pass_through or self._has_users
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def passable(rows: Iterable[ApiVersion], *, passes_unknown: bool) -> list[ApiVersion]:
+def announced_rows(rows: Iterable[ApiVersion], *, passes_unknown: bool) -> list[ApiVersion]:
     """Return the rows for clients. ``rows`` are upstream's; ``passes_unknown``: no interceptor wants unknown APIs."""
     announced = []
     for row in rows:
-        handler = HANDLERS.get(row.api_key)
-        if handler is not None:
-            low = max(row.min_version, handler.announced_min)
-            high = min(row.max_version, handler.max_version)
+        api_row = HANDLERS.get(row.api_key)
+        if api_row is not None:
+            low = max(row.min_version, api_row.announced_min)
+            high = min(row.max_version, api_row.max_version)
             if low <= high:
                 announced.append(ApiVersion(row.api_key, low, high))
         elif passes_unknown and row.api_key not in READ_RESPONSES:
@@ -33,8 +33,8 @@ def passable(rows: Iterable[ApiVersion], *, passes_unknown: bool) -> list[ApiVer
     return announced
 
 
-def unsupported() -> ApiVersionsResponse:
+def unsupported_version_response() -> ApiVersionsResponse:
     """Return the response, in version 0, to an ApiVersions of a version that is unknown here (KIP-511)."""
-    handler = HANDLERS[API_VERSIONS_KEY]
-    row = ApiVersion(API_VERSIONS_KEY, handler.min_version, handler.max_version)
+    api_row = HANDLERS[API_VERSIONS_KEY]
+    row = ApiVersion(API_VERSIONS_KEY, api_row.min_version, api_row.max_version)
     return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [row])

@@ -26,11 +26,13 @@ TOKEN_REQUESTER_VERSION = 3
 
 
 class ErrorFields:
-    """The error fields of an API's responses in one version. ``depths``: how deep they stand; 0: in the response."""
+    """The error fields of an API's responses in one version. Its lists are by depth: 0 is the response itself, 1 its
+    rows, and so on.
+    """
 
     def __init__(self, name: str, request: Any, response: Any, version: int) -> None:
         self.name = name
-        self.handler = BY_NAME[name]
+        self.api_row = BY_NAME[name]
         self.levels = levels_of(name, request, version)
         self.version = version
         self.structs: list[type[Struct] | None] = [response]
@@ -57,7 +59,7 @@ class ErrorFields:
         """The field of the error, by depth."""
         self.have_message = [
             struct is not None
-            and self.handler.has_error_message
+            and self.api_row.has_error_message
             and "error_message" in fields_of(struct, version)
             for struct in self.structs
         ]
@@ -74,7 +76,7 @@ class ErrorFields:
     def rows_depth(self) -> int:
         """Return how deep the rows stand that have an error of the whole request; 0: none do."""
         depth = self.depth(0)
-        first, last = self.handler.error_in_rows
+        first, last = self.api_row.error_in_rows
         if not depth and first <= self.version <= last:
             depth = self.depth(1)
         return depth or 0
@@ -95,7 +97,7 @@ class ErrorFields:
         setattr(row, field, int(error.code))
         if self.have_message[depth]:
             row.error_message = _message(error)
-        for name, value in self.handler.beside_error.items():
+        for name, value in self.api_row.beside_error.items():
             if hasattr(row, name):
                 setattr(row, name, value)
 
@@ -125,7 +127,7 @@ def error_response_in_steps(error_fields: ErrorFields, request: Any, error: Kafk
     if depth:
         yield from _add_rows(error_fields, response, request, 0, depth, error)
     complete(error_fields, response, request, error.code)
-    yield from _add_what_no_row_says(error_fields, response, request, error)
+    yield from _add_special_rows(error_fields, response, request, error)
     return response
 
 
@@ -146,7 +148,7 @@ def _add_rows(
         elements = {marker.producer_id: marker for marker in elements}.values()
     added = None if rows.response is None else getattr(response, rows.response)
     for element in elements:
-        if added is None:  # its inner rows stand where its own would
+        if added is None:  # the response has no list for these rows: it has their inner rows directly
             yield from _add_rows(error_fields, response, element, depth + 1, error_depth, error)
             continue
         row = error_fields.new_row(key_of(rows, element), depth + 1)
@@ -176,10 +178,10 @@ def complete(error_fields: ErrorFields, response: Any, request: Any, code: Error
         response.api_keys = [ApiVersion(api.api_key, api.min_version, api.max_version)]
 
 
-def _add_what_no_row_says(
+def _add_special_rows(
     error_fields: ErrorFields, response: Any, request: Any, error: KafkaError
 ) -> Iterator[None]:
-    """Add the fields that Kafka derives from the request, but not from its rows."""
+    """Add the rows that the API table does not describe: Kafka derives them from other fields of the request."""
     name = error_fields.name
     kind: Any = error_fields.structs[0]
     if name == "alter_user_scram_credentials":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.handlers.table import Rows
 from oncelog.broker.refusal.error_response import complete, error_fields_of, error_response_in_steps
-from oncelog.broker.refusal.rows import Located, Row
+from oncelog.broker.refusal.rows import RequestRows, Row
 from oncelog.wire.schema import ZERO_UUID, deep_copy
 from oncelog.wire.steps import finish
 
@@ -32,68 +32,70 @@ def copy_of(message: Any) -> Any:
     return deep_copy(message, lambda view: memoryview(bytearray(view)))
 
 
-class RowChoice(Protocol):
-    """Chooses the rows of a request that are refused: a rule names them, or the client lacks a right."""
+class RowSelector(Protocol):
+    """Says which rows of a request are refused: a rule names them, or the client lacks a right."""
 
-    def depth_in(self, located: Located) -> int:
-        """Return the depth of the rows that it chooses from; 0: it chooses the whole request."""
+    def depth_in(self, rows: RequestRows) -> int:
+        """Return the depth of the rows that it selects from; 0: it selects the whole request."""
 
-    def matches(self, row: Row) -> bool:
-        """Return whether a row is refused. A rule refuses a row that stands for all. A missing right does not:
-        `restrict` of the proxy handles the response.
+    def matches_row(self, row: Row) -> bool:
+        """Whether a row is refused. If it stands for all rows (`Row.is_all`), a fault rule matches it; a missing right
+        does not, since the proxy's `restrict` filters the response.
         """
 
 
 class Refusal:
-    """An error for a request, or for the chosen ones of its rows."""
+    """An error for a request, or for the selected ones of its rows."""
 
     def __init__(
-        self, api: Api, version: int, located: Located, chosen: RowChoice, error: KafkaError
+        self, api: Api, version: int, rows: RequestRows, selector: RowSelector, error: KafkaError
     ) -> None:
-        self._begin(api, version, located, chosen, error)
-        for _ in self._find(located.whole, 0):
+        self._begin(api, version, rows, selector, error)
+        for _ in self._find(rows.whole, 0):
             pass
 
     @classmethod
     def in_steps(
-        cls, api: Api, version: int, located: Located, chosen: RowChoice, error: KafkaError
+        cls, api: Api, version: int, rows: RequestRows, selector: RowSelector, error: KafkaError
     ) -> Steps[Refusal]:
         """Make a refusal, a row at each step."""
         refusal = cls.__new__(cls)
-        refusal._begin(api, version, located, chosen, error)
-        yield from refusal._find(located.whole, 0)
+        refusal._begin(api, version, rows, selector, error)
+        yield from refusal._find(rows.whole, 0)
         return refusal
 
-    def _begin(self, api: Api, version: int, located: Located, chosen: RowChoice, error: KafkaError) -> None:
-        depth = chosen.depth_in(located)
-        self._name = api.handler.name
+    def _begin(
+        self, api: Api, version: int, rows: RequestRows, selector: RowSelector, error: KafkaError
+    ) -> None:
+        depth = selector.depth_in(rows)
+        self._name = api.row.name
         self._response = api.response
         self._error = error
         self._error_fields = error_fields_of(self._name, api.request, api.response, version)
-        self._located = located
-        self._matches = chosen.matches
-        self._chooses_all = depth == 0
+        self._rows = rows
+        self._matches = selector.matches_row
+        self._selects_all = depth == 0
         error_depth = self._error_fields.depth(depth)
         self._is_about_rows = bool(error_depth)
         """Whether only rows have the error. Otherwise the whole response has it, in some versions beside its rows
-        (`Handler.error_in_rows`), or there is no place for it.
+        (`ApiRow.error_in_rows`), or there is no place for it.
         """
         self._depth = error_depth or self._error_fields.rows_depth()
         """How deep the rows stand that get the error; 0: none do."""
         self._refused: set[int] = set()
         """The ids of these rows."""
-        self._is_left = False
+        self._has_other_rows = False
         """Whether the request has rows that are not refused."""
         self.is_placed = False
         """Whether the response has the error."""
 
     def _find(self, row: Row, depth: int) -> Iterator[None]:
-        self._is_left |= row.is_all
+        self._has_other_rows |= row.is_all
         if depth == self._depth:
-            if self._chooses_all or any(map(self._matches, row.leaves())):
+            if self._selects_all or any(map(self._matches, row.leaves())):
                 self._refused.add(id(row))
             else:
-                self._is_left = True
+                self._has_other_rows = True
             yield
             return
         for inner in row.inner:
@@ -106,11 +108,11 @@ class Refusal:
             return True
         if self._name == "metadata" and self._error_fields.version >= METADATA_OF_NO_TOPICS_VERSION:
             return False  # the response tells of brokers, too: clients ignore one without any
-        if self._chooses_all:
+        if self._selects_all:
             return True
         if self._name in ("fetch", "share_fetch"):
             return False  # its session goes on
-        return not self._is_left
+        return not self._has_other_rows
 
     def _is_empty(self, row: Row, depth: int) -> bool:
         if row.is_all:
@@ -131,14 +133,14 @@ class Refusal:
     def remaining_in_steps(self) -> Steps[Any]:
         """Do as `remaining`, a row at each step."""
         if self._name == "fetch":
-            request = copy(self._located.whole.element)
+            request = copy(self._rows.whole.element)
             request.max_wait_ms = request.min_bytes = 0
             return request
         if self._name == "share_fetch":
-            request = copy((yield from self._without(self._located.whole, 0)))
+            request = copy((yield from self._without(self._rows.whole, 0)))
             request.max_wait_ms = request.min_bytes = request.max_records = 0
             return request
-        return (yield from self._without(self._located.whole, 0))
+        return (yield from self._without(self._rows.whole, 0))
 
     def _without(self, row: Row, depth: int) -> Steps[Any]:
         if depth == self._depth or row.is_all:
@@ -149,7 +151,7 @@ class Refusal:
             if not self._is_empty(inner, depth + 1):
                 remaining.append((yield from self._without(inner, depth + 1)))
             yield
-        setattr(fewer, self._located.levels[depth].request, remaining)
+        setattr(fewer, self._rows.levels[depth].request, remaining)
         return fewer
 
     # -- the response
@@ -160,22 +162,22 @@ class Refusal:
 
     def response_in_steps(self, handled: Any = None) -> Steps[Any]:
         """Do as `response`, a row at each step."""
-        request = self._located.whole.element
-        if handled is None and (not self._is_about_rows or self._chooses_all):
+        request = self._rows.whole.element
+        if handled is None and (not self._is_about_rows or self._selects_all):
             self.is_placed = bool(self._error_fields.depth(0) == 0 or (self._depth and self._refused))
             return (yield from error_response_in_steps(self._error_fields, request, self._error))
         response = self._response() if handled is None else handled
         if not self._is_about_rows and self._error_fields.fields[0] is not None:
             self._set_error(response, 0)
         if self._depth:
-            yield from self._merge(response, self._located.whole, 0)
+            yield from self._merge(response, self._rows.whole, 0)
         complete(self._error_fields, response, request, self._error.code)
         return response
 
     def _merge(self, response: Any, row: Row, depth: int) -> Iterator[None]:
         """Put the refused rows inside ``row`` among those of the response, in the order of the request."""
-        rows = self._located.levels[depth]
-        if rows.response is None:  # its inner rows stand where its own would
+        rows = self._rows.levels[depth]
+        if rows.response is None:  # the response has no list for these rows: it has their inner rows directly
             together = Row(row.element, row.key, row.facts)
             together.inner = [inner for outer in row.inner for inner in outer.inner]
             yield from self._merge(response, together, depth + 1)
@@ -209,7 +211,7 @@ class Refusal:
         return any(self._has_refused(inner, depth + 1) for inner in row.inner)
 
     def _refuse_response_row(self, response_row: Any, parent: Row, rows: Rows, depth: int) -> Steps[Any]:
-        """Refuse a row of the response to a request for all, if it is chosen."""
+        """Refuse a row of the response to a request for all, if it is selected."""
         key = {name: getattr(response_row, name) for _, name in rows.key if hasattr(response_row, name)}
         names = dict(rows.key)
         facts = {
@@ -219,7 +221,7 @@ class Refusal:
         }
         row = Row(None, key, parent.facts | facts)
         if depth == self._depth:
-            return self._error_row(key, depth) if self._chooses_all or self._matches(row) else response_row
+            return self._error_row(key, depth) if self._selects_all or self._matches(row) else response_row
         row.is_all = True
         yield from self._merge(response_row, row, depth)
         return response_row

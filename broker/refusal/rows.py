@@ -1,6 +1,6 @@
 """The rows of a request: what it asks row by row, and where its response says the result of a row.
 
-The table of APIs (`Handler.rows`) pairs each list of a request with a list of its response.
+The table of APIs (`ApiRow.rows`) pairs each list of a request with a list of its response.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Row:
         self.key = key
         """The fields of the response's row that repeat fields of the request's, with their values."""
         self.facts = facts
-        """The facts of the row, of the rows around it, and of the whole request."""
+        """What the row names, by kind (`FACTS`): also what the rows around it and the request name."""
         self.inner: list[Row] = []
         self.is_all = False
         """Whether its list of inner rows is null: then the row stands for all."""
@@ -98,8 +98,8 @@ class Row:
             yield from row.leaves()
 
 
-class Located:
-    """A request with its rows. ``whole`` stands for the request itself; its inner rows are the outermost ones."""
+class RequestRows:
+    """The rows of a request, as a tree. ``whole`` stands for the request itself; its inner rows are the outermost."""
 
     __slots__ = ("depths", "levels", "whole")
 
@@ -109,15 +109,17 @@ class Located:
         self.whole = whole
 
 
-def locate(name: str, request: Any, version: int, topic_name: Callable[[Uuid], str | None]) -> Located:
-    """Find the rows of a request. ``topic_name`` gives the name of a topic id, None for an unknown one."""
-    return finish(locate_in_steps(name, request, version, topic_name))
-
-
-def locate_in_steps(
+def rows_of_request(
     name: str, request: Any, version: int, topic_name: Callable[[Uuid], str | None]
-) -> Steps[Located]:
-    """Do as `locate`, a row at each step."""
+) -> RequestRows:
+    """Return the rows of a request. ``topic_name`` gives the name of a topic id, None for an unknown one."""
+    return finish(rows_of_request_in_steps(name, request, version, topic_name))
+
+
+def rows_of_request_in_steps(
+    name: str, request: Any, version: int, topic_name: Callable[[Uuid], str | None]
+) -> Steps[RequestRows]:
+    """Do as `rows_of_request`, a row at each step."""
     kind: Any = type(request)
     levels = levels_of(name, kind, version)
     depths = depths_of(name, kind, version)
@@ -130,7 +132,7 @@ def locate_in_steps(
         facts |= _coordinator_key(request, request.key)
     whole = Row(request, {}, facts)
     yield from _add_rows(whole, levels, request, topic_name)
-    return Located(levels, depths, whole)
+    return RequestRows(levels, depths, whole)
 
 
 def _add_rows(

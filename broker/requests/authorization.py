@@ -52,7 +52,7 @@ RESOURCE_NAMES = {
 
 ACL_OPERATIONS = {ALL: "ALL", **OPERATION_NAMES}
 """The operations that an ACL may name."""
-_ACL_OPERATION = {name.replace("_", ""): operation for operation, name in ACL_OPERATIONS.items()}
+_OPERATION_BY_NAME = {name.replace("_", ""): operation for operation, name in ACL_OPERATIONS.items()}
 
 TOPIC_DENIED = "Topic authorization failed."
 """Kafka's message of TOPIC_AUTHORIZATION_FAILED."""
@@ -61,7 +61,7 @@ ANONYMOUS = "User:ANONYMOUS"
 """The principal of a client that does not log in (Kafka: ``KafkaPrincipal.ANONYMOUS``)."""
 
 CLUSTER_NAME = "kafka-cluster"
-CLUSTER = (CLUSTER_RESOURCE, CLUSTER_NAME)
+THE_CLUSTER = (CLUSTER_RESOURCE, CLUSTER_NAME)
 """The cluster as a resource: its type and its only name."""
 
 
@@ -83,8 +83,8 @@ SUPPORTED_OPERATIONS = {
     DELEGATION_TOKEN_RESOURCE: _bits(DESCRIBE),
     USER_RESOURCE: _bits(CREATE_TOKENS, DESCRIBE_TOKENS),
 }
-"""By type of resource: the operations that it has, and that bit fields of the first three tell (Kafka:
-``AclEntry.supportedOperations``)."""
+"""By type of resource: its operations (Kafka: ``AclEntry.supportedOperations``). Bit fields of authorized operations
+exist for topics, groups and the cluster."""
 
 AUTHORIZATION_ERROR = {
     TOPIC_RESOURCE: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -100,7 +100,7 @@ def acl_operation(text: str) -> int | None:
     """Return the operation that an ACL names, as protocols or tools spell it: ``IDEMPOTENT_WRITE``,
     ``IdempotentWrite``; None if there is none of this name.
     """
-    return _ACL_OPERATION.get(text.replace("_", "").upper())
+    return _OPERATION_BY_NAME.get(text.replace("_", "").upper())
 
 
 def denied(operation: int, resource_type: int, name: str) -> KafkaError:
@@ -110,7 +110,9 @@ def denied(operation: int, resource_type: int, name: str) -> KafkaError:
 
 
 class Authorizer(Protocol):
-    """The policy (Kafka: ``Authorizer``). Its decisions change only with a call of `Dispatcher.forget`."""
+    """The policy (Kafka: ``Authorizer``). After a change of its decisions `Host.on_access_change` is called, which
+    empties what the fast paths remember.
+    """
 
     def authorize(self, principal: str, host: str, operation: int, resource: Resource) -> bool:
         """Whether the principal (``User:alice``) may, from the host (``127.0.0.1``), do the operation on the resource
@@ -123,8 +125,10 @@ class Authorizer(Protocol):
         """Whether it may do the operation on some resource of the type."""
 
 
-class Asking(Protocol):
-    """The principal and the host of a check. A request has them, and so have objects that outlive it."""
+class Requester(Protocol):
+    """The principal and the host of a check (Kafka: ``AuthorizableRequestContext``). A request has them, and so have
+    objects that outlive it.
+    """
 
     @property
     def principal(self) -> str:
@@ -135,11 +139,11 @@ class Asking(Protocol):
         """The address of the client, as Java writes it."""
 
 
-OnDenied = Callable[[Asking, int, int, str], None]
-"""Gets who asked, the operation, and the type and name of the resource."""
+OnDenied = Callable[[Requester, int, int, str], None]
+"""Gets the requester, the operation, and the type and name of the resource."""
 
 
-def _tell_nobody(who: Asking, operation: int, resource_type: int, name: str) -> None:
+def _tell_nobody(requester: Requester, operation: int, resource_type: int, name: str) -> None:
     pass
 
 
@@ -158,80 +162,81 @@ class Authorization:
         self.on_denied = on_denied
 
     def allows(
-        self, who: Asking, operation: int, resource_type: int, name: str, *, quiet: bool = False
+        self, requester: Requester, operation: int, resource_type: int, name: str, *, quiet: bool = False
     ) -> bool:
-        """Whether ``who`` may do the operation on the resource."""
+        """Whether ``requester`` may do the operation on the resource."""
         authorizer = self.authorizer
         if authorizer is None or authorizer.authorize(
-            who.principal, who.host, operation, (resource_type, name)
+            requester.principal, requester.host, operation, (resource_type, name)
         ):
             return True
         if not quiet:
-            self.on_denied(who, operation, resource_type, name)
+            self.on_denied(requester, operation, resource_type, name)
         return False
 
-    def require(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
-        """Raises KafkaError, the one for resources of the type, unless ``who`` may do the operation."""
-        if not self.allows(who, operation, resource_type, name):
+    def require(self, requester: Requester, operation: int, resource_type: int, name: str) -> None:
+        """Raises KafkaError, the one for resources of the type, unless ``requester`` may do the operation."""
+        if not self.allows(requester, operation, resource_type, name):
             raise denied(operation, resource_type, name)
 
-    def require_cluster(self, who: Asking, operation: int) -> None:
-        """Raises KafkaError (CLUSTER_AUTHORIZATION_FAILED) unless ``who`` may do the operation on the cluster."""
-        self.require(who, operation, *CLUSTER)
+    def require_cluster(self, requester: Requester, operation: int) -> None:
+        """Raises KafkaError (CLUSTER_AUTHORIZATION_FAILED) unless ``requester`` may do the operation on the cluster."""
+        self.require(requester, operation, *THE_CLUSTER)
 
-    def allows_for_any(self, who: Asking, operation: int, resource_type: int) -> bool:
-        """Whether ``who`` may do the operation on some resource of the type."""
+    def allows_for_any(self, requester: Requester, operation: int, resource_type: int) -> bool:
+        """Whether ``requester`` may do the operation on some resource of the type."""
         authorizer = self.authorizer
         return authorizer is None or authorizer.authorize_by_resource_type(
-            who.principal, who.host, operation, resource_type
+            requester.principal, requester.host, operation, resource_type
         )
 
-    def filter(
-        self, who: Asking, operation: int, resource_type: int, *, quiet: bool = False
+    def predicate(
+        self, requester: Requester, operation: int, resource_type: int, *, quiet: bool = False
     ) -> Callable[[str], bool]:
-        """Return a function that tells whether ``who`` may do the operation on the resource with a name."""
+        """Return a function that tells whether ``requester`` may do the operation on the resource with a name."""
         authorizer = self.authorizer
         if authorizer is None:
             return _everything
-        authorize, principal, host = authorizer.authorize, who.principal, who.host
+        authorize, principal, host = authorizer.authorize, requester.principal, requester.host
 
         def allows(name: str) -> bool:
             if authorize(principal, host, operation, (resource_type, name)):
                 return True
             if not quiet:
-                self.on_denied(who, operation, resource_type, name)
+                self.on_denied(requester, operation, resource_type, name)
             return False
 
         return allows
 
     def allowed(
-        self, who: Asking, operation: int, resource_type: int, names: Iterable[str]
+        self, requester: Requester, operation: int, resource_type: int, names: Iterable[str]
     ) -> frozenset[str]:
-        """Return those of ``names`` on which ``who`` may do the operation."""
-        return frozenset(filter(self.filter(who, operation, resource_type), names))
+        """Return those of ``names`` on which ``requester`` may do the operation."""
+        return frozenset(filter(self.predicate(requester, operation, resource_type), names))
 
-    def operations(self, who: Asking, resource_type: int, name: str) -> int:
-        """Return the bit field of operations that ``who`` may do on the resource (KIP-430)."""
+    def operations(self, requester: Requester, resource_type: int, name: str) -> int:
+        """Return the bit field of operations that ``requester`` may do on the resource (KIP-430)."""
         supported = SUPPORTED_OPERATIONS[resource_type]
         if self.authorizer is None:
             return supported
         return sum(
             1 << operation
             for operation in range(supported.bit_length())
-            if supported >> operation & 1 and self.allows(who, operation, resource_type, name, quiet=True)
+            if supported >> operation & 1
+            and self.allows(requester, operation, resource_type, name, quiet=True)
         )
 
-    def cluster_operations(self, who: Asking) -> int:
-        """Return the bit field for the cluster; 0 if ``who`` may not describe it."""
-        if not self.allows(who, DESCRIBE, *CLUSTER):
+    def cluster_operations(self, requester: Requester) -> int:
+        """Return the bit field for the cluster; 0 if ``requester`` may not describe it."""
+        if not self.allows(requester, DESCRIBE, *THE_CLUSTER):
             return 0
-        return self.operations(who, *CLUSTER)
+        return self.operations(requester, *THE_CLUSTER)
 
-    def identity(self, who: Asking) -> str | tuple[str, str]:
+    def identity(self, requester: Requester) -> str | tuple[str, str]:
         """Return the key under which decisions may be remembered: what they depend on besides operation and
         resource.
         """
-        return who.principal if self.authorizer is None else (who.principal, who.host)
+        return requester.principal if self.authorizer is None else (requester.principal, requester.host)
 
 
 def _everything(name: str) -> bool:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from oncelog.broker.dispatch.api import Api
-    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.base_connection import BaseConnection
     from oncelog.broker.security.usage import Usage
 
 
@@ -42,7 +42,7 @@ class RequestContext:
         api_version: int,
         correlation_id: int,
         client_id: str | None,
-        connection: Peer,
+        connection: BaseConnection,
         request: Any,
     ) -> None:
         self.api = api
@@ -132,8 +132,8 @@ class Pending(Generic[R]):
         """Give the response up: nobody will wait for it."""
         self._response.close()
 
-    def on_next(self) -> None:
-        """Take note that this response is the connection's next one: those before it were sent."""
+    def on_turn(self) -> None:
+        """Take note that it is this response's turn on its connection: those before it were sent."""
 
 
 class DelayedProduce(Pending[R]):
@@ -165,8 +165,8 @@ NOT_DECODED: Final = object()
 """In place of a large request that is not decoded yet."""
 
 
-async def finished(response: R | Pending[R]) -> R:
-    """Return a handler's response, after waiting for a pending one. Raises as `Pending.wait`."""
+async def wait_for_response(response: R | Pending[R]) -> R:
+    """Return a handler's response; wait for it if it is pending. Raises as `Pending.wait`."""
     return await response.wait() if isinstance(response, Pending) else response
 
 

@@ -12,7 +12,7 @@ from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.requests.authorization import OPERATION_NAMES, RESOURCE_NAMES
 
 if TYPE_CHECKING:
-    from oncelog.broker.requests.authorization import Asking
+    from oncelog.broker.requests.authorization import Requester
     from oncelog.broker.seams.clock import Clock
 
 DENIED_NAMES_MAX = 10
@@ -39,9 +39,9 @@ class DeniedLines:
         self._told: dict[Cause, _Told] = {}
         """The oldest first."""
 
-    def note(self, who: Asking, operation: int, resource_type: int, name: str) -> None:
+    def note(self, requester: Requester, operation: int, resource_type: int, name: str) -> None:
         """See `OnDenied`."""
-        cause = (who.principal, operation, resource_type)
+        cause = (requester.principal, operation, resource_type)
         now_ms = self._clock.now_ms()
         told = self._told.get(cause)
         # Wall time may jump back. Then a new interval begins.
@@ -52,7 +52,9 @@ class DeniedLines:
             told = self._told[cause] = _Told(now_ms, earlier)
             # The rest of the request, up to its next turn, comes before that.
             context = contextvars.copy_context()
-            trio.lowlevel.current_trio_token().run_sync_soon(context.run, self._tell, cause, told, who.host)
+            trio.lowlevel.current_trio_token().run_sync_soon(
+                context.run, self._tell, cause, told, requester.host
+            )
         shown = name[:NAME_CHARS_SHOWN]
         if len(told.new) >= DENIED_NAMES_MAX or shown in told.names:
             told.left_out += 1

@@ -26,7 +26,7 @@ from oncelog.broker.security.tls.principal import NoMatchingRule
 
 if TYPE_CHECKING:
     from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.base_connection import BaseConnection
     from oncelog.broker.seams.transport import Transport
     from oncelog.broker.security.services import LoginServices
 
@@ -127,7 +127,7 @@ class ListenerSecurity:
         assert isinstance(transport, SocketTransport)
         return TlsTransport(transport, self._tls.context)
 
-    async def establish(self, connection: Peer) -> None:
+    async def establish(self, connection: BaseConnection) -> None:
         """Shake hands and set the connection's principal, or let it log in with its first requests.
 
         Raises CloseConnection if the handshake fails, OSError.
@@ -137,7 +137,7 @@ class ListenerSecurity:
         if self._sasl is not None:
             SaslLogin(self._sasl, connection).begin()
 
-    async def _shake_hands(self, connection: Peer, tls: ListenerTls) -> None:
+    async def _shake_hands(self, connection: BaseConnection, tls: ListenerTls) -> None:
         transport = connection.transport
         assert isinstance(transport, TlsTransport)
         certificate = None
@@ -157,12 +157,12 @@ class ListenerSecurity:
         if name is not None:
             connection.principal = f"User:{name}"
 
-    def _tell(self, connection: Peer, reason: str) -> None:
+    def _tell(self, connection: BaseConnection, reason: str) -> None:
         """Report the failed handshake to the observers."""
         for observe in self._services.login_observers:
             observe(connection, FailedAuthentication("TLS", str(reason)))
 
-    def _failure(self, connection: Peer, reason: str) -> AuthenticationFailed:
+    def _failure(self, connection: BaseConnection, reason: str) -> AuthenticationFailed:
         self._tell(connection, reason)
         return AuthenticationFailed(
             reason, self._services.config.current.connection_failed_authentication_delay_ms / 1000

@@ -103,7 +103,7 @@ class ClientQuotas:
         """Return a new `Usage` for the request, None if no quota concerns it. ``began``: when the request began (real
         time, seconds).
         """
-        if not self.concern(context.principal, context.client_id or "", context.api.handler.api_key):
+        if not self.concern(context.principal, context.client_id or "", context.api.row.api_key):
             return None
         user = context.principal.partition(":")[2]
         size = 0 if context.frame is None else len(context.frame)
@@ -117,7 +117,7 @@ class ClientQuotas:
         if usage.fetch_throttle_ms is not None:
             return usage.fetch_throttle_ms
         throttle_ms = 0
-        api_key = context.api.handler.api_key
+        api_key = context.api.row.api_key
         if api_key == PRODUCE_KEY:
             throttle_ms = self._record(self._produce, usage, usage.request_bytes)
         elif usage.mutations is not None:
@@ -129,7 +129,7 @@ class ClientQuotas:
     def finish(self, context: RequestContext) -> None:
         """Count the time that was spent on the request since `throttle`; the client's next request may be throttled."""
         usage = context.usage
-        if usage is not None and self._request.is_enabled and context.api.handler.api_key not in EXEMPT:
+        if usage is not None and self._request.is_enabled and context.api.row.api_key not in EXEMPT:
             self._record_time(usage)
 
     def throttle_fetch(self, usage: Usage, size: int) -> int:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
-    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.base_connection import BaseConnection
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.security.delegation_tokens import DelegationTokens
     from oncelog.broker.security.failed_authentication import FailedAuthentication
@@ -36,4 +36,6 @@ class LoginServices(Protocol):
     def users(self) -> Users: ...
 
     @property
-    def login_observers(self) -> list[Callable[[Peer, LoginExchange | FailedAuthentication], None]]: ...
+    def login_observers(
+        self,
+    ) -> list[Callable[[BaseConnection, LoginExchange | FailedAuthentication], None]]: ...

@@ -31,7 +31,7 @@ class Acknowledging:
     def __init__(
         self, stores: list[tuple[PartitionKey, Storing]], results: dict[PartitionKey, KafkaError]
     ) -> None:
-        """``stores`` have begun; ``results`` has the other partitions."""
+        """``stores``: the transitions under way; ``results``: of the partitions without one."""
         self._stores = stores
         self._results = results
 

@@ -278,7 +278,7 @@ class _Batch:
                         leader_epoch=leader.leader_epoch,
                         origin=AppendOrigin.CLIENT,
                     )
-                    if result.must_flush:
+                    if result.must_wait:
                         await leader.log.flush(result.last_offset + 1)
                     self._writer.note_written(self.source, self._settings.dead_letter_topic, count)
                     return

@@ -62,12 +62,12 @@ class DelayedShareFetch:
                     self._event = trio.Event()
         finally:
             self._unwatch()
-        await self.try_complete(at_once=True)
+        await self.try_complete(force=True)
 
-    async def try_complete(self, *, at_once: bool = False) -> bool:
+    async def try_complete(self, *, force: bool = False) -> bool:
         """Do as `ShareFetch.try_complete`; read the disk in a thread first if the bytes are not cached."""
         try:
-            return self._fetch.try_complete(at_once=at_once)
+            return self._fetch.try_complete(force=force)
         except NotCached as cold:
             try:
                 await self._files.offload(cold.range.read)
@@ -75,7 +75,7 @@ class DelayedShareFetch:
                 pass  # the read that follows meets it again
             finally:
                 cold.range.release()
-        return self._fetch.try_complete(at_once=at_once, may_block=True)
+        return self._fetch.try_complete(force=force, may_block=True)
 
     def _watch(self) -> None:
         self._partitions = list(self._fetch.partitions.values())

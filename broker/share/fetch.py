@@ -68,20 +68,20 @@ class ShareFetch:
             except KafkaError as error:
                 self.errors[key] = error_row(key[1], error)
 
-    def try_complete(self, *, at_once: bool = False, may_block: bool = False) -> bool:
-        """Read the records that the member can acquire, and acquire them if they are ``min_bytes``; with ``at_once`` in
-        any case.
+    def try_complete(self, *, force: bool = False, may_block: bool = False) -> bool:
+        """Read the records that the member can acquire, and acquire them if they are ``min_bytes``; with ``force`` in
+        any case (Kafka: ``forceComplete``).
 
         Returns whether the response is ready, which it stays. Raises NotCached unless ``may_block``: nothing was
         acquired then.
         """
         if not self._is_ready:
-            self._is_ready = self._try(at_once=at_once, may_block=may_block)
+            self._is_ready = self._try(force=force, may_block=may_block)
         return self._is_ready
 
     def note_loaded(self, partition: SharePartition) -> bool:
-        """Count what there is to read in a partition that was loaded, or note why it cannot be. Look at no other one:
-        there may be thousands, each of which is loaded.
+        """Count what there is to read in a partition that was loaded, or note why it cannot be. Do not look at the
+        others: with thousands that are loaded one by one, that would be quadratic.
 
         Returns whether `try_complete` may succeed now.
         """
@@ -101,7 +101,7 @@ class ShareFetch:
         self.errors[key] = error_row(key[1], error)
         del self.partitions[key]
 
-    def _try(self, *, at_once: bool, may_block: bool) -> bool:
+    def _try(self, *, force: bool, may_block: bool) -> bool:
         for key, partition in list(self.partitions.items()):
             if partition.error is not None:
                 self._note_error(key, partition.error)
@@ -113,11 +113,11 @@ class ShareFetch:
             if (offset := partition.fetch_offset()) is not None
         ]
         if not offsets:
-            return at_once
+            return force
         found = self._read(offsets)
         try:
             self._found_bytes = self._size(found)
-            if not at_once and self._found_bytes < self._min_bytes:
+            if not force and self._found_bytes < self._min_bytes:
                 return False
             self._acquire(found, may_block)
         finally:

@@ -106,7 +106,7 @@ class SharePartitionManager:
         with self._background.running(NAME):
             try:
                 await work
-            except KafkaError as error:
+            except KafkaError as error:  # only a release raises it: the others log their own errors
                 _log.debug("the release of a member's records was not stored", error=str(error))
             except Exception:
                 _log.exception("work for a share partition failed with an internal error")
@@ -198,8 +198,8 @@ class SharePartitionManager:
         return found
 
     async def _load_next(self) -> None:
-        """Load the share partition whose turn it is. The next one begins right after, and waits for nothing that this
-        one waits for. So they are loaded in order, as in Kafka, and share a flush (``PersisterStateManager``).
+        """Load the share partition whose turn it is. The next load begins right after this one has begun, without
+        waiting for its end. So they are loaded in order, as in Kafka, and share a flush (``PersisterStateManager``).
         """
         partition = self._to_load.popleft()
         if self._to_load:

@@ -71,8 +71,8 @@ class SharePartition:
         "_is_writing_dead_letters",
         "_manager",
         "_predecessor",
-        "_stored",
-        "_stores",
+        "_store_count",
+        "_stores_ended",
         "error",
         "group_id",
         "is_fenced",
@@ -114,9 +114,9 @@ class SharePartition:
         """When the manager's timer calls `expire`."""
         self._predecessor = predecessor
         self._is_writing_dead_letters = False
-        self._stores = 0
-        """The number of stores that a successor waits for. The end of locks is one only if dead letters follow it."""
-        self._stored = trio.Event()
+        self._store_count = 0
+        """Stores under way that a successor waits for. Storing ended locks counts only if dead letters follow."""
+        self._stores_ended = trio.Event()
         """Set when it is fenced, and its last store has ended."""
 
     def __repr__(self) -> str:
@@ -130,7 +130,7 @@ class SharePartition:
     @property
     def is_storing(self) -> bool:
         """Whether a successor has to wait before it loads the state."""
-        return self._stores > 0
+        return self._store_count > 0
 
     # -- loading
 
@@ -138,7 +138,7 @@ class SharePartition:
         """Load the stored state. Sets `window`, or `error`."""
         try:
             if self._predecessor is not None and self._predecessor.is_storing:
-                await self._predecessor._stored.wait()
+                await self._predecessor._stores_ended.wait()
             self._predecessor = None
             state = await self._manager.persister.read(
                 self.group_id, self.topic_id, self.partition, self.leader.leader_epoch
@@ -297,7 +297,7 @@ class SharePartition:
 
     def begin_store(self) -> None:
         """A store is about to begin."""
-        self._stores += 1
+        self._store_count += 1
 
     def end_store(self, changes: Sequence[StateBatch], *, is_stored: bool) -> None:
         """A store has ended: the transitions hold, or the members still have the records."""
@@ -310,9 +310,9 @@ class SharePartition:
             self.wake()
 
     def _count_down(self) -> None:
-        self._stores -= 1
-        if not self._stores and self.is_fenced:
-            self._stored.set()
+        self._store_count -= 1
+        if not self._store_count and self.is_fenced:
+            self._stores_ended.set()
 
     async def store(self, changes: Sequence[StateBatch]) -> None:
         """Store the new states of records. Raises KafkaError, with the error code for clients."""

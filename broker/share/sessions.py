@@ -124,8 +124,10 @@ class ShareSessions:
         session.epoch = next_epoch(epoch)
         return ShareFetchContext(epoch, {one: it.topic for one, it in known.items()}, session)
 
-    def acknowledge(self, key: SessionKey, epoch: int) -> None:
-        """Take note of a ShareAcknowledge. Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
+    def check_epoch(self, key: SessionKey, epoch: int) -> None:
+        """Check the session epoch of a ShareAcknowledge, and raise it. Raises KafkaError: SHARE_SESSION_NOT_FOUND,
+        INVALID_SHARE_SESSION_EPOCH.
+        """
         if epoch == INITIAL_EPOCH:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         if epoch == FINAL_EPOCH:

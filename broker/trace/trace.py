@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncelog.broker.control.journal import CLAIM_CHARS_KEPT
 from oncelog.broker.control.messages import errors_and_rows
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import GROUP, HANDLERS, TOPIC
-from oncelog.broker.refusal.rows import locate
+from oncelog.broker.refusal.rows import rows_of_request
 from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.failed_authentication import FailedAuthentication
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncelog.broker.host.served import Served
-    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.base_connection import BaseConnection
     from oncelog.broker.security.sasl.authenticator import LoginExchange
 
 
@@ -150,7 +150,7 @@ class Trace(Interceptor):
             outcome = "response dropped"
         self._tell(told.number, "<", context, f"{times}: {outcome}")
 
-    def on_login(self, connection: Peer, exchange: LoginExchange | FailedAuthentication) -> None:
+    def on_login(self, connection: BaseConnection, exchange: LoginExchange | FailedAuthentication) -> None:
         """A connection that logs in has sent a request, and gets its response; or it is turned away."""
         if isinstance(exchange, FailedAuthentication):
             if self._selection == EVERYTHING:
@@ -185,8 +185,8 @@ class Trace(Interceptor):
         """Return the topics and groups that a request names, if somebody has asked for some."""
         if context.request is None or not (self._selection.topics or self._selection.groups):
             return [], []
-        located = locate(context.api.handler.name, context.request, context.api_version, self.topic_name)
-        leaves = list(located.whole.leaves())
+        rows = rows_of_request(context.api.row.name, context.request, context.api_version, self.topic_name)
+        leaves = list(rows.whole.leaves())
         topics, groups = (
             [str(row.facts[fact]) for row in leaves if row.facts.get(fact)] for fact in (TOPIC, GROUP)
         )

@@ -8,7 +8,7 @@ import pytest
 import oncelog
 from compat_tests.transactions.reader import Reader, values
 from compat_tests.transactions.test_exactly_once import PARTITIONS, Inputs, Program, running
-from oncelog.broker.faults.points import AFTER, CRASH_POINTS, EVENTS, event_of
+from oncelog.broker.faults.crash_point_names import AFTER, CRASH_POINTS, EVENTS, event_of
 from oncelog.broker.handlers.table import TRANSACTIONAL_ID as OF_TRANSACTIONS
 
 TRANSACTIONAL_ID = "transformer"

@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import RequestContext
 from oncelog.coordinator.groups.group_deadline import GroupDeadline
 from oncelog.wire.errors import ErrorCode

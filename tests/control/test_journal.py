@@ -15,7 +15,7 @@ from oncelog.broker.control.journal import BYTES_KEPT
 from oncelog.broker.control.operations.waiting import requests
 from oncelog.broker.control.types import Record
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.faults.fault_rules import FaultRules
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.requests.request import CloseConnection, RequestContext
@@ -206,7 +206,7 @@ class Acting(Interceptor):
         self.act = act
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        if context.api.handler.name != "fetch":
+        if context.api.row.name != "fetch":
             return response
         if self.act == "close":
             raise CloseConnection("on purpose")

@@ -19,7 +19,7 @@ from oncelog.broker.control.operations.waiting import (
     wait_for_transaction,
 )
 from oncelog.broker.control.operations.writing import configure_group, delete_topic
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -348,7 +348,7 @@ class Slow(Interceptor):
     """Lets a second pass before requests to leave a group are handled."""
 
     async def on_request(self, context: RequestContext) -> Any:
-        if context.api.handler.name == "leave_group":
+        if context.api.row.name == "leave_group":
             await trio.sleep(1)
 
 

@@ -10,7 +10,7 @@ import trio
 
 from oncelog.broker.dispatch import api as apis
 from oncelog.broker.handlers.chunked import ROWS_AT_ONCE
-from oncelog.broker.handlers.table import HANDLERS, Handler
+from oncelog.broker.handlers.table import HANDLERS, ApiRow
 from oncelog.broker.net.held_bytes import HeldBytes
 from oncelog.broker.net.writer import SEND_SOON_BYTES, ResponseWriter
 from oncelog.broker.requests.request import CloseConnection
@@ -148,12 +148,12 @@ async def test_a_connection_encodes_what_was_answered_in_steps_so() -> None:
         await other.call(ApiVersionsRequest(), 0, ApiVersionsResponse)
 
 
-@pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda handler: handler.name)
-def test_an_error_of_the_whole_request_fits_every_version(handler: Handler) -> None:
+@pytest.mark.parametrize("row", HANDLERS.values(), ids=lambda row: row.name)
+def test_an_error_of_the_whole_request_fits_every_version(row: ApiRow) -> None:
     """Its place may come with a later version; a request without rows then gets a response without an error."""
-    api = apis.Api(handler)
-    for version in range(handler.min_version, handler.max_version + 1):
-        request: Any = api.request(**({"acks": 1} if handler.name == "produce" else {}))
+    api = apis.Api(row)
+    for version in range(row.min_version, row.max_version + 1):
+        request: Any = api.request(**({"acks": 1} if row.name == "produce" else {}))
         response: Any = api.refuse(request, version, KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no"))
         again: Any = api.response.decode(response.encode(version), version)
         assert getattr(again, "error_code", 0) in (ErrorCode.NONE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -10,11 +10,11 @@ import trio.testing
 
 from compat_tests.batches import batch
 from oncelog.broker.dispatch.fast_produce import FastProduce
-from oncelog.broker.dispatch.policies import Interceptor, Quotas
+from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
 from oncelog.broker.requests.authorization import (
     ALTER,
     ANONYMOUS,
-    CLUSTER,
+    THE_CLUSTER,
     TOPIC_RESOURCE,
     WRITE,
 )
@@ -49,11 +49,11 @@ class Recorder(Interceptor):
 
     async def on_request(self, context: RequestContext) -> Any:
         await trio.sleep(1)
-        self.requests.append(context.api.handler.name)
+        self.requests.append(context.api.row.name)
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         await trio.sleep(1)
-        self.responses.append(context.api.handler.name)
+        self.responses.append(context.api.row.name)
         return response
 
 
@@ -138,7 +138,7 @@ async def test_pipelined_requests_are_answered_in_order_and_their_records_are_th
 async def test_an_interceptor_refuses_answers_drops_and_closes() -> None:
     class Rules(Interceptor):
         async def on_request(self, context: RequestContext) -> Any:
-            name = context.api.handler.name
+            name = context.api.row.name
             if name == "list_groups":
                 return ListGroupsResponse(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             if name == "elect_leaders":
@@ -148,7 +148,7 @@ async def test_an_interceptor_refuses_answers_drops_and_closes() -> None:
             return None
 
         async def on_response(self, context: RequestContext, response: Any) -> Any:
-            return None if context.api.handler.name == "api_versions" else response
+            return None if context.api.row.name == "api_versions" else response
 
     async with SimBroker() as broker:
         client = broker.connect()
@@ -194,7 +194,7 @@ def test_a_throttled_client_is_told_and_muted(fast: list[bool]) -> None:
             self, principal: str, client_id: str | None, context: RequestContext, response: Any
         ) -> int:
             assert (principal, context.principal) == (ANONYMOUS, ANONYMOUS)
-            return 5_000 if context.api.handler.name == "produce" else 0
+            return 5_000 if context.api.row.name == "produce" else 0
 
     @simulated
     async def run() -> None:
@@ -255,7 +255,7 @@ def test_rights_are_asked_for_and_their_change_empties_the_fast_path(fast: list[
 
     run()
     who = ANONYMOUS, "client"
-    assert asked == [(*who, WRITE, (TOPIC_RESOURCE, "t")), *[(*who, ALTER, CLUSTER)] * 2]
+    assert asked == [(*who, WRITE, (TOPIC_RESOURCE, "t")), *[(*who, ALTER, THE_CLUSTER)] * 2]
 
 
 @simulated

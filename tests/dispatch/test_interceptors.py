@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -44,7 +44,7 @@ class OnResponse(Interceptor):
         self.act = act
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        return await self.act(response) if context.api.handler.name == "fetch" else response
+        return await self.act(response) if context.api.row.name == "fetch" else response
 
 
 async def drop(response: Any) -> Any:
@@ -112,7 +112,7 @@ class Done(Interceptor):
         self.frames: list[memoryview | None] = []
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
-        self.seen.append((context.api.handler.name, response, failure))
+        self.seen.append((context.api.row.name, response, failure))
         self.frames.append(context.frame)
 
 
@@ -227,7 +227,7 @@ async def test_a_produce_with_acks_0_gets_no_response_from_an_interceptor_either
 
     class Answering(Interceptor):
         async def on_request(self, context: RequestContext) -> Any:
-            return given.pop() if context.api.handler.name == "produce" and given else None
+            return given.pop() if context.api.row.name == "produce" and given else None
 
         async def on_response(self, context: RequestContext, response: Any) -> Any:
             assert response is not None
@@ -257,7 +257,7 @@ async def test_what_an_interceptor_has_handled_itself_is_handled_once(acks: int)
 
         async def on_request(self, context: RequestContext) -> Any:
             if context.api_name == "Produce":
-                return await broker.node.dispatcher.handle_as_interceptor(context)
+                return await broker.node.dispatcher.handle_behind_interceptors(context)
             return None
 
     async with SimBroker() as broker:

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from compat_tests.batches import batch
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.scheduling import slices

@@ -18,7 +18,7 @@ import oncelog
 from tests.harness.process import DEADLINE_S
 
 NOT_EXPORTED = {
-    *("AclBinding", "Members", "Api", "KnownTopics", "PartitionProduceResponse", "Peer", "Uuid"),
+    *("AclBinding", "Members", "Api", "KnownTopics", "PartitionProduceResponse", "BaseConnection", "Uuid"),
     *("AsyncFacade", "Facade"),
 }
 """What `Acl.binding` gives the broker; a word for an argument of a clock's methods; what the broker and the proxy give

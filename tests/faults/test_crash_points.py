@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import oncelog
 from oncelog.broker.control import snapshots
-from oncelog.broker.faults.points import CRASH_POINTS
+from oncelog.broker.faults.crash_point_names import CRASH_POINTS
 from oncelog.broker.log.data_directory import partition_of
 from oncelog.coordinator.transactions.state import TransactionState
 from oncelog.wire.batch import read_header

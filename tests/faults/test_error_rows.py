@@ -12,7 +12,7 @@ from oncelog.broker.faults.active_rule import ActiveRule
 from oncelog.broker.faults.rule import parse_rule
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.refusal.row_refusal import Refusal, copy_of
-from oncelog.broker.refusal.rows import FACTS, Row, depths_of, levels_of, locate
+from oncelog.broker.refusal.rows import FACTS, Row, depths_of, levels_of, rows_of_request
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.schema import Struct
 from tests.faults.filled_requests import CASES, api_of, requests_of
@@ -42,15 +42,15 @@ def names(topic_id: bytes) -> str:
 def refusal(name: str, version: int, request: Any, **filters: Any) -> Refusal:
     rule = parse_rule({"on": api_name(name), "error": "NOT_LEADER_OR_FOLLOWER", **filters})
     active = ActiveRule(1, rule, None, lambda: None)
-    located = locate(name, request, version, names)
-    return Refusal(api_of(name), version, located, active, KafkaError(active.rule.value))
+    rows = rows_of_request(name, request, version, names)
+    return Refusal(api_of(name), version, rows, active, KafkaError(active.rule.value))
 
 
 def handled(name: str, version: int, request: Any) -> Any:
     """What a handler might return: a row for each row, without errors."""
     levels = levels_of(name, api_of(name).request, version)
     response = api_of(name).response()
-    whole = locate(name, request, version, names).whole
+    whole = rows_of_request(name, request, version, names).whole
 
     def fill(told: Any, row: Row, depth: int) -> None:
         if depth == len(levels):
@@ -114,7 +114,7 @@ def request_naming(name: str, version: int, fact: str) -> Any:
 
 
 def leaves(name: str, version: int, request: Any) -> list[Row]:
-    return list(locate(name, request, version, names).whole.leaves())
+    return list(rows_of_request(name, request, version, names).whole.leaves())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,7 +14,7 @@ from oncelog.broker.faults.rule import parse_rule
 from oncelog.broker.faults.words import LOGIN_APIS
 from oncelog.broker.handlers.table import api_name
 from oncelog.broker.refusal.row_refusal import Refusal
-from oncelog.broker.refusal.rows import locate
+from oncelog.broker.refusal.rows import rows_of_request
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.schema import Message, Struct
 from tests.faults.filled_requests import CASES, api_of, requests_of
@@ -46,15 +46,15 @@ def refused(name: str, version: int, error: str, message: str | None, request: M
     if message is not None:
         return api_of(name).refuse(request, version, KafkaError(ErrorCode[error], message))
     active = ActiveRule(1, parse_rule({"on": api_name(name), "error": error}), None, lambda: None)
-    located = locate(name, request, version, lambda _: None)
-    return Refusal(api_of(name), version, located, active, KafkaError(active.rule.value)).response()
+    rows = rows_of_request(name, request, version, lambda _: None)
+    return Refusal(api_of(name), version, rows, active, KafkaError(active.rule.value)).response()
 
 
 @pytest.fixture(scope="module")
 def kafkas() -> dict[str, list[Any]]:
     """Kafka's responses, by the API's name."""
     given = "".join(
-        f"{api_of(name).handler.api_key} {version} {error} {message or '-'} {request.encode(version).hex()}\n"
+        f"{api_of(name).row.api_key} {version} {error} {message or '-'} {request.encode(version).hex()}\n"
         for name, version, error, message, request in QUESTIONS
     )
     found: dict[str, list[Any]] = {}

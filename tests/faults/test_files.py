@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from oncelog.broker.faults.files import RuleFileError, load_rules
-from oncelog.broker.faults.rule import RuleTarget, parse_rule
+from oncelog.broker.faults.rule import TargetLimits, parse_rule
 from oncelog.broker.faults.schema import rule_schema, rules_schema
 from oncelog.broker.faults.words import WORDS, RuleError
 from tests.faults.test_rules import WRONG
@@ -124,14 +124,14 @@ def test_a_listener_that_the_target_does_not_have_is_named_with_its_line() -> No
     rule = '{"rules": [{"on": "Fetch",\n"listener": ["INTERNAL", "plaintext"],\n"hold": true}]}'
     [loaded] = load_rules(rule, "r.json")
     assert loaded.filters["listener"] == ("INTERNAL", "plaintext")
-    target = RuleTarget(listeners=["INTERNAL", "PLAINTEXT"])
+    target = TargetLimits(listeners=["INTERNAL", "PLAINTEXT"])
     with pytest.raises(RuleFileError) as caught:
         load_rules(rule, "r.json", target)
     told = "r.json, line 2, rule 1: listener 'plaintext' does not exist: did you mean PLAINTEXT?"
     assert str(caught.value) == told
     refuse = '[[rules]]\nrefuse_connections = true\nlistener = "EXTERNAL-EAST"'
     with pytest.raises(RuleFileError, match=r"line 3, .*does not exist \(there are SASL, PLAINTEXT\)"):
-        load_rules(refuse, "r.toml", RuleTarget(listeners=["SASL", "PLAINTEXT"]))
+        load_rules(refuse, "r.toml", TargetLimits(listeners=["SASL", "PLAINTEXT"]))
 
 
 def test_without_pyyaml_its_absence_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.faults.fault_rules import FaultRules, apis_of
-from oncelog.broker.faults.rule import REFUSED_BY_PROXY, RuleTarget, parse_rule
+from oncelog.broker.faults.rule import REFUSED_BY_PROXY, TargetLimits, parse_rule
 from oncelog.broker.faults.seen_sessions import SESSIONS_MAX, SeenSessions
 from oncelog.broker.faults.words import RuleError
 from oncelog.broker.handlers.table import HANDLERS
@@ -103,7 +103,7 @@ async def test_apis_follow_the_rules() -> None:
 
 
 def test_what_a_proxy_cannot_do() -> None:
-    rules = FaultRules(random.Random(1), RuleTarget(REFUSED_BY_PROXY))
+    rules = FaultRules(random.Random(1), TargetLimits(REFUSED_BY_PROXY))
     with pytest.raises(RuleError, match="crash_at: a proxy cannot let the brokers behind it die"):
         rules.add({"crash_at": "before decision"})
     assert rules.states == []

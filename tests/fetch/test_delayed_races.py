@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.dispatch.policies import Interceptor, Quotas
+from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -31,7 +31,7 @@ class Slow(Interceptor):
     """Every response, and every request of ListGroups, waits for a second."""
 
     async def on_request(self, context: RequestContext) -> Any:
-        if context.api.handler.name == "list_groups":
+        if context.api.row.name == "list_groups":
             await trio.sleep(1)
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
@@ -43,7 +43,7 @@ class MuteFetches(Quotas):
     """Quotas by which every Fetch mutes its connection for a second."""
 
     def throttle(self, principal: str, client_id: str | None, context: RequestContext, response: Any) -> int:
-        return 1000 if context.api.handler.name == "fetch" else 0
+        return 1000 if context.api.row.name == "fetch" else 0
 
 
 async def wait_at(client: SimClient, offset: int = 0) -> None:
@@ -116,7 +116,7 @@ async def test_an_interceptor_that_does_not_wait_sees_its_response() -> None:
 
     class Seeing(Interceptor):
         async def on_response(self, context: RequestContext, response: Any) -> Any:
-            seen.append(context.api.handler.name)
+            seen.append(context.api.row.name)
             return response
 
     async with SimBroker() as broker:

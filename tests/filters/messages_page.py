@@ -120,7 +120,7 @@ def _section(one: Served) -> str:
     lines = []
     for message in (one.api.request, one.api.response):
         lines += ["", f"    {message.__name__}", *_fields(message, one.versions, 1)]
-    return f"\n## {one.name}\n\nAPI key {one.api.handler.api_key}, {which}.\n" + "\n".join(lines) + "\n"
+    return f"\n## {one.name}\n\nAPI key {one.api.row.api_key}, {which}.\n" + "\n".join(lines) + "\n"
 
 
 def _fields(struct: type[Struct] | type[Message], versions: tuple[int, int], depth: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ import trio
 from compat_tests import definitions
 from compat_tests.definitions import in_versions, snake
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.filters.named_fields import KINDS, Kind, apis_that_name
 from oncelog.broker.filters.renaming import rename_groups, rename_topics, rename_transactional_ids
 from oncelog.broker.handlers.table import HANDLERS, api_name
@@ -216,15 +216,15 @@ def test_requests(word: str) -> None:
         assert changed(before, after) == expected, f"{case.name} v{case.version}"
         for path in expected:
             assert after[path].startswith((PREFIX, EXPRESSION)), f"{case.name}.{path}"
-        assert not expected or api_name(case.api.handler.name) in apis_that_name(KIND_OF[word])
+        assert not expected or api_name(case.api.row.name) in apis_that_name(KIND_OF[word])
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_responses(word: str) -> None:
     """And those with names that the client does not see have none of them."""
-    requests = {(case.api.handler.api_key, case.version): case for case in cases("Request")}
+    requests = {(case.api.row.api_key, case.version): case for case in cases("Request")}
     for case in cases("Response"):
-        asking = requests[case.api.handler.api_key, case.version]
+        asking = requests[case.api.row.api_key, case.version]
         context = context_of(case, asking.filled(word, ""))
         asked(FILTERS[word], context)
         response = case.filled(word, PREFIX)
@@ -234,7 +234,7 @@ def test_responses(word: str) -> None:
         assert changed(before, case.strings(renamed)) == expected, f"{case.name} v{case.version}"
         for path, text in case.strings(renamed).items():
             assert path not in expected or not text.startswith((PREFIX, EXPRESSION)), f"{case.name}.{path}"
-        assert not expected or api_name(case.api.handler.name) in apis_that_name(KIND_OF[word])
+        assert not expected or api_name(case.api.row.name) in apis_that_name(KIND_OF[word])
 
 
 def test_what_looks_like_a_name_is_one_or_has_a_reason() -> None:

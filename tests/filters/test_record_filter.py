@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compat_tests.batches import GZIP, LZ4, NONE, SNAPPY, TRANSACTIONAL, ZSTD, batch, read_batches, record
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.filters.loading import install_filters
 from oncelog.broker.filters.passing_records import PassingRecord, rewrite
 from oncelog.broker.filters.record_filter import RecordFilter

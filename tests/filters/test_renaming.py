@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oncelog
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.filters.loading import install_filters, load_filter
 from oncelog.broker.filters.names import Prefix
 from oncelog.broker.requests.request import RequestContext
@@ -456,5 +456,5 @@ async def test_a_proxy_does_not_pass_what_it_cannot_rename() -> None:
             with pytest.raises(ConnectionEndedError):
                 await client.receive_frame()
             plans = proxy.proxy.dispatcher
-            assert not plans.plan((0 << 16) | 12).keeps_requests  # Produce has no groups
-            assert plans.plan((8 << 16) | 8).keeps_requests
+            assert not plans.plan((0 << 16) | 12).intercepts_requests  # Produce has no groups
+            assert plans.plan((8 << 16) | 8).intercepts_requests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.handlers.table import HANDLERS, Handler
+from oncelog.broker.handlers.table import HANDLERS, ApiRow
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.harness.sim_broker import SimBroker
@@ -30,14 +30,14 @@ async def test_every_handler_is_announced_with_its_versions() -> None:
                 assert response.finalized_features_epoch >= 0
 
 
-@pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda row: row.name)
-def test_a_row_names_a_declared_api_and_versions_it_has(handler: Handler) -> None:
-    api = Api(handler)
+@pytest.mark.parametrize("row", HANDLERS.values(), ids=lambda row: row.name)
+def test_a_row_names_a_declared_api_and_versions_it_has(row: ApiRow) -> None:
+    api = Api(row)
     for message in (api.request, api.response):
-        assert handler.api_key == message.API_KEY
-        assert message.MIN_VERSION <= handler.min_version <= handler.max_version <= message.MAX_VERSION
+        assert row.api_key == message.API_KEY
+        assert message.MIN_VERSION <= row.min_version <= row.max_version <= message.MAX_VERSION
     if api.request.LATEST_VERSION_UNSTABLE:
-        assert handler.max_version < api.request.MAX_VERSION
+        assert row.max_version < api.request.MAX_VERSION
 
 
 @pytest.mark.parametrize(

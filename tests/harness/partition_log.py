@@ -60,6 +60,8 @@ class PartitionLogHarness:
         self.flusher = NoFlusher()
         self.scheduled: list[str] = []
         self.saved_log_start = 0
+        self.recovery_point = self.high_watermark = 0
+        """As they are checkpointed."""
         self.recovery: PartitionRecovery
         self.env = LogEnvironment(
             self.files,
@@ -67,11 +69,18 @@ class PartitionLogHarness:
             self.chance,
             flusher=self.flusher,
             save_log_start=self._save_log_start,
+            lower_checkpoints=self._lower_checkpoints,
             schedule_delete=self.scheduled.extend,
         )
 
     def _save_log_start(self, log: PartitionLog) -> None:
         self.saved_log_start = log.log_start_offset
+
+    def _lower_checkpoints(self, log: PartitionLog, end: int, start: int | None) -> None:
+        self.recovery_point = min(self.recovery_point, end)
+        self.high_watermark = min(self.high_watermark, end)
+        if start is not None:
+            self.saved_log_start = start
 
     def create(self) -> PartitionLog:
         log = create_partition(self.env, self.directory, "topic", 0, TOPIC_ID, self.config)

@@ -52,7 +52,7 @@ def test_append_stamps_and_answers() -> None:
         -1,
         0,
     )
-    assert not result.must_flush
+    assert not result.must_wait
     result = log.append(memoryview(bytes(second)), leader_epoch=5)
     assert (result.base_offset, result.last_offset) == (2, 2)
     assert (log.log_end_offset, log.high_watermark, log.last_stable_offset, log.latest_epoch) == (3, 3, 3, 5)
@@ -112,7 +112,7 @@ def test_a_duplicate_is_answered_as_kafka_does() -> None:
     log.append(bytearray(sent), leader_epoch=0)
     log.append(batch(), leader_epoch=0)
     result = log.append(bytearray(sent), leader_epoch=0)
-    assert (result.base_offset, result.last_offset, result.duplicate, result.must_flush) == (
+    assert (result.base_offset, result.last_offset, result.duplicate, result.must_wait) == (
         0,
         1,
         True,
@@ -188,15 +188,15 @@ def test_flush_messages_holds_the_high_watermark() -> None:
     waiter = Waiter()
     log.waiters.add(waiter)
     sent = batch(producer=(7, 0, 0))
-    assert [log.append(batch(), leader_epoch=0).must_flush for _ in range(2)] == [False, False]
-    assert log.append(bytearray(sent), leader_epoch=0).must_flush
-    assert log.append(bytearray(sent), leader_epoch=0).must_flush  # its repetition waits as well
+    assert [log.append(batch(), leader_epoch=0).must_wait for _ in range(2)] == [False, False]
+    assert log.append(bytearray(sent), leader_epoch=0).must_wait
+    assert log.append(bytearray(sent), leader_epoch=0).must_wait  # its repetition waits as well
     assert (log.log_end_offset, log.high_watermark) == (3, 2)
     assert bytes_of(log.read(2, 1_000, minimum_one=True, up_to=log.high_watermark)) == b""
     work = log.prepare_flush()
     assert work is not None
     work.run()
-    assert log.append(batch(), leader_epoch=0).must_flush
+    assert log.append(batch(), leader_epoch=0).must_wait
     log.flushed(work)
     assert (log.recovery_point, log.high_watermark) == (3, 4)  # the fourth is the first of a new three
     assert waiter.seen[-1] == (4, 4)

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch
-from oncelog.broker.dispatch.policies import Interceptor, Quotas
+from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
 from oncelog.broker.net.connection import PENDING_RESPONSES_MAX
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -168,7 +168,7 @@ async def test_so_many_produces_wait_for_the_disk_and_the_node_stops() -> None:
 
 class _Muting(Quotas):
     def throttle(self, principal: str, client_id: str | None, context: RequestContext, response: Any) -> int:
-        return 20_000 if context.api.handler.name == "produce" else 0
+        return 20_000 if context.api.row.name == "produce" else 0
 
 
 @simulated

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from oncelog.broker.proxy.relay.endpoints import Endpoint, rewrite_fields
-from oncelog.broker.proxy.relay.in_flight import ENDPOINTS, KEPT, InFlight, RelayPlan
-from oncelog.broker.proxy.relay.relay import ADVANCING, FORWARD, FULL, KEEP, LOST, OWN, REWRITE, Relay
+from oncelog.broker.proxy.relay.in_flight import ENDPOINTS, INTERCEPTED, InFlight, RelayPlan
+from oncelog.broker.proxy.relay.relay import ADVANCING, FORWARD, FULL, INTERCEPT, LOST, OWN, REWRITE, Relay
 from oncelog.broker.proxy.relay.requests import RequestRelay
 from oncelog.broker.proxy.relay.responses import ResponseRelay
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
@@ -21,15 +21,15 @@ FRAME_BYTES_MAX = 1_000_000
 FLEXIBLE = {ProduceRequest.API_KEY: 9, FetchRequest.API_KEY: 12}
 """The first version with tagged fields, of the APIs with which a relay has to know."""
 WITH_ENDPOINTS = {ProduceRequest.API_KEY: 10, FetchRequest.API_KEY: 16}
-KEPT_REQUESTS = {ApiVersionsRequest.API_KEY, ListGroupsRequest.API_KEY}
-KEPT_RESPONSES = {ApiVersionsRequest.API_KEY, MetadataRequest.API_KEY}
+INTERCEPTED_REQUESTS = {ApiVersionsRequest.API_KEY, ListGroupsRequest.API_KEY}
+INTERCEPTED_RESPONSES = {ApiVersionsRequest.API_KEY, MetadataRequest.API_KEY}
 
 
 def plan_of(key: int, version: int) -> RelayPlan:
     plan = RelayPlan(key, is_flexible=version >= FLEXIBLE.get(key, 0))
-    plan.keeps_requests = key in KEPT_REQUESTS
-    if key in KEPT_RESPONSES:
-        plan.response = KEPT
+    plan.intercepts_requests = key in INTERCEPTED_REQUESTS
+    if key in INTERCEPTED_RESPONSES:
+        plan.response = INTERCEPTED
     elif version >= WITH_ENDPOINTS.get(key, 100):
         plan.response = ENDPOINTS
     return plan
@@ -44,12 +44,12 @@ def upstream_host(node_id: int) -> str:
     return f"kafka-{node_id}"
 
 
-class Client:
+class LoginState:
     """A client without a log-in, unless a test sets one of these."""
 
     def __init__(self) -> None:
         self.authentication_handler: object | None = None
-        self.lets_pass: Callable[[int], bool] | None = None
+        self.needs_no_authentication: Callable[[int], bool] | None = None
 
 
 class Shown:
@@ -59,7 +59,7 @@ class Shown:
         self.relay = relay
         self.out = bytearray()
         """What has left for the other side."""
-        self.kept: list[bytes] = []
+        self.intercepted: list[bytes] = []
         """The frames for the handler, with their sizes."""
         self._rest = b""
         self._skips = skips
@@ -71,7 +71,7 @@ class Shown:
     def show(self, piece: bytes) -> None:
         relay = self.relay
         if self._skips and relay.state is FORWARD:
-            count = relay.moved(len(piece))
+            count = relay.take_forwarded(len(piece))
             self.out += piece[:count]
             piece = piece[count:]
             if not piece and not relay.is_own_next:
@@ -83,36 +83,36 @@ class Shown:
             view = view[count:]
             if relay.state is LOST or relay.state in ADVANCING:
                 break
-            if relay.state is KEEP:
+            if relay.state is INTERCEPT:
                 size = 4 + int.from_bytes(view[:4], "big")
                 if len(view) < size:
                     break
-                self._keep(bytes(view[:size]))
+                self._intercept(bytes(view[:size]))
                 view = view[size:]
-            elif not self._settle(view):
+            elif not self._act_on_state(view):
                 break
             relay.resume()
         self._rest = bytes(view)
 
-    def _keep(self, frame: bytes) -> None:
-        self.kept.append(frame)
+    def _intercept(self, frame: bytes) -> None:
+        self.intercepted.append(frame)
         self.out += self.handled(frame)
 
     def handled(self, frame: bytes) -> bytes:
-        """What the handler sends to the other side for a kept frame."""
+        """What the handler sends to the other side for an intercepted frame."""
         raise NotImplementedError
 
-    def _settle(self, view: memoryview) -> bool:
+    def _act_on_state(self, view: memoryview) -> bool:
         """Do what a state asks for. Returns whether it is done."""
         raise NotImplementedError
 
 
 class Requests(Shown):
-    """A handler forwards what is kept, and its requests get responses."""
+    """A handler forwards what is intercepted, and its requests get responses."""
 
     def __init__(self, in_flight: int = 0, *, skips: bool = False) -> None:
         self.in_flight = deque(InFlight(-1, plan_of(3, 12)) for _ in range(in_flight))
-        self.client = Client()
+        self.client = LoginState()
         self._plans: dict[int, RelayPlan] = {}
         super().__init__(
             RequestRelay(self.in_flight, self.client, self._plans, self._plan, FRAME_BYTES_MAX), skips=skips
@@ -135,14 +135,14 @@ class Requests(Shown):
         self.in_flight.append(InFlight(correlation_id, plan_of(key, version)))
         return frame
 
-    def _settle(self, view: memoryview) -> bool:
+    def _act_on_state(self, view: memoryview) -> bool:
         assert self.relay.state is FULL
         return False
 
 
 class Responses(Shown):
-    """Of ``in_flight``, whose receivers get nothing, but for bytes: responses of the proxy's own. ``handle`` makes a
-    kept frame what the client gets.
+    """Of ``in_flight``, whose receivers get nothing, but for bytes: responses of the proxy's own. ``handle`` makes an
+    intercepted frame what the client gets.
     """
 
     def __init__(
@@ -153,12 +153,12 @@ class Responses(Shown):
         super().__init__(ResponseRelay(self.in_flight, "kafka:9092"), skips=skips)
 
     def handled(self, frame: bytes) -> bytes:
-        to = self.in_flight.popleft().to
-        return self._handle(frame) if to is None else b""
+        receiver = self.in_flight.popleft().receiver
+        return self._handle(frame) if receiver is None else b""
 
-    def _settle(self, view: memoryview) -> bool:
+    def _act_on_state(self, view: memoryview) -> bool:
         if self.relay.state is OWN:
-            own = self.in_flight.popleft().to
+            own = self.in_flight.popleft().receiver
             assert isinstance(own, bytes)
             self.out += own
         else:

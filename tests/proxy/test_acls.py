@@ -9,7 +9,7 @@ import pytest
 from compat_tests.batches import batch
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.opening import open_connection
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.scheduling import slices
 from oncelog.wire.compiler import AT_ONCE_ELEMENTS_MAX
@@ -141,7 +141,9 @@ class Produces(Interceptor):
 
     async def on_request(self, context: RequestContext) -> Any:
         self.asked.append([topic.name for topic in context.request.topic_data])
-        return await self._proxy.proxy.dispatcher.handle_as_interceptor(context) if self._handles else None
+        return (
+            await self._proxy.proxy.dispatcher.handle_behind_interceptors(context) if self._handles else None
+        )
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         self.told.append(sorted(row.partition_responses[0].error_code for row in response.responses))

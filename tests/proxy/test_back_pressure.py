@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.proxy.relay.in_flight import IN_FLIGHT_MAX
 from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.framing import encode_frame, encode_request

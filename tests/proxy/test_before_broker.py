@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compat_tests.batches import batch
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -33,14 +33,14 @@ class Seen(Interceptor):
         self.done: list[str] = []
 
     async def on_request(self, context: RequestContext) -> Any:
-        self.requests.append(context.api.handler.name)
+        self.requests.append(context.api.row.name)
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         self.responses.append(response)
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
-        self.done.append(context.api.handler.name)
+        self.done.append(context.api.row.name)
 
 
 @simulated
@@ -123,8 +123,8 @@ async def test_an_interceptor_forwards_itself() -> None:
         apis = frozenset({"Produce"})
 
         async def on_request(self, context: RequestContext) -> Any:
-            await proxy.proxy.dispatcher.handle_as_interceptor(context)
-            return await proxy.proxy.dispatcher.handle_as_interceptor(context)
+            await proxy.proxy.dispatcher.handle_behind_interceptors(context)
+            return await proxy.proxy.dispatcher.handle_behind_interceptors(context)
 
     async with SimBroker() as broker, SimProxy(broker.open_transport, BROKER) as proxy:
         client = proxy.connect()
@@ -139,7 +139,7 @@ async def test_what_an_interceptor_has_forwarded_itself_is_forwarded_once() -> N
         apis = frozenset({"Produce"})
 
         async def on_request(self, context: RequestContext) -> Any:
-            return await proxy.proxy.dispatcher.handle_as_interceptor(context)
+            return await proxy.proxy.dispatcher.handle_behind_interceptors(context)
 
     async with SimBroker() as broker, SimProxy(broker.open_transport, BROKER) as proxy:
         client = proxy.connect()

@@ -14,7 +14,7 @@ import trio.testing
 from oncelog.broker.client.connection import SOFTWARE_NAME
 from oncelog.broker.client.opening import open_connection
 from oncelog.broker.client.security.client_security import ClientSecurity
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.logging.logs import LogOutput, logging_to
 from oncelog.broker.proxy.passed_proxies import ID_BYTES, LOOP, LOOP_ERROR, PASSED_MAX, PassedProxies
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins

@@ -14,7 +14,7 @@ from oncelog.broker.client.errors import AuthenticationError, error_codes
 from oncelog.broker.client.opening import open_connection
 from oncelog.broker.client.routes import LeaderOf, Retry
 from oncelog.broker.client.security.client_security import ClientSecurity
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.proxy.upstream import UpstreamError
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.requests.request import RequestContext
@@ -225,7 +225,7 @@ async def test_interceptors_see_what_is_asked_before_a_login_and_nothing_of_it_g
         told = await asked()
         assert told.api_keys
         assert early.seen == ["request", "response", "done"]
-        early.acts = [proxy.proxy.dispatcher.handle_as_interceptor, refuse]
+        early.acts = [proxy.proxy.dispatcher.handle_behind_interceptors, refuse]
         assert await asked() == told
         assert (await asked()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert early.seen == ["request", "response", "done"] * 3

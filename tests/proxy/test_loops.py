@@ -175,7 +175,7 @@ def test_an_api_versions_says_which_proxies_it_has_passed(client_id: str | None)
     frame = frame_of(4, client_id)
     one, two = PassedProxies(ONE), PassedProxies(TWO)
     assert not one.is_loop(ids_of(frame))
-    passed = two.added(one.added(frame))
+    passed = two.with_own_id(one.with_own_id(frame))
     assert one.is_loop(ids_of(passed))
     assert two.is_loop(ids_of(passed))
     assert not PassedProxies().is_loop(ids_of(passed))
@@ -188,7 +188,7 @@ def test_other_tagged_fields_stay() -> None:
     frame = frame_of(3)
     start = frame.index(b"\0", 13)
     tagged = frame[:start] + b"\x02\x05\x01a\xff\xff\xff\x7f\x02bc" + frame[start + 1 :]
-    passed = bytes(PassedProxies(ONE).added(tagged))
+    passed = bytes(PassedProxies(ONE).with_own_id(tagged))
     tag = bytes([TAG & 0x7F | 0x80, TAG >> 7 & 0x7F | 0x80, TAG >> 14 & 0x7F | 0x80, TAG >> 21])
     fields = b"\x03\x05\x01a" + tag + b"\x10" + ONE + b"\xff\xff\xff\x7f\x02bc"
     assert passed == frame[:start] + fields + frame[start + 1 :]
@@ -196,7 +196,7 @@ def test_other_tagged_fields_stay() -> None:
 
 def test_other_requests_stay_as_they_are() -> None:
     for frame in (frame_of(2), encode_request(MetadataRequest([]), 12, 7, "app")[4:]):
-        assert PassedProxies(ONE).added(frame) is frame
+        assert PassedProxies(ONE).with_own_id(frame) is frame
         assert not PassedProxies(ONE).is_loop(ids_of(frame))
 
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.proxy.relay.responses import WHOLE_BYTES_MAX
 from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.seams.transport import WOULD_BLOCK

@@ -19,10 +19,10 @@ from oncelog.broker.handlers import (
     sasl_authenticate,
     sasl_handshake,
 )
-from oncelog.broker.proxy.access import LOGIN_AND_TOKEN_APIS, OWN_APIS
+from oncelog.broker.proxy.own_access import LOGIN_AND_TOKEN_APIS, OWN_APIS
 
 if TYPE_CHECKING:
-    from oncelog.broker.proxy.access import AccessHandle
+    from oncelog.broker.proxy.own_access import AccessHandle
 
 HANDLES: list[AccessHandle] = [
     alter_client_quotas.handle,

@@ -12,7 +12,7 @@ import trio
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.opening import open_connection
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins
 from oncelog.broker.security.sasl.authenticator import LoginExchange
 from oncelog.wire.errors import ErrorCode

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import RequestContext
 from tests.harness.requests import create_topic, produce
 from tests.harness.sim_broker import SimBroker
@@ -40,12 +40,12 @@ class Holds(Interceptor):
         self._rng = rng
 
     async def on_request(self, context: RequestContext) -> Any:
-        self.seen[context.api.handler.name] += 1
+        self.seen[context.api.row.name] += 1
         choice = self._rng.randrange(4)
         if choice == 0:
             await trio.sleep(self._rng.random())
         if choice == 1 and not self.only_reads and getattr(context.request, "acks", None) != 0:
-            return await self._proxy.proxy.dispatcher.handle_as_interceptor(context)
+            return await self._proxy.proxy.dispatcher.handle_behind_interceptors(context)
         return None
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
@@ -54,7 +54,7 @@ class Holds(Interceptor):
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
-        self.done[context.api.handler.name] += 1
+        self.done[context.api.row.name] += 1
 
 
 async def converse(

@@ -12,7 +12,7 @@ from oncelog.broker.proxy.relay.in_flight import IN_FLIGHT_MAX, InFlight
 from oncelog.broker.proxy.relay.relay import (
     FORWARD,
     FULL,
-    KEEP,
+    INTERCEPT,
     LOST,
     OWN,
     REQUEST_MOVES,
@@ -51,8 +51,8 @@ from oncelog.wire.schema import Message, Request
 from tests.harness.requests import fetch_request, produce_request
 from tests.proxy.relays import (
     FRAME_BYTES_MAX,
-    KEPT_REQUESTS,
-    KEPT_RESPONSES,
+    INTERCEPTED_REQUESTS,
+    INTERCEPTED_RESPONSES,
     Requests,
     Responses,
     advertised,
@@ -143,12 +143,12 @@ def key_of(frame: bytes) -> int:
 @pytest.mark.parametrize("skips", [False, True])
 def test_requests_cut_anywhere_are_forwarded_and_kept_as_by_one_that_decodes_them(skips: bool) -> None:
     frames = frames_of(REQUESTS)
-    kept = [frame for frame in frames if key_of(frame) in KEPT_REQUESTS]
+    intercepted = [frame for frame in frames if key_of(frame) in INTERCEPTED_REQUESTS]
     for pieces in cuts(range(len(REQUESTS) + 1), REQUESTS):
         shown = Requests(skips=skips)
         shown.show_all(pieces)
         assert shown.out == REQUESTS, [len(piece) for piece in pieces]
-        assert shown.kept == kept
+        assert shown.intercepted == intercepted
         assert shown.ids == in_flight_of(frames)
         assert shown.relay.state is WAIT
 
@@ -171,8 +171,8 @@ def test_a_request_is_forwarded_before_it_has_come() -> None:
     shown.show(frame[:100])
     assert shown.out == frame[:100]
     assert (shown.relay.state, shown.relay.left) == (FORWARD, len(frame) - 100)
-    assert shown.relay.moved(50) == 50
-    assert shown.relay.moved(10**9) == len(frame) - 150
+    assert shown.relay.take_forwarded(50) == 50
+    assert shown.relay.take_forwarded(10**9) == len(frame) - 150
     assert shown.relay.state is WAIT
     assert not shown.in_flight
 
@@ -205,11 +205,11 @@ def test_a_log_in_takes_all_frames_or_those_that_it_does_not_let_pass() -> None:
         everything, some = Requests(), Requests()
         everything.client.authentication_handler = some.client.authentication_handler = object()
         everything.show_all(pieces)
-        assert everything.kept == [handshake, fetch]
+        assert everything.intercepted == [handshake, fetch]
         assert not everything.out
-        some.client.lets_pass = lambda key: key == FetchRequest.API_KEY
+        some.client.needs_no_authentication = lambda key: key == FetchRequest.API_KEY
         some.show_all(pieces)
-        assert some.kept == [handshake]
+        assert some.intercepted == [handshake]
         assert some.out == fetch
 
 
@@ -217,9 +217,9 @@ def test_a_token_without_a_header_is_kept() -> None:
     shown = Requests()
     shown.client.authentication_handler = object()
     shown.show(encode_frame(b"tok")[:4])
-    assert shown.relay.state is KEEP
+    assert shown.relay.state is INTERCEPT
     shown.show(b"tok")
-    assert shown.kept == [encode_frame(b"tok")]
+    assert shown.intercepted == [encode_frame(b"tok")]
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, FRAME_BYTES_MAX + 1])
@@ -230,7 +230,7 @@ def test_a_frame_of_no_possible_size_is_for_the_handler_who_refuses_it(size: int
         assert shown.relay.advance(memoryview(frame)[:place]) == 0
         assert shown.relay.state is WAIT
     assert shown.relay.advance(memoryview(frame)) == 0
-    assert shown.relay.state is KEEP
+    assert shown.relay.state is INTERCEPT
     assert not shown.in_flight
 
 
@@ -343,17 +343,19 @@ def places() -> Iterator[int]:
 
 @pytest.mark.parametrize("skips", [False, True])
 def test_responses_cut_anywhere_leave_as_from_one_that_decodes_them(skips: bool) -> None:
-    kept = {
+    intercepted = {
         number
         for number, one in enumerate(EXCHANGES)
-        if one.to is AWAITED or (one.kind is not None and one.kind.API_KEY in KEPT_RESPONSES)
+        if one.to is AWAITED or (one.kind is not None and one.kind.API_KEY in INTERCEPTED_RESPONSES)
     } | SMALL_WITH_ENDPOINTS
     for pieces in cuts(places(), RESPONSES):
         shown = Responses(in_flight(), handle, skips=skips)
         shown.show_all(pieces)
         assert shown.out == WANTED, [len(piece) for piece in pieces]
-        found = {int.from_bytes(frame[4:8], "big") for frame in shown.kept}
-        assert kept <= found <= kept | {LARGE_WITH_ENDPOINTS}, "which is kept if it was read whole"
+        found = {int.from_bytes(frame[4:8], "big") for frame in shown.intercepted}
+        assert intercepted <= found <= intercepted | {LARGE_WITH_ENDPOINTS}, (
+            "which is intercepted if it was read whole"
+        )
         assert not shown.in_flight
         assert shown.relay.state is WAIT
 
@@ -431,7 +433,7 @@ def reach(state: State) -> Requests | Responses:
     ways: dict[State, Callable[[], tuple[Requests | Responses, bytes, bytes]]] = {
         WAIT: lambda: (Requests(), request[:10], b""),
         FORWARD: lambda: (Requests(), request[:-1], b""),
-        KEEP: lambda: (Requests(), encode_request(ListGroupsRequest(), 3, 1)[:-1], b""),
+        INTERCEPT: lambda: (Requests(), encode_request(ListGroupsRequest(), 3, 1)[:-1], b""),
         FULL: lambda: (Requests(IN_FLIGHT_MAX), request, b""),
         WALK: lambda: (Responses([fetch], bytes), large[:-1], b""),
         REWRITE: lambda: (Responses([fetch], bytes), large[:-1], large[-1:]),
@@ -444,7 +446,7 @@ def reach(state: State) -> Requests | Responses:
     return shown
 
 
-@pytest.mark.parametrize("state", [WAIT, FORWARD, KEEP, FULL, WALK, REWRITE, OWN], ids=repr)
+@pytest.mark.parametrize("state", [WAIT, FORWARD, INTERCEPT, FULL, WALK, REWRITE, OWN], ids=repr)
 def test_after_a_loss_in_any_state_nothing_is_forwarded(state: State) -> None:
     shown = reach(state)
     relay = shown.relay
@@ -454,7 +456,7 @@ def test_after_a_loss_in_any_state_nothing_is_forwarded(state: State) -> None:
         relay.lose()
         assert relay.state is LOST
         relay.resume()
-        assert relay.moved(10) == 0
+        assert relay.take_forwarded(10) == 0
         assert relay.advance(memoryview(bytearray(REQUESTS))) == 0
         assert relay.state is LOST
     assert len(shown.in_flight) == before, "whoever lost the connection tells those who wait"

@@ -7,7 +7,7 @@ from typing import Any
 import trio.testing
 
 from compat_tests.batches import batch, record
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.harness.requests import create_topic, fetch_request, produce

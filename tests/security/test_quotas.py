@@ -10,7 +10,7 @@ import trio.testing
 
 from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.fast_produce import FastProduce
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.net.writer import ResponseWriter
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request
@@ -313,7 +313,7 @@ class Busy(Interceptor):
         self._is_busy = is_busy
 
     async def on_request(self, context: RequestContext) -> Any:
-        if context.api.handler.name == "list_groups":
+        if context.api.row.name == "list_groups":
             if self._is_busy:
                 clock = trio.lowlevel.current_clock()
                 assert isinstance(clock, trio.testing.MockClock)

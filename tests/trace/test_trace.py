@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compat_tests.batches import batch, record
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.broker.trace.trace import Selection, Trace
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import TRANSACTION, BrokerWithId, CoordinatorOf
 from oncelog.broker.control import conversions
+from oncelog.broker.control.cluster.calls import ClusterCalls
 from oncelog.broker.control.cluster.topics import (
     EARLIEST,
     LATEST,
@@ -39,15 +39,14 @@ OFFSETS_VERSION = 9
 """The last version of OffsetFetch and OffsetCommit that names topics."""
 
 
-async def _all_brokers(client: ClusterClient) -> list[BrokerWithId]:
-    await client.refresh_metadata([])
-    return [BrokerWithId(node_id) for node_id in client.metadata.brokers]
+async def _all_brokers(client: ClusterCalls) -> list[BrokerWithId]:
+    return [BrokerWithId(row.node_id) for row in (await client.refresh_metadata([])).brokers]
 
 
 # -- groups
 
 
-async def listed_groups(client: ClusterClient) -> dict[str, ListedGroup]:
+async def listed_groups(client: ClusterCalls) -> dict[str, ListedGroup]:
     """Return all groups of all brokers."""
     found = {}
     for broker in await _all_brokers(client):
@@ -57,18 +56,18 @@ async def listed_groups(client: ClusterClient) -> dict[str, ListedGroup]:
     return found
 
 
-async def _listed(client: ClusterClient) -> dict[str, ListedGroup]:
+async def _listed(client: ClusterCalls) -> dict[str, ListedGroup]:
     found = await listed_groups(client)
     return {group_id: row for group_id, row in found.items() if row.group_type.lower() != "share"}
 
 
-async def groups(client: ClusterClient) -> list[str]:
+async def groups(client: ClusterCalls) -> list[str]:
     """Return the ids of all groups but share groups, sorted."""
     return sorted(await _listed(client))
 
 
 async def group(
-    client: ClusterClient, *, group_id: str, isolation: IsolationLevel = "read_uncommitted"
+    client: ClusterCalls, *, group_id: str, isolation: IsolationLevel = "read_uncommitted"
 ) -> GroupInfo:
     """Return a group. Clients do not see offsets of open transactions, nor the generation of a classic group."""
     level = int(check_word("isolation", isolation, ISOLATION_LEVELS) == "read_committed")
@@ -91,7 +90,7 @@ async def group(
     )
 
 
-async def _consumer_group(client: ClusterClient, group_id: str) -> dict[str, Any]:
+async def _consumer_group(client: ClusterCalls, group_id: str) -> dict[str, Any]:
     request = ConsumerGroupDescribeRequest([group_id])
     [found] = (await client.call(request, CoordinatorOf(group_id), retry=RETRY)).groups
     conversions.check(found.error_code, found.error_message)
@@ -104,7 +103,7 @@ async def _consumer_group(client: ClusterClient, group_id: str) -> dict[str, Any
     }
 
 
-async def _classic_group(client: ClusterClient, group_id: str) -> dict[str, Any]:
+async def _classic_group(client: ClusterCalls, group_id: str) -> dict[str, Any]:
     [found] = (
         await client.call(DescribeGroupsRequest([group_id]), CoordinatorOf(group_id), retry=RETRY)
     ).groups
@@ -128,7 +127,7 @@ async def _classic_group(client: ClusterClient, group_id: str) -> dict[str, Any]
     }
 
 
-async def _committed(client: ClusterClient, group_id: str) -> Offsets:
+async def _committed(client: ClusterCalls, group_id: str) -> Offsets:
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
     response = await client.call(request, CoordinatorOf(group_id), version=OFFSETS_VERSION, retry=RETRY)
     [found] = response.groups
@@ -141,7 +140,7 @@ async def _committed(client: ClusterClient, group_id: str) -> Offsets:
     }
 
 
-async def _lag(client: ClusterClient, committed: Offsets, subscribed: set[str], isolation: int) -> Offsets:
+async def _lag(client: ClusterCalls, committed: Offsets, subscribed: set[str], isolation: int) -> Offsets:
     lag: Offsets = {}
     for name in sorted(committed.keys() | subscribed):
         try:
@@ -156,7 +155,7 @@ async def _lag(client: ClusterClient, committed: Offsets, subscribed: set[str], 
     return lag
 
 
-async def commit_offsets(client: ClusterClient, *, group_id: str, offsets: Offsets) -> None:
+async def commit_offsets(client: ClusterCalls, *, group_id: str, offsets: Offsets) -> None:
     """Commit offsets for a group that has no members. Raises KafkaError, GROUP_ID_NOT_FOUND of a share group."""
     request = conversions.offset_commit(group_id, offsets)
     response = await client.call(request, CoordinatorOf(group_id), version=OFFSETS_VERSION, retry=RETRY)
@@ -168,7 +167,7 @@ async def commit_offsets(client: ClusterClient, *, group_id: str, offsets: Offse
             conversions.check(row.error_code, message)
 
 
-async def _is_share_group(client: ClusterClient, group_id: str) -> bool:
+async def _is_share_group(client: ClusterCalls, group_id: str) -> bool:
     listed = await listed_groups(client)
     return group_id in listed and listed[group_id].group_type.lower() == "share"
 
@@ -176,7 +175,7 @@ async def _is_share_group(client: ClusterClient, group_id: str) -> bool:
 # -- transactions
 
 
-async def transactions(client: ClusterClient) -> list[TransactionInfo]:
+async def transactions(client: ClusterCalls) -> list[TransactionInfo]:
     """Return all transactional ids with their last transaction, by id."""
     ids: set[str] = set()
     for broker in await _all_brokers(client):
@@ -186,7 +185,7 @@ async def transactions(client: ClusterClient) -> list[TransactionInfo]:
     return [await _transaction(client, one) for one in sorted(ids)]
 
 
-async def transaction(client: ClusterClient, *, transactional_id: str) -> TransactionInfo:
+async def transaction(client: ClusterCalls, *, transactional_id: str) -> TransactionInfo:
     """Return a transactional id. Raises NotFoundError."""
     found = {one.transactional_id: one for one in await transactions(client)}
     if transactional_id not in found:
@@ -194,7 +193,7 @@ async def transaction(client: ClusterClient, *, transactional_id: str) -> Transa
     return found[transactional_id]
 
 
-async def _transaction(client: ClusterClient, transactional_id: str) -> TransactionInfo:
+async def _transaction(client: ClusterCalls, transactional_id: str) -> TransactionInfo:
     route = CoordinatorOf(transactional_id, TRANSACTION)
     response = await client.call(DescribeTransactionsRequest([transactional_id]), route, retry=RETRY)
     [found] = response.transaction_states
@@ -206,7 +205,7 @@ async def _transaction(client: ClusterClient, transactional_id: str) -> Transact
 
 
 async def wait_for_group(
-    client: ClusterClient,
+    client: ClusterCalls,
     *,
     group_id: str,
     state: str | None = None,
@@ -225,7 +224,7 @@ async def wait_for_group(
 
 
 async def wait_for_transaction(
-    client: ClusterClient, *, transactional_id: str, state: str, timeout: float = 10
+    client: ClusterCalls, *, transactional_id: str, state: str, timeout: float = 10
 ) -> TransactionInfo:
     """Ask until the transaction is in this state; return it. Raises WaitTimeoutError, InvalidArgumentError."""
     return await asked(

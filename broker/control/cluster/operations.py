@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.control.cluster import groups, share_groups, topics
+from oncelog.broker.control.cluster.calls import ClusterCalls
 from oncelog.broker.control.errors import BrokerFailedError
 from oncelog.broker.control.types import BrokerInfo
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
 
 
-async def info(client: ClusterClient) -> BrokerInfo:
+async def info(client: ClusterCalls) -> BrokerInfo:
     """Return what identifies the cluster. Raises BrokerFailedError if it cannot be reached."""
     try:
         response = await client.call(DescribeClusterRequest())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import CoordinatorOf
 from oncelog.broker.config.group_config import DLQ_TOPIC_NAME
+from oncelog.broker.control.cluster.calls import ClusterCalls
 from oncelog.broker.control.cluster.groups import listed_groups
 from oncelog.broker.control.cluster.topics import RETRY, asked, records, topics
 from oncelog.broker.control.conversions import check, config_change
@@ -33,13 +33,13 @@ GROUP_RESOURCE = 32
 SHARE = "share"
 
 
-async def share_groups(client: ClusterClient) -> list[str]:
+async def share_groups(client: ClusterCalls) -> list[str]:
     """Return the ids of all share groups, sorted."""
     listed = await listed_groups(client)
     return sorted(group_id for group_id, row in listed.items() if row.group_type.lower() == SHARE)
 
 
-async def share_group(client: ClusterClient, *, group_id: str) -> ShareGroupInfo:
+async def share_group(client: ClusterCalls, *, group_id: str) -> ShareGroupInfo:
     """Return a share group, without the records in flight."""
     known = await share_groups(client)
     if group_id not in known:
@@ -67,7 +67,7 @@ async def share_group(client: ClusterClient, *, group_id: str) -> ShareGroupInfo
 
 
 async def wait_for_share_group(
-    client: ClusterClient,
+    client: ClusterCalls,
     *,
     group_id: str,
     state: str | None = None,
@@ -95,7 +95,7 @@ async def wait_for_share_group(
     )
 
 
-async def configure_group(client: ClusterClient, *, group_id: str, config: Mapping[str, object]) -> None:
+async def configure_group(client: ClusterCalls, *, group_id: str, config: Mapping[str, object]) -> None:
     """Set Kafka's configuration keys of a group. Raises InvalidArgumentError."""
     request = config_change(GROUP_RESOURCE, group_id, config)
     [row] = (await client.call(request, retry=RETRY)).responses
@@ -103,7 +103,7 @@ async def configure_group(client: ClusterClient, *, group_id: str, config: Mappi
         raise InvalidArgumentError(f"group {group_id}: {row.error_message}")
 
 
-async def dead_letters(client: ClusterClient, *, group_id: str) -> list[DeadLetter]:
+async def dead_letters(client: ClusterCalls, *, group_id: str) -> list[DeadLetter]:
     """Return a share group's records in its dead-letter queue. Raises NotFoundError."""
     resource = DescribeConfigsResource(GROUP_RESOURCE, group_id, [DLQ_TOPIC_NAME])
     [result] = (await client.call(DescribeConfigsRequest([resource]), retry=RETRY)).results
@@ -117,7 +117,7 @@ async def dead_letters(client: ClusterClient, *, group_id: str) -> list[DeadLett
 
 
 async def wait_for_dead_letters(
-    client: ClusterClient, *, group_id: str, count: int = 1, timeout: float = 10
+    client: ClusterCalls, *, group_id: str, count: int = 1, timeout: float = 10
 ) -> list[DeadLetter]:
     """Read until a share group has so many records in its dead-letter queue; return them all. Raises
     WaitTimeoutError.

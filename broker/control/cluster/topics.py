@@ -6,10 +6,10 @@ import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.errors import to_error_code
 from oncelog.broker.client.routes import Controller, LeaderOf, Retry
 from oncelog.broker.control.changes import check_timeout
+from oncelog.broker.control.cluster.calls import ClusterCalls
 from oncelog.broker.control.conversions import check, written_record
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
 from oncelog.broker.control.names import check_word, no_partition, not_found
@@ -50,13 +50,13 @@ T = TypeVar("T")
 # -- which there are
 
 
-async def topics(client: ClusterClient, *, internal: bool = False) -> list[str]:
+async def topics(client: ClusterCalls, *, internal: bool = False) -> list[str]:
     """Return the names of all topics, sorted; those that Kafka itself uses only with ``internal``."""
     response = await client.refresh_metadata()
     return sorted(row.name for row in response.topics if row.name and (internal or not row.is_internal))
 
 
-async def described(client: ClusterClient, name: str) -> MetadataResponseTopic:
+async def described(client: ClusterCalls, name: str) -> MetadataResponseTopic:
     """Return the topic's metadata. Raises NotFoundError."""
     [row] = (await client.refresh_metadata([name])).topics
     if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -65,7 +65,7 @@ async def described(client: ClusterClient, name: str) -> MetadataResponseTopic:
     return row
 
 
-async def partitions_of(client: ClusterClient, topic: str, partition: int | None = None) -> list[int]:
+async def partitions_of(client: ClusterCalls, topic: str, partition: int | None = None) -> list[int]:
     """Return all partitions of a topic, or the one given. Raises NotFoundError."""
     numbers = sorted(row.partition_index for row in (await described(client, topic)).partitions)
     if partition is None:
@@ -75,7 +75,7 @@ async def partitions_of(client: ClusterClient, topic: str, partition: int | None
     return [partition]
 
 
-async def offset(client: ClusterClient, topic: str, partition: int, timestamp: int, isolation: int) -> int:
+async def offset(client: ClusterCalls, topic: str, partition: int, timestamp: int, isolation: int) -> int:
     """Return the offset that ListOffsets has for a timestamp, `EARLIEST` or `LATEST`."""
     rows = [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, -1, timestamp)])]
     request = ListOffsetsRequest(-1, isolation, rows)
@@ -85,7 +85,7 @@ async def offset(client: ClusterClient, topic: str, partition: int, timestamp: i
     return row.offset
 
 
-async def topic(client: ClusterClient, *, name: str) -> TopicInfo:
+async def topic(client: ClusterCalls, *, name: str) -> TopicInfo:
     """Return a topic. The end of the log is not known to clients: the high watermark stands for it."""
     found = await described(client, name)
     rows = []
@@ -122,7 +122,7 @@ async def topic(client: ClusterClient, *, name: str) -> TopicInfo:
 # -- made and deleted
 
 
-async def create_topics(client: ClusterClient, *, topics: Mapping[str, object] | Iterable[str]) -> None:
+async def create_topics(client: ClusterCalls, *, topics: Mapping[str, object] | Iterable[str]) -> None:
     """Create topics, and wait until each partition has a leader. Raises InvalidArgumentError; none is created then."""
     wanted = topic_options(topics)
     rows = [topic.creatable(name) for name, topic in wanted.items()]
@@ -146,7 +146,7 @@ async def create_topics(client: ClusterClient, *, topics: Mapping[str, object] |
 
 
 async def create_topic(
-    client: ClusterClient,
+    client: ClusterCalls,
     *,
     name: str,
     partitions: int | None = None,
@@ -160,12 +160,12 @@ async def create_topic(
     await _wait_led(client, name, 1)
 
 
-async def _wait_led(client: ClusterClient, topic: str, partitions: int) -> None:
+async def _wait_led(client: ClusterCalls, topic: str, partitions: int) -> None:
     for partition in range(partitions):
         await client.call(MetadataRequest([]), LeaderOf(topic, partition), retry=RETRY)
 
 
-async def delete_topics(client: ClusterClient, *, names: Sequence[str]) -> None:
+async def delete_topics(client: ClusterCalls, *, names: Sequence[str]) -> None:
     """Delete those of the topics that exist, and wait until the cluster has forgotten them."""
     request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=TIMEOUT_MS)
     await client.call(request, Controller(), version=DELETE_TOPICS_VERSION)
@@ -174,14 +174,14 @@ async def delete_topics(client: ClusterClient, *, names: Sequence[str]) -> None:
             await real_time.sleep(POLL_S)
 
 
-async def delete_topic(client: ClusterClient, *, name: str) -> None:
+async def delete_topic(client: ClusterCalls, *, name: str) -> None:
     """Delete a topic. Raises NotFoundError."""
     await described(client, name)
     await delete_topics(client, names=[name])
 
 
 async def delete_records(
-    client: ClusterClient, *, topic: str, before: dict[int, int] | None = None
+    client: ClusterCalls, *, topic: str, before: dict[int, int] | None = None
 ) -> dict[int, int]:
     """Delete the records below an offset of each partition in ``before``; without it, all. Returns the log starts."""
     numbers = await partitions_of(client, topic)
@@ -201,7 +201,7 @@ async def delete_records(
 
 
 async def records(
-    client: ClusterClient,
+    client: ClusterCalls,
     *,
     topic: str,
     isolation: IsolationLevel = "read_uncommitted",
@@ -222,7 +222,7 @@ async def records(
 
 
 async def _read(
-    client: ClusterClient, topic: str, partition: int, start: int, end: int, isolation: int
+    client: ClusterCalls, topic: str, partition: int, start: int, end: int, isolation: int
 ) -> list[Record]:
     """Return the records that a consumer reads in [start, end). Source: ``CompletedFetch`` of Kafka's consumer."""
     found: list[Record] = []
@@ -266,7 +266,7 @@ async def _read(
 
 
 async def wait_for_records(
-    client: ClusterClient,
+    client: ClusterCalls,
     *,
     topic: str,
     count: int = 1,
@@ -302,7 +302,7 @@ async def asked(ask: Callable[[], Awaitable[T]], wanted: Wanted[T], timeout: flo
         await real_time.sleep(POLL_S)
 
 
-async def produce(client: ClusterClient, *, topic: str, records: Sequence[object]) -> list[Record]:
+async def produce(client: ClusterCalls, *, topic: str, records: Sequence[object]) -> list[Record]:
     """Write records, each in a batch of its own; return them with their offsets. The topic must exist."""
     checked = [checked_record(one) for one in records]
     epochs = {row.partition_index: row.leader_epoch for row in (await described(client, topic)).partitions}

@@ -27,7 +27,17 @@ OPERATIONS = {
         "info",
         "log_lines",
     ),
-    "views": ("topics", "topic", "records", "groups", "group", "transactions", "transaction", "producers"),
+    "views": (
+        "topics",
+        "topic",
+        "partitions",
+        "records",
+        "groups",
+        "group",
+        "transactions",
+        "transaction",
+        "producers",
+    ),
     "operations.rules": (
         "add_rule",
         "load_rules",

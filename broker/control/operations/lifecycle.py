@@ -73,7 +73,7 @@ async def snapshot(broker: ControlledBroker, *, path: str | None = None) -> byte
 async def info(broker: Controlled) -> BrokerInfo:
     """Return what identifies the broker, and whether it runs."""
     return BrokerInfo(
-        bootstrap_servers=broker.runs.bootstrap_servers,
+        bootstrap_servers=broker.bootstrap_servers,
         cluster_id=broker.cluster_id,
         node_id=broker.node_id,
         seed=broker.seed,

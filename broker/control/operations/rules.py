@@ -32,7 +32,7 @@ async def load_rules(broker: Controlled, *, text: str, name: str) -> list[int]:
     Raises InvalidArgumentError, which names file, line and word.
     """
     try:
-        loaded = files.load_rules(text, name, broker.faults.kind)
+        loaded = files.load_rules(text, name, broker.faults.limits)
     except files.RuleFileError as error:
         raise InvalidArgumentError(str(error)) from error
     if len(broker.faults.states) + len(loaded) > RULES_MAX:

@@ -19,7 +19,7 @@ from oncelog.broker.control.share_types import no_committed_offsets
 from oncelog.broker.control.types import Record
 from oncelog.broker.metadata.topics import UNSET
 from oncelog.broker.requests.authorization import Authorization
-from oncelog.broker.requests.request import RequestContext, finished
+from oncelog.broker.requests.request import RequestContext, wait_for_response
 from oncelog.broker.scheduling.slices import Slices
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -62,7 +62,7 @@ async def _ask(node: Node, api: str, request: Message, version: int) -> Any:
     )
     handle = import_module(f"oncelog.broker.handlers.{api}").handle
     services = node.services._replace(authorization=Authorization())
-    return await finished(handle(services, request, context))
+    return await wait_for_response(handle(services, request, context))
 
 
 # -- records

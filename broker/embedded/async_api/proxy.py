@@ -9,7 +9,7 @@ from typing import Any
 from oncelog.broker.control.acl_options import Acl
 from oncelog.broker.control.options import REQUESTS_KEPT
 from oncelog.broker.control.proxy_options import checked_proxy_options
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.embedded.async_api.facade import AsyncFacade
 from oncelog.broker.embedded.certificates import BrokerCertificate
 from oncelog.broker.embedded.own_options import OwnOptions

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oncelog.broker.control.types import IsolationLevel, ProducerInfo, Record, TopicInfo
+    from collections.abc import Iterable
+
+    from oncelog.broker.control.types import (
+        IsolationLevel,
+        PartitionState,
+        ProducerInfo,
+        Record,
+        TopicInfo,
+    )
     from oncelog.broker.embedded.async_api.facade import AsyncFacade
 
 
@@ -88,6 +96,34 @@ class AsyncTopic:
     async def last_stable_offsets(self) -> dict[int, int]:
         """The last stable offset of each partition: the end offsets of a consumer that reads only what is committed."""
         return {row.partition: row.last_stable_offset for row in (await self.info).partitions}
+
+    @property
+    async def partitions(self) -> list[PartitionState]:
+        """Its partitions: leader, epochs, replicas in sync, and the offsets of each replica whose node runs."""
+        partitions: list[PartitionState] = await self._broker._call("partitions", topic=self.name)
+        return partitions
+
+    async def wait_for_partition(
+        self,
+        partition: int,
+        *,
+        leader: int | None = None,
+        in_sync: Iterable[int] | None = None,
+        timeout: float = 10,
+    ) -> PartitionState:
+        """Wait until a partition has that leader and exactly these replicas in sync; return it. Both are optional.
+
+        timeout: seconds of real time. WaitTimeoutError says what it had instead.
+        """
+        found: PartitionState = await self._broker._call(
+            "wait_for_partition",
+            topic=self.name,
+            partition=partition,
+            leader=leader,
+            in_sync=None if in_sync is None else sorted(in_sync),
+            timeout=timeout,
+        )
+        return found
 
     @property
     async def config(self) -> dict[str, str | None]:

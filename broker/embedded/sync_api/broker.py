@@ -5,13 +5,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from oncelog.broker.control.acl_options import Acl
+from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX
 from oncelog.broker.embedded.sync_api.client_metrics import ClientMetrics
 from oncelog.broker.embedded.sync_api.facade import Facade
+from oncelog.broker.embedded.sync_api.nodes import Network, Node
 from oncelog.broker.embedded.certificates import BrokerCertificate
 from oncelog.broker.embedded.own_options import OwnOptions
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.nodes.options import ClusterOptions
+    from oncelog.broker.control.options import BrokerOptions
 
 
 class Broker(Facade, ClientMetrics):
@@ -48,6 +55,9 @@ class Broker(Facade, ClientMetrics):
         another host, "other_host", if that is said: clients refuse it.
     oauth: clients log in by OAUTHBEARER, with tokens that `client_config` has for them, and `token`. With ``users``,
         too, they may do either.
+    nodes: how many nodes it has, each with an address and logs of its own, or ``{1: {"broker.rack": "a"}, 2: …}`` with
+        keys for one node each. Defaults of the test kit for several: three replicas, two of them in sync, and sessions
+        of one second. See docs/nodes.md.
     process: run it in a child process instead of a thread, for a program that keeps Python's interpreter busy itself.
     """
 
@@ -69,6 +79,7 @@ class Broker(Facade, ClientMetrics):
         acls: Iterable[Acl | Mapping[str, object]] | None = None,
         tls: bool | BrokerCertificate = False,
         oauth: bool = False,
+        nodes: int | Mapping[int, Mapping[str, object]] = 1,
         process: bool = False,
     ) -> None:
         own = OwnOptions.of(
@@ -86,7 +97,34 @@ class Broker(Facade, ClientMetrics):
             from_snapshot=_source(from_snapshot),
             snapshot_bytes_max=snapshot_bytes_max,
         )
-        super().__init__(own, own.options, process=process)
+        super().__init__(own, own.options if nodes == 1 else _several(nodes, own.options), process=process)
+        self._nodes = _node_ids(nodes)
+
+    @property
+    def nodes(self) -> Mapping[int, Node]:
+        """The nodes by id, from 1 on. Raises UnsupportedError if there is only one."""
+        self._check_several()
+        return {node_id: Node(self, node_id) for node_id in self._nodes}
+
+    @property
+    def network(self) -> Network:
+        """What is between the nodes. Raises UnsupportedError if there is only one."""
+        self._check_several()
+        return Network(self)
+
+    def _check_several(self) -> None:
+        if len(self._nodes) == 1:
+            raise UnsupportedError("there is one node: Broker(nodes=3) has several")
+
+
+def _several(nodes: int | Mapping[int, Mapping[str, object]], options: BrokerOptions) -> ClusterOptions:
+    from oncelog.broker.control.nodes.options import cluster_options
+
+    return cluster_options(nodes, options)
+
+
+def _node_ids(nodes: int | Mapping[int, Mapping[str, object]]) -> range:
+    return range(1, (nodes if isinstance(nodes, int) else len(nodes)) + 1)
 
 
 def _source(snapshot: str | os.PathLike[str] | bytes | None) -> str | bytes | None:

@@ -40,7 +40,7 @@ _log = get_logger(__name__)
 
 
 class CleaningAborted(Exception):  # noqa: N818  # not an error: there is nothing to do any more
-    """The log was deleted, went offline, is no longer compacted, or retention has removed a segment."""
+    """The log was deleted or truncated, went offline, is no longer compacted, or retention has removed a segment."""
 
 
 class Cleaner:
@@ -84,6 +84,8 @@ class Cleaner:
             self._failed(log, error)
             return False
         except DecodeError as error:
+            if cleaning.is_over:
+                return True  # the file was truncated while it was read
             self._uncleanable.add(log)
             _log.error("cannot be compacted", topic=log.topic, partition=log.partition, error=str(error))
             return True
@@ -120,6 +122,7 @@ class Cleaning:
         self._files = files
         self._to_clean = to_clean
         self._log = to_clean.log
+        self._truncations = to_clean.log.truncations
         self._now_ms = now_ms
         self._offset_map = OffsetMap(memory_bytes)
         self._slices = Slices()
@@ -146,9 +149,14 @@ class Cleaning:
         await self._slices.pause()
         self._check()
 
-    def _check(self) -> None:
+    @property
+    def is_over(self) -> bool:
+        """Whether something happened to the log that ends the cleaning."""
         log = self._log
-        if log.deleted or log.offline or not log.config.compact:
+        return log.deleted or log.offline or not log.config.compact or log.truncations != self._truncations
+
+    def _check(self) -> None:
+        if self.is_over:
             raise CleaningAborted
 
     # --- the offset map

@@ -108,6 +108,37 @@ def load_newest_snapshot(
     return -1
 
 
+def reload_producers(
+    env: LogEnvironment,
+    snapshots: ProducerSnapshots,
+    segments: list[Segment],
+    producers: ProducerStateManager,
+    end: int,
+) -> None:
+    """The log was cut at the offset ``end``: restore the state that it had there (Kafka:
+    ``ProducerStateManager.truncateAndReload``). Raises OSError, DecodeError.
+    """
+    if not producers.producers and not producers.has_transactions:
+        return  # as before the cut, then
+    completed = producers.completed_below(end)
+    producers.clear()
+    start = load_newest_snapshot(env, snapshots, producers, end)
+    for _ in replay_producers(segments, producers, max(start, 0), end):
+        pass
+    producers.add_completed(completed)
+
+
+def has_markers(segments: list[Segment], start: int, end: int) -> bool:
+    """Whether a transaction ends from offset ``start`` to before ``end``. Raises OSError, DecodeError."""
+    for segment in reversed(segments):
+        for _, header in segment.headers(segment.position_of(start)):
+            if header.is_control and header.has_producer_id and header.base_offset < end:
+                return True
+        if segment.base_offset <= start:
+            break
+    return False
+
+
 def replay_producers(
     segments: list[Segment], producers: ProducerStateManager, start: int, end: int
 ) -> Iterator[Progress]:

@@ -129,6 +129,8 @@ class ProducerSnapshots:
 
     def remove(self, offset: int) -> None:
         if offset in self.offsets:
+            if offset == self.floating:
+                self.floating = None
             self.offsets.remove(offset)
             self._files.remove(self.path(offset))
 

@@ -290,6 +290,15 @@ class ProducerStateManager:
             self._completed = [row for row in self._completed if row[1] >= offset]
         self.has_transactions = bool(self._ongoing or self._completed)
 
+    def completed_below(self, offset: int) -> list[tuple[int, int]]:
+        """The ended transactions that `first_unstable_offset` counts and whose marker is below ``offset``."""
+        return [row for row in self._completed if row[1] < offset]
+
+    def add_completed(self, rows: Iterable[tuple[int, int]]) -> None:
+        """Count these ended transactions in `first_unstable_offset`, too: a snapshot does not have them."""
+        self._completed = sorted({*self._completed, *rows})
+        self.has_transactions = bool(self._ongoing or self._completed)
+
     def remove_expired(
         self, now_ms: int, expiration_ms: int, aged: Callable[[int], int] = NO_TIME_GAPS
     ) -> list[int]:

@@ -63,8 +63,10 @@ class PartitionRecovery:
         log_start_offset: int,
         recovery_point: int,
         topic_id: bytes | None = None,
+        high_watermark: int | None = None,
     ) -> None:
-        """``log_start_offset`` and ``recovery_point`` come from the checkpoints. No file is touched yet."""
+        """``log_start_offset``, ``recovery_point`` and ``high_watermark`` (None for a log with one replica) come from
+        the checkpoints. No file is touched yet."""
         self.directory = directory
         self.topic = topic
         self.partition = partition
@@ -81,6 +83,7 @@ class PartitionRecovery:
         self._log_start_offset = log_start_offset
         self._recovery_point = recovery_point
         self._topic_id = topic_id
+        self._high_watermark = high_watermark
         self._segments: list[Segment] = []
         self._epochs: LeaderEpochs
         self._producers = ProducerStateManager()
@@ -184,7 +187,9 @@ class PartitionRecovery:
             start.clear_indexes()
             position, offset = 0, start.base_offset
         self._epochs.truncate_from_end(offset)  # later epochs come back from the batches
-        begin = load_newest_snapshot(self._env, self._snapshots, self._producers, offset)
+        # Of a transaction that ended above the watermark, a snapshot above it does not tell where it began.
+        up_to = offset if self._high_watermark is None else min(offset, self._high_watermark)
+        begin = load_newest_snapshot(self._env, self._snapshots, self._producers, up_to)
         try:
             yield from replay_producers(segments, self._producers, max(begin, 0), offset)
         except DecodeError as error:
@@ -346,6 +351,7 @@ class PartitionRecovery:
             log_end_offset=end_offset,
             recovery_point=min(self._recovery_point, end_offset),
             metadata_synced=False,
+            high_watermark=self._high_watermark,
         )
         topic_id = found.topic_id or self._topic_id or ZERO_UUID
         self.log = PartitionLog(env, directory, self.topic, self.partition, topic_id, self._config, loaded)

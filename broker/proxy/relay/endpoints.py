@@ -101,7 +101,7 @@ def has_endpoints(response: memoryview, *, is_fetch: bool) -> bool:
     malformed.
 
     The last row ends with its port (an int32 below 65536, so ``00 00 hi lo``), its rack (``00`` for none) and ``00``.
-    Most responses without endpoints end with ``00 00 00``. A row does only if it has no rack and ``lo`` is 0; then
+    Most responses without endpoints end with ``00 00 00``. A row ends so only if it has no rack and ``lo`` is 0; then
     ``hi`` is not 0, and ``00 00`` stands before it. So few responses are searched.
     """
     end = bytes(response[-6:])
@@ -150,7 +150,7 @@ def rewrite_fields(fields: memoryview, address_of: Callable[[Endpoint], tuple[st
 
 
 def _filler(room: int) -> bytes:
-    """Return an unknown tagged field of so many bytes, or of others if there is none of so many."""
+    """Return an unknown tagged field of ``room`` bytes, or one of another size if no field has exactly that size."""
     size = max(room - 2, 0)
     if size >= 0x80:  # its own size takes two bytes
         size -= 1

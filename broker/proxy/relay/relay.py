@@ -9,18 +9,18 @@ forwarded, and the state that it is in then says what comes next:
     FORWARD   the next `left` bytes are forwarded, whatever they are
     WALK      (responses) the same as WAIT in the middle of a large Fetch response, which is forwarded in pieces
     REWRITE   (responses) its end, with node endpoints, is the next `left` bytes: change them in place
-    KEEP      the next frame is not forwarded: the connection's task or the link's reads it to its end
+    INTERCEPT the next frame is not forwarded: the connection's task or the link's reads it to its end
     FULL      (requests) as many requests are in flight as may be: wait until a response has left
     OWN       (responses) the next response is the proxy's own: send it
     LOST      either side is gone: nothing is forwarded
 
 In the upper three (`ADVANCING`), `advance` goes on. In the others it does nothing before the mover has done what they
 say and calls `Relay.resume`. While the relay forwards, the mover may move bytes by other means and say only how many
-(`Relay.moved`): most bytes of a large frame need not be shown.
+(`Relay.take_forwarded`): most bytes of a large frame need not be shown.
 
 The theory: each frame begins in WAIT and ends there. So a state of its middle (FORWARD, WALK, REWRITE) is followed
 neither by another frame nor by a response of the proxy's own, and nothing is forwarded into a frame that a task reads
-(KEEP) or a response that the proxy sends (OWN). FULL begins in WAIT: a request that has begun is forwarded to its
+(INTERCEPT) or a response that the proxy sends (OWN). FULL begins in WAIT: a request that has begun is forwarded to its
 end. Each state leads into LOST, and LOST into none.
 """
 
@@ -47,23 +47,23 @@ class State:
 
 
 WAIT, FORWARD, WALK, REWRITE = map(State, ("WAIT", "FORWARD", "WALK", "REWRITE"))
-KEEP, FULL, OWN, LOST = map(State, ("KEEP", "FULL", "OWN", "LOST"))
+INTERCEPT, FULL, OWN, LOST = map(State, ("INTERCEPT", "FULL", "OWN", "LOST"))
 ADVANCING = (WAIT, FORWARD, WALK)
 """The states in which `Relay.advance` goes on."""
 
 REQUEST_MOVES: dict[State, frozenset[State]] = {
-    WAIT: frozenset((FORWARD, KEEP, FULL, LOST)),
+    WAIT: frozenset((FORWARD, INTERCEPT, FULL, LOST)),
     FORWARD: frozenset((WAIT, LOST)),
-    KEEP: frozenset((WAIT, LOST)),
+    INTERCEPT: frozenset((WAIT, LOST)),
     FULL: frozenset((WAIT, LOST)),
     LOST: frozenset(),
 }
 RESPONSE_MOVES: dict[State, frozenset[State]] = {
-    WAIT: frozenset((FORWARD, WALK, KEEP, OWN, LOST)),
+    WAIT: frozenset((FORWARD, WALK, INTERCEPT, OWN, LOST)),
     FORWARD: frozenset((WAIT, WALK, LOST)),
     WALK: frozenset((FORWARD, REWRITE, LOST)),
     REWRITE: frozenset((FORWARD, LOST)),
-    KEEP: frozenset((WAIT, LOST)),
+    INTERCEPT: frozenset((WAIT, LOST)),
     OWN: frozenset((WAIT, LOST)),
     LOST: frozenset(),
 }
@@ -99,8 +99,8 @@ class Relay:
         """Whether a response of the proxy's own comes after what is forwarded."""
         return False
 
-    def moved(self, size: int) -> int:
-        """``size`` bytes were moved or are at hand. Returns how many of them belong to what is forwarded."""
+    def take_forwarded(self, size: int) -> int:
+        """Of the next ``size`` bytes, count those that are forwarded; return how many."""
         if self.state is not FORWARD:
             return 0
         left = self.left

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.proxy.relay.acks import REQUEST_HEAD_BYTES, acks_of
 from oncelog.broker.proxy.relay.in_flight import IN_FLIGHT_MAX, InFlight
-from oncelog.broker.proxy.relay.relay import FORWARD, FULL, KEEP, REQUEST_MOVES, WAIT, Relay
+from oncelog.broker.proxy.relay.relay import FORWARD, FULL, INTERCEPT, REQUEST_MOVES, WAIT, Relay
 from oncelog.wire.header import FIXED_HEADER_SIZE, PRODUCE_KEY
 
 if TYPE_CHECKING:
@@ -20,35 +20,35 @@ SIZE_BYTES = 4
 _head_at = struct.Struct(">iii").unpack_from
 
 
-class Client(Protocol):
-    """What of a client's log-in concerns its requests."""
+class LoginState(Protocol):
+    """The part of a client's log-in that the relay needs."""
 
     @property
     def authentication_handler(self) -> object | None:
         """Takes requests in place of `RequestHandler`."""
 
     @property
-    def lets_pass(self) -> Callable[[int], bool] | None:
-        """Whether it would let a request with this API key pass; None: it takes all."""
+    def needs_no_authentication(self) -> Callable[[int], bool] | None:
+        """Whether requests with this API key need not go through it. None: all go."""
 
 
 class RequestRelay(Relay):
     """``plans`` are those of the API versions that were seen, by the first four bytes of a request header, and ``plan``
-    makes another one. A frame of more than ``frame_bytes_max`` bytes is kept, and refused where it is read.
+    makes another one. A frame of more than ``frame_bytes_max`` bytes is intercepted, and refused where it is read.
     """
 
-    __slots__ = ("_client", "_frame_bytes_max", "_plan", "_plans")
+    __slots__ = ("_frame_bytes_max", "_login", "_plan", "_plans")
 
     def __init__(
         self,
         in_flight: InFlightRequests,
-        client: Client,
+        login: LoginState,
         plans: Mapping[int, RelayPlan],
         plan: Callable[[int], RelayPlan],
         frame_bytes_max: int,
     ) -> None:
         super().__init__(in_flight, REQUEST_MOVES)
-        self._client = client
+        self._login = login
         self._plans = plans
         self._plan = plan
         self._frame_bytes_max = frame_bytes_max
@@ -58,24 +58,26 @@ class RequestRelay(Relay):
         end = len(view)
         position = 0
         if self.state is not WAIT:
-            position = self.moved(end)
+            position = self.take_forwarded(end)
             if self.state is not WAIT:
                 return position
-        client = self._client
-        lets_pass = client.lets_pass
-        if client.authentication_handler is not None and lets_pass is None:
+        login = self._login
+        needs_no_authentication = login.needs_no_authentication
+        if login.authentication_handler is not None and needs_no_authentication is None:
             if end - position >= SIZE_BYTES:
-                self._move(KEEP)
+                self._move(INTERCEPT)
             return position
         in_flight, plans = self._in_flight, self._plans
         while end - position >= REQUEST_HEAD_BYTES:
             size, key_and_version, correlation_id = _head_at(view, position)
             if not FIXED_HEADER_SIZE <= size <= self._frame_bytes_max:
-                self._move(KEEP)
+                self._move(INTERCEPT)
                 break
             plan = plans.get(key_and_version) or self._plan(key_and_version)
-            if plan.keeps_requests or (lets_pass is not None and not lets_pass(plan.key)):
-                self._move(KEEP)
+            if plan.intercepts_requests or (
+                needs_no_authentication is not None and not needs_no_authentication(plan.key)
+            ):
+                self._move(INTERCEPT)
                 break
             if len(in_flight) >= IN_FLIGHT_MAX:
                 self._move(FULL)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from oncelog.broker.proxy.relay.endpoints import has_endpoints
 from oncelog.broker.proxy.relay.fetch_walk import FetchWalk
-from oncelog.broker.proxy.relay.in_flight import ENDPOINTS, KEPT
+from oncelog.broker.proxy.relay.in_flight import ENDPOINTS, INTERCEPTED
 from oncelog.broker.proxy.relay.relay import (
     FORWARD,
-    KEEP,
+    INTERCEPT,
     OWN,
     RESPONSE_MOVES,
     REWRITE,
@@ -74,19 +74,19 @@ class ResponseRelay(Relay):
             if correlation_id != first.correlation_id or size < 4:
                 self._refuse(view, position)
             stop = position + 4 + size
-            if first.to is not None or plan.response == KEPT:
-                self._move(KEEP)
+            if first.receiver is not None or plan.response == INTERCEPTED:
+                self._move(INTERCEPT)
                 break
             if plan.response == ENDPOINTS:
                 is_fetch = plan.key == FETCH_KEY
                 if stop <= end:
                     if has_endpoints(view[position:stop], is_fetch=is_fetch):
-                        self._move(KEEP)
+                        self._move(INTERCEPT)
                         break
                 elif size <= WHOLE_BYTES_MAX:
                     break
                 elif not is_fetch:
-                    self._move(KEEP)
+                    self._move(INTERCEPT)
                     break
                 else:
                     in_flight.popleft()
@@ -111,7 +111,7 @@ class ResponseRelay(Relay):
         end = len(view)
         while self.state is FORWARD or self.state is WALK:
             if self.state is FORWARD:
-                position += self.moved(end - position)
+                position += self.take_forwarded(end - position)
                 if self.state is FORWARD:
                     break
                 continue

@@ -17,7 +17,7 @@ from oncelog.broker.security.sasl.plain import PlainServer
 from oncelog.broker.security.sasl.scram import ScramServer
 
 if TYPE_CHECKING:
-    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.base_connection import BaseConnection
     from oncelog.broker.security.sasl.mechanism import SaslServer
     from oncelog.broker.security.services import LoginServices
     from oncelog.broker.security.settings import ListenerSettings
@@ -58,7 +58,7 @@ class SaslListener:
                 + self._jaas_key(PLAIN)
             )
 
-    def new_authenticator(self, connection: Peer) -> SaslServerAuthenticator:
+    def new_authenticator(self, connection: BaseConnection) -> SaslServerAuthenticator:
         """Return the state machine for a connection."""
         return SaslServerAuthenticator(
             self.mechanisms,

@@ -1,8 +1,8 @@
 """`SaslLogin`: the log-in of one connection, and the end of its session.
 
-While a connection logs in, its frames come here and not to the dispatcher (`Peer.authentication_handler`). After that
-there is no authentication handler, or one that refuses frames after the end of the session (KIP-368). Source:
-``SaslChannelBuilder``, ``KafkaChannel``.
+While a connection logs in, its frames come here and not to the dispatcher (`BaseConnection.authentication_handler`).
+After that there is no authentication handler, or one that refuses frames after the end of the session (KIP-368).
+Source: ``SaslChannelBuilder``, ``KafkaChannel``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oncelog.wire.header import SASL_HANDSHAKE_KEY
 
 if TYPE_CHECKING:
     from oncelog.broker.logging.reasons import Reason
-    from oncelog.broker.net.peer import Peer
+    from oncelog.broker.net.base_connection import BaseConnection
     from oncelog.broker.requests.request import Pending
     from oncelog.broker.security.sasl.authenticator import Step
     from oncelog.broker.security.sasl.listener import SaslListener
@@ -33,7 +33,7 @@ _key_at = struct.Struct(">h").unpack_from
 class SaslLogin:
     """The log-in of a connection."""
 
-    def __init__(self, listener: SaslListener, connection: Peer) -> None:
+    def __init__(self, listener: SaslListener, connection: BaseConnection) -> None:
         self._listener = listener
         self._connection = connection
         self._authenticator = listener.new_authenticator(connection)
@@ -48,7 +48,7 @@ class SaslLogin:
     def begin(self) -> None:
         """Take the connection's frames until it has logged in."""
         self._connection.authentication_handler = self._handle
-        self._connection.lets_pass = None
+        self._connection.needs_no_authentication = None
         self._connection.frame_bytes_max = self._listener.receive_bytes_max
         self._connection.must_log_in_since = real_time.monotonic()
 
@@ -56,7 +56,7 @@ class SaslLogin:
         connection = self._connection
         step = self._authenticator.handle(frame)
         if step.dispatch:
-            return connection.dispatch_now(frame)
+            return connection.dispatch_authenticated(frame)
         connection.writer.out += step.send
         if step.exchange is not None:
             for observe in self._listener.services.login_observers:
@@ -89,11 +89,11 @@ class SaslLogin:
         connection.is_token_authenticated = self._authenticator.is_token_authenticated
         connection.frame_bytes_max = None
         connection.authentication_handler = self._watch
-        connection.lets_pass = self._lets_pass
+        connection.needs_no_authentication = self._needs_no_authentication
         connection.must_log_in_since = None
         self._ends_at = None if lifetime_ms is None else now + lifetime_ms / 1000
 
-    def _lets_pass(self, api_key: int) -> bool:
+    def _needs_no_authentication(self, api_key: int) -> bool:
         """Whether a request is one of a session that goes on."""
         return self._ends_at is None or (
             api_key != SASL_HANDSHAKE_KEY and self._clock.monotonic() <= self._ends_at
@@ -105,7 +105,7 @@ class SaslLogin:
         """
         connection = self._connection
         if self._ends_at is None:
-            return connection.dispatch_now(frame)
+            return connection.dispatch_authenticated(frame)
         now = self._clock.monotonic()
         if _key_at(frame, 0)[0] == SASL_HANDSHAKE_KEY and now - self._renewed_at >= REAUTH_INTERVAL_MIN_S:
             self._renewed_at = now
@@ -114,7 +114,7 @@ class SaslLogin:
             return self._handle(frame)
         if now > self._ends_at:
             raise CloseConnection("the session has expired (connections.max.reauth.ms, or the token's end)")
-        return connection.dispatch_now(frame)
+        return connection.dispatch_authenticated(frame)
 
 
 def _closing(why: Reason) -> Reason:

@@ -130,7 +130,7 @@ class _Acknowledger:
         if not window.limits.may_renew:
             raise _invalid("Renewing acquisition locks is not enabled for the group.")
         records.deadline = self._deadline
-        window.lock(self._deadline, records.first, records.last)
+        window.queue_lock_end(self._deadline, records.first, records.last)
 
 
 def _by_type(asked: Acknowledgement) -> Iterable[tuple[int, int, int]]:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 Bounds = tuple[int, int]
 """The first and last offset of a record batch in the log."""
 
-THROTTLED_FROM_LEAST = 2
+THROTTLE_DELIVERIES_MIN = 2
 """The least number of deliveries after which a batch is delivered in parts
 (``MINIMUM_THROTTLE_RECORDS_DELIVERY_LIMIT``).
 """
-ALONE_ABOVE = 2
-"""With a larger limit of deliveries, a record is delivered alone the last time."""
+ALONE_LIMIT_MIN = 3
+"""If the delivery count limit is at least this, the last delivery of a record is of that record alone."""
 
 
 class Acquired(NamedTuple):
@@ -168,11 +168,11 @@ class Acquisition:
         return max(counts, default=0) >= self._throttled_from()
 
     def _throttled_from(self) -> int:
-        return max(THROTTLED_FROM_LEAST, (self._window.limits.deliveries_max + 1) // 2)
+        return max(THROTTLE_DELIVERIES_MIN, (self._window.limits.deliveries_max + 1) // 2)
 
     def _take(self, records: InFlightState, taken: list[InFlightState]) -> None:
         records.acquire(self._member_id, self._deadline)
-        self._window.lock(self._deadline, records.first, records.last)
+        self._window.queue_lock_end(self._deadline, records.first, records.last)
         self._count += records.size
         taken.append(records)
 
@@ -190,7 +190,7 @@ class Acquisition:
         ]
         for begin, end in available:
             delivered = batch.at(begin).delivery_count
-            is_last = deliveries_max > ALONE_ABOVE and delivered == deliveries_max - 1
+            is_last = deliveries_max >= ALONE_LIMIT_MIN and delivered == deliveries_max - 1
             if is_last and count:
                 break
             if delivered >= throttled_from and throttled_max < 0:
@@ -279,7 +279,7 @@ class Acquisition:
         index = window.floor(first) + 1
         window.firsts.insert(index, first)
         window.batches.insert(index, batch)
-        window.lock(self._deadline, first, end)
+        window.queue_lock_end(self._deadline, first, end)
         self.acquired.append(Acquired(first, end, 1))
         self._count += end - first + 1
 

@@ -97,7 +97,7 @@ class InFlightState:
         return self.state is AVAILABLE
 
     @property
-    def is_done(self) -> bool:
+    def is_final(self) -> bool:
         """Whether the state is final. A pending transition does not count."""
         return self.state in FINAL
 

@@ -116,7 +116,7 @@ class Window:
             records = InFlightState(first, last, DeliveryState(state), delivery_count)
             self.firsts.append(first)
             self.batches.append(InFlightBatch(records))
-            if records.is_done:
+            if records.is_final:
                 self.delivery_complete_count += records.size
             elif records.state is ARCHIVING:
                 records.is_rejected = delivery_count < self.limits.deliveries_max  # the cause is not stored
@@ -185,7 +185,7 @@ class Window:
 
     # -- locks
 
-    def lock(self, deadline: float, first: int, last: int) -> None:
+    def queue_lock_end(self, deadline: float, first: int, last: int) -> None:
         """Put the end of the lock of these records into the queue."""
         if len(self._locks) > self._locks_max:
             self._locks = [
@@ -258,7 +258,7 @@ class Window:
         )
 
     def take_dead_letters(self) -> list[DeadLetters]:
-        """Return the records that the dead-letter queue is to get; `archive_dead_letters` ends it."""
+        """Return the records that the dead-letter queue is to get. When it has them, `archive_dead_letters` follows."""
         taken, self.dead_letters = self.dead_letters, []
         return taken
 
@@ -335,7 +335,7 @@ class Window:
         records.is_rejected = False
         if pending in FINAL:
             self.delivery_complete_count -= self._size_in_window(records)
-        self.lock(records.deadline, records.first, records.last)
+        self.queue_lock_end(records.deadline, records.first, records.last)
 
     def _size_in_window(self, records: InFlightState) -> int:
         """Return how many of the records are not before the start offset."""
@@ -347,7 +347,7 @@ class Window:
         """Move the start offset past the done records, and forget them. Returns whether it has moved."""
         batches = self.batches
         index = self.floor(self.start_offset)
-        if index < 0 or not batches[index].at(self.start_offset).is_done:
+        if index < 0 or not batches[index].at(self.start_offset).is_final:
             return False
         done, count = self._done_up_to()
         if done is None:
@@ -380,7 +380,7 @@ class Window:
             if self.has_gap and batch.last >= self.gap:
                 break
             for records in batch.states:
-                if not records.is_done:
+                if not records.is_final:
                     return done, count
                 done = records.last
                 count += self._size_in_window(records)

@@ -77,14 +77,14 @@ class UpstreamOpener:
             with real_time.move_on_after(CONNECT_TIMEOUT_S):
                 return await self.open(client, host, port, carries_ids=carries_ids)
         except AuthenticationError as error:
-            raise CloseConnection(f"upstream {said(error, address_text(host, port))}") from error
+            raise CloseConnection(f"upstream {error_text(error, address_text(host, port))}") from error
         except NoUpstreamLogin as error:
             raise CloseConnection(str(error)) from error
         except (OSError, KafkaError) as error:
             if isinstance(error, KafkaError) and error.code is LOOP_ERROR:
                 raise LoopError from error
             raise CloseConnection(
-                f"upstream cannot be reached: {said(error, address_text(host, port))}"
+                f"upstream cannot be reached: {error_text(error, address_text(host, port))}"
             ) from error
         # The time is over: everything above returns or raises.
         raise CloseConnection(
@@ -108,15 +108,17 @@ class UpstreamOpener:
         """Connect for a client, or for the proxy itself (None); shake hands, and log in where the client does
         not do that itself. Raises OSError, KafkaError, CloseConnection, NoUpstreamLogin.
 
-        Unless the first request itself says which proxies it has passed (``carries_ids``), an ApiVersions says that
-        before it.
+        Unless the first request carries the ids of passed proxies (``carries_ids``), the proxy first sends an
+        ApiVersions that does.
         """
         security = (
             self._logins.own or self._logins.without_login
             if client is None
             else self._logins.of(client.principal)
         )
-        marked = partial(self._dispatcher.as_forwarded, before=b"" if client is None else client.passed_ids)
+        marked = partial(
+            self._dispatcher.as_forwarded, passed_ids=b"" if client is None else client.passed_ids
+        )
         if security is not None and security.mechanism is not None:
             connection = await open_connection(self._reach, host, port, security=security, marked=marked)
             if client is not None and connection.renewal_s is not None:
@@ -148,9 +150,9 @@ class UpstreamOpener:
         return False
 
 
-def said(error: Exception, about: str) -> str:
-    """Return the message of an error, without a number, or a code that says no more than it. It begins with the address
-    ``about``.
+def error_text(error: Exception, address: str) -> str:
+    """Return the message of an error, after the ``address``. It has no error number, and no code that says as much as
+    the message.
     """
     text = str(error)
     if isinstance(error, OSError):
@@ -160,4 +162,4 @@ def said(error: Exception, about: str) -> str:
             text = error.message or ""
         elif error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # it violates the protocol
             text = f"{error.message}: is it a Kafka broker?"
-    return text if text.startswith(about) else f"{about}: {text}"
+    return text if text.startswith(address) else f"{address}: {text}"

@@ -1,8 +1,8 @@
-"""`Peer`: what every connection to a client has, whoever handles its requests: the transport, who is at its other end,
-its log-in, what closes it, and how it ends. `oncelog.broker.net.connection` has the broker's loop of requests, the
-proxy has its own.
+"""`BaseConnection`: what every connection to a client has, whoever handles its requests: the transport, who is at its
+other end, its log-in, what closes it, and how it ends. `oncelog.broker.net.connection` has the broker's loop of
+requests, the proxy has its own.
 
-All times here are real time, since they are about the peer.
+All times here are real time, since they are about the peer: the client at the other end.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _size_at = _SIZE.unpack_from
 log = get_logger(__name__)
 
 
-class Peer:
-    """The state of one peer; `serve` runs until either side closes."""
+class BaseConnection:
+    """The state of one connection; `serve` runs until either side closes."""
 
     __slots__ = (
         "__weakref__",
@@ -56,10 +56,10 @@ class Peer:
         "is_cut_off",
         "is_token_authenticated",
         "knows_versions",
-        "lets_pass",
         "listener_name",
         "must_log_in_since",
         "muted_until",
+        "needs_no_authentication",
         "on_close",
         "software",
         "transport",
@@ -87,8 +87,8 @@ class Peer:
         """Takes frames in place of the dispatcher: for a log-in, and after it to see a renewal and the end of the
         session.
         """
-        self.lets_pass: Callable[[int], bool] | None = None
-        """Whether the authentication handler would let a request with this API key pass, without being given it."""
+        self.needs_no_authentication: Callable[[int], bool] | None = None
+        """Whether requests with this API key need not go through the authentication handler. None: all go."""
         self.frame_bytes_max: int | None = None
         """A smaller limit than the server's, before the log-in."""
         self.must_log_in_since: float | None = None
@@ -120,17 +120,15 @@ class Peer:
         """Send the responses in the writer, unless earlier ones are pending. Raises as `ResponseWriter.flush`."""
         raise NotImplementedError
 
-    def dispatch_now(self, frame: memoryview) -> Pending[Any] | None:
-        """Let the dispatcher handle a request, past the authentication handler. Returns a response to wait for, or
-        None.
-        """
+    def dispatch_authenticated(self, frame: memoryview) -> Pending[Any] | None:
+        """Dispatch a request without asking the authentication handler. Returns a response to wait for, or None."""
         raise NotImplementedError
 
     def charge(self, seconds: float) -> None:
         """A request has taken so long: the peer's next ones may have to wait until others had their turn."""
 
-    def _forget_requests(self) -> None:
-        """Forget what was remembered of earlier requests: another principal, or a muted peer."""
+    def _forget_prefixes(self) -> None:
+        """Forget the prefixes of earlier Produce requests: the principal has changed, or the connection is muted."""
 
     # -- the peer
 
@@ -178,7 +176,7 @@ class Peer:
     @principal.setter
     def principal(self, principal: str) -> None:
         self._principal = principal
-        self._forget_requests()
+        self._forget_prefixes()
 
     @property
     def security_protocol(self) -> str:
@@ -242,7 +240,7 @@ class Peer:
     def mute(self, milliseconds: float) -> None:
         """Read no request for that time, from now on."""
         self.muted_until = max(self.muted_until, real_time.monotonic() + milliseconds / 1000)
-        self._forget_requests()
+        self._forget_prefixes()
 
     async def wait_unmuted(self) -> None:
         """Send the ready responses, and wait until requests may be read again."""

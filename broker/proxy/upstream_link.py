@@ -12,11 +12,11 @@ import trio
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.proxy.apis import Plan
 from oncelog.broker.proxy.dispatcher import LARGE_PAYLOAD_BYTES
-from oncelog.broker.proxy.mover import Mover, owned
+from oncelog.broker.proxy.mover import Mover, copied
 from oncelog.broker.proxy.receivers import Awaited, Intercepted, OwnResponse
 from oncelog.broker.proxy.relay.endpoints import rewrite_fields
 from oncelog.broker.proxy.relay.in_flight import ENDPOINTS
-from oncelog.broker.proxy.relay.relay import KEEP, LOST, OWN, WAIT, ProtocolError
+from oncelog.broker.proxy.relay.relay import INTERCEPT, LOST, OWN, WAIT, ProtocolError
 from oncelog.broker.proxy.relay.responses import ResponseRelay
 from oncelog.broker.requests.request import CloseConnection, ConnectionLost
 from oncelog.broker.seams.clock import real_time
@@ -55,7 +55,7 @@ class UpstreamLink:
         self._dispatcher = dispatcher
         self._server = server
         relay = ResponseRelay(connection.in_flight, transport.peer)
-        self.mover = Mover(connection, relay, transport, server.receive_buffer, self._settle)
+        self.mover = Mover(connection, relay, transport, server.receive_buffer, self._act_on_state)
         self._scope = trio.CancelScope()
         self._task: trio.lowlevel.Task | None = None
 
@@ -105,19 +105,19 @@ class UpstreamLink:
                 connection.close(reason)
             connection.note_lost()
 
-    def _settle(self, view: memoryview) -> Awaitable[memoryview]:
+    def _act_on_state(self, view: memoryview) -> Awaitable[memoryview]:
         """See `Mover`."""
         state = self.mover.relay.state
-        if state is KEEP:
-            return self._read_kept(view)
+        if state is INTERCEPT:
+            return self._read_intercepted(view)
         return self._send_own(view) if state is OWN else self._rewrite(view)
 
     async def _send_own(self, view: memoryview) -> memoryview:
         """Send the proxy's own responses whose turn it is; return a copy of ``view``."""
-        view, connection = owned(view), self._connection
-        while connection.in_flight and isinstance(own := connection.in_flight[0].to, OwnResponse):
+        view, connection = copied(view), self._connection
+        while connection.in_flight and isinstance(own := connection.in_flight[0].receiver, OwnResponse):
             connection.in_flight.popleft()
-            await connection.requests.send_own(own)
+            await connection.request_handler.send_own(own)
         return view
 
     async def _rewrite(self, view: memoryview) -> memoryview:
@@ -129,7 +129,7 @@ class UpstreamLink:
         rewrite_fields(fields, lambda node: self._dispatcher.advertised(node, listener))
         return view
 
-    async def _read_kept(self, view: memoryview) -> memoryview:
+    async def _read_intercepted(self, view: memoryview) -> memoryview:
         """Handle the response at the beginning of ``view``, after the rest of it has come; return a copy of what
         follows.
         """
@@ -141,7 +141,7 @@ class UpstreamLink:
                 f"a response of {size} bytes from upstream {upstream}, which has to be decoded; the limit is "
                 f"{READ_BYTES_MAX}"
             )
-        payload, view = bytearray(view[4:stop]), owned(view[stop:])
+        payload, view = bytearray(view[4:stop]), copied(view[stop:])
         await self.mover.read_rest(payload, size, f"upstream {upstream} closed in the middle of a response")
         await self._respond(connection.in_flight.popleft(), payload)
         if connection.writer.out:
@@ -150,24 +150,24 @@ class UpstreamLink:
 
     async def _respond(self, request: InFlight, payload: bytearray) -> None:
         """Give a response to its receiver, or put it into the client's writer."""
-        connection, dispatcher, to = self._connection, self._dispatcher, request.to
+        connection, dispatcher, receiver = self._connection, self._dispatcher, request.receiver
         plan = request.plan
         assert isinstance(plan, Plan), "it has come from upstream"
-        assert plan.api is not None, "what cannot be decoded is not kept"
+        assert plan.api is not None, "what cannot be decoded is not intercepted"
         try:
             version, response = await dispatcher.read_response(plan, connection, payload)
         except BaseException as error:
-            if isinstance(to, Awaited):
-                to.fail(ConnectionLost(str(error)))
-            elif isinstance(to, Intercepted):
-                dispatcher.done(to.context, None, error)
+            if isinstance(receiver, Awaited):
+                receiver.fail(ConnectionLost(str(error)))
+            elif isinstance(receiver, Intercepted):
+                dispatcher.done(receiver.context, None, error)
             raise
-        if isinstance(to, Awaited):
-            to.give(response)
-        elif isinstance(to, Intercepted):
-            to.context.handled_s = real_time.monotonic() - to.began
-            to.context.api_version = version
-            await dispatcher.respond(to.context, response, payload, plan)
+        if isinstance(receiver, Awaited):
+            receiver.give(response)
+        elif isinstance(receiver, Intercepted):
+            receiver.context.handled_s = real_time.monotonic() - receiver.began
+            receiver.context.api_version = version
+            await dispatcher.respond(receiver.context, response, payload, plan)
         elif plan.response == ENDPOINTS and not response.node_endpoints:  # it seemed to have some
             connection.writer.out += len(payload).to_bytes(4, "big")
             connection.writer.out += payload

@@ -29,11 +29,14 @@ class Interceptor:
 
     apis: frozenset[str] | None = None
     """Kafka's names of the APIs that it wants to see, such as ``Produce``; None: all. Read at its installation. It may
-    be shown others, too: a proxy passes what nobody wants to see on unread, the broker decodes every request.
+    be shown others, too, by a broker, which decodes every request: a proxy forwards the requests that no interceptor
+    wants to see, without decoding them.
     """
     unknown_apis_pass = True
-    """Whether requests of APIs that oncelog does not know pass a proxy, unread, where `apis` names some. If not, or if
-    `apis` is None, the proxy refuses them, and ApiVersions does not tell clients of them.
+    """Whether a proxy forwards requests of APIs that oncelog does not know, unread, where `apis` names some.
+
+    False, or `apis` is None: the proxy refuses these requests, and ApiVersions does not tell clients of their APIs,
+    unless the interceptor `only_reads`.
     """
     known_topics: KnownTopics | None = None
     """The topics of the cluster; whoever installs a user's interceptor sets it."""
@@ -51,8 +54,8 @@ class Interceptor:
         return None
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        """Return the response to send, or `NO_RESPONSE` to send none. None sends none either. It may be a mistake, so
-        for a filter the log says so. Raises as `on_request`.
+        """Return the response to send, or `NO_RESPONSE` to send none. None sends no response either; the log says that
+        of a user's filter, since it may be a mistake. Raises as `on_request`.
         """
         return response
 
@@ -74,8 +77,8 @@ class RequestPath(Protocol):
 
     interception: Interception
 
-    async def handle_as_interceptor(self, context: RequestContext) -> Any:
-        """Let ``context.request`` be handled, by the node or upstream. See `Dispatcher.handle_as_interceptor`."""
+    async def handle_behind_interceptors(self, context: RequestContext) -> Any:
+        """Let ``context.request`` be handled, by the node or upstream. See `Dispatcher.handle_behind_interceptors`."""
 
 
 class KnownTopic(Protocol):
@@ -110,8 +113,8 @@ class Quotas(Protocol):
     """How much of the node one client may use (Kafka: ``ClientQuotaManager``)."""
 
     def concern(self, principal: str, client_id: str, api_key: int) -> bool:
-        """Whether the principal's requests of the API with that client id may be throttled or count. The fast
-        path of Produce relies on the decision until `Interception.throttle_with` is called again.
+        """Whether the principal's requests of the API with that client id may be throttled, or count towards a quota.
+        The fast path of Produce relies on the decision until `Interception.throttle_with` is called again.
         """
         return True
 

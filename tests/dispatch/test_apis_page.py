@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.document import table
+from oncelog.broker.dispatch.apis_page import table
 from oncelog.broker.handlers.table import HANDLERS
 
 APIS_PAGE = Path(__file__).parents[2] / "docs" / "apis.md"
@@ -16,7 +16,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_every_handler_says_what_it_does() -> None:
-    for handler in HANDLERS.values():
-        documentation = Api(handler).documentation or ""
-        name = Api(handler).request.__name__.removesuffix("Request")
-        assert documentation.startswith(f"{name} (API key {handler.api_key}): "), handler.name
+    for row in HANDLERS.values():
+        documentation = Api(row).documentation or ""
+        name = Api(row).request.__name__.removesuffix("Request")
+        assert documentation.startswith(f"{name} (API key {row.api_key}): "), row.name

@@ -1,11 +1,11 @@
-"""The API table of the docs, derived from `HANDLERS`: ``python -m oncelog.broker.dispatch.document > docs/apis.md``."""
+"""The API table of the docs, from `HANDLERS`: ``python -m oncelog.broker.dispatch.apis_page > docs/apis.md``."""
 
 from __future__ import annotations
 
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
 
-KAFKAS: dict[int, tuple[str, int, int]] = {
+KAFKA_APIS: dict[int, tuple[str, int, int]] = {
     0: ("Produce", 3, 13),
     1: ("Fetch", 4, 18),
     2: ("ListOffsets", 1, 11),
@@ -111,23 +111,23 @@ BETWEEN_BROKERS = range(83, 88)
 
 def table() -> str:
     """Return the whole page, as Markdown."""
-    to_clients = KAFKAS.keys() - BETWEEN_BROKERS
+    to_clients = KAFKA_APIS.keys() - BETWEEN_BROKERS
     head = HEAD.format(count=len(to_clients), served=len(to_clients & HANDLERS.keys()))
-    return head + "".join(_row(api_key) for api_key in sorted(KAFKAS.keys() | HANDLERS.keys()))
+    return head + "".join(_row(api_key) for api_key in sorted(KAFKA_APIS.keys() | HANDLERS.keys()))
 
 
 def _row(api_key: int) -> str:
-    name, low, high = KAFKAS[api_key]
-    handler = HANDLERS.get(api_key)
-    if handler is None:
+    name, low, high = KAFKA_APIS[api_key]
+    row = HANDLERS.get(api_key)
+    if row is None:
         why = "between brokers: inside the node" if api_key in BETWEEN_BROKERS else "not served"
         return f"| {api_key} | {name} | none | {_range(low, high)} | | {why} |\n"
-    api = Api(handler)
-    versions = _range(handler.min_version, handler.max_version)
-    if handler.announced_min != handler.min_version:
-        versions += f" (announced from {handler.announced_min})"
+    api = Api(row)
+    versions = _range(row.min_version, row.max_version)
+    if row.announced_min != row.min_version:
+        versions += f" (announced from {row.announced_min})"
     flexible_from = api.request.FLEXIBLE_VERSIONS[0]
-    first_flexible = str(flexible_from) if flexible_from <= handler.max_version else "-"
+    first_flexible = str(flexible_from) if flexible_from <= row.max_version else "-"
     purpose = _purpose(api)
     if api_key in CONDITIONS:
         purpose += f" ({CONDITIONS[api_key]})"

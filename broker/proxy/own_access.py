@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.dispatch.api import Api
-from oncelog.broker.dispatch.policies import Interceptor
+from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.proxy.fetch_quota import FetchQuota
 from oncelog.broker.proxy.mutation_quota import MutationQuotas
 from oncelog.broker.proxy.upstream_topics import UpstreamTopics
-from oncelog.broker.requests.request import finished
+from oncelog.broker.requests.request import wait_for_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,9 +40,9 @@ OWN_APIS = (
 )
 """The APIs that the proxy answers itself if it has users or ACLs of its own."""
 LOGIN_AND_TOKEN_APIS = ("sasl_handshake", "sasl_authenticate", *TOKEN_APIS)
-"""The APIs that it answers itself unless log-ins pass through: the log-in upstream is the proxy's, and a token that
-upstream makes is a log-in as the proxy's user. Where a listener asks for a log-in, that is over before a request comes
-to the handlers (`oncelog.broker.security.sasl.login`).
+"""The APIs that it answers itself unless log-ins pass through: the log-in upstream is the proxy's, and with a token
+from upstream a client would log in as the proxy's user. Where a listener asks for a log-in, that is over before a
+request comes to the handlers (`oncelog.broker.security.sasl.login`).
 """
 
 
@@ -55,9 +55,9 @@ def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable
     """Install the ACLs and quotas of ``host`` in ``dispatcher``. ``topic_name`` gives the name for a topic id, None for
     an id that upstream has not shown yet.
     """
-    topics = UpstreamTopics(dispatcher.forward)
+    topics = UpstreamTopics(dispatcher.forward_behind_own)
     interceptors = (
-        MutationQuotas(dispatcher.forward_through, topics, topic_name),
+        MutationQuotas(dispatcher.forward_through_own, topics, topic_name),
         FetchQuota(host.client_quotas),
     )
 
@@ -76,7 +76,7 @@ def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable
         from oncelog.broker.proxy.authorizing import AuthorizingInterceptor
 
         dispatcher.interception.install_own(
-            AuthorizingInterceptor(host, dispatcher.forward_through, topics, topic_name)
+            AuthorizingInterceptor(host, dispatcher.forward_through_own, topics, topic_name)
         )
     apply()
 
@@ -91,7 +91,7 @@ class OwnRequests(Interceptor):
 
     async def on_request(self, context: RequestContext) -> Any:
         """See `Interceptor`."""
-        key = context.api.handler.api_key
+        key = context.api.row.api_key
         api = self._loaded.get(key)
         if api is None:
             api = self._loaded[key] = Api(HANDLERS[key])
@@ -99,4 +99,4 @@ class OwnRequests(Interceptor):
             api.authorize(self._host.authorization, context)
         # Each of these handlers is an AccessHandle: tests/proxy/test_own_handlers.py lets mypy check that.
         handle: AccessHandle = api.handle  # type: ignore[assignment]
-        return await finished(handle(self._host, context.request, context))
+        return await wait_for_response(handle(self._host, context.request, context))

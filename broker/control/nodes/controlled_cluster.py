@@ -1,0 +1,253 @@
+"""`ControlledCluster`: several nodes and their controller, which a test starts, stops, kills and cuts off.
+
+It lives in one Trio loop. The controller runs as long as the cluster does: no fault of a node touches it.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from oncelog.broker.config.listeners import listener_names
+from oncelog.broker.control import operations
+from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
+from oncelog.broker.control.disks import new_disk
+from oncelog.broker.control.errors import (
+    InvalidArgumentError,
+    NotRunningError,
+    UnsupportedError,
+)
+from oncelog.broker.control.instruments import NO_EXTRAS, Extras, Instruments
+from oncelog.broker.control.nodes import operations as of_nodes
+from oncelog.broker.control.nodes.configs import controller_config, node_config
+from oncelog.broker.control.nodes.controlled_node import ControlledNode
+from oncelog.broker.control.nodes.nodes_client import NodesClient
+from oncelog.broker.control.runs import Runs
+from oncelog.broker.emulation.release import OURS, emulated
+from oncelog.broker.network.network import CONTROLLER_ID, Network
+from oncelog.broker.node.controller import open_controller
+from oncelog.broker.seams.address import address_text
+from oncelog.broker.seams.clock import MovableClock
+from oncelog.wire.messages.create_topics import CreateTopicsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from oncelog.broker.control.nodes.options import ClusterOptions
+    from oncelog.broker.faults.fault_rules import FaultRules
+    from oncelog.broker.network.network import Receive
+    from oncelog.broker.node.controller import Controller
+
+TOPICS_TIMEOUT_MS = 30_000
+
+
+class ControlledCluster:
+    """A cluster with ``options``. It opens nothing before `start`. `run` must run meanwhile."""
+
+    def __init__(self, options: ClusterOptions, extras: Extras = NO_EXTRAS) -> None:
+        self.options = options
+        self.config = options.of_nodes.broker_config()
+        self.release = OURS if options.of_nodes.version is None else emulated(options.of_nodes.version)
+        self.seed = options.of_nodes.seed
+        self.random = random.Random(self.seed)
+        self._instruments = Instruments(options.of_nodes.requests_kept, extras)
+        self.lines = self._instruments.lines
+        """The log lines of all nodes and the controller."""
+        self.journal = self._instruments.journal
+        """Empty: nodes are not journalled."""
+        self.clock = MovableClock()
+        self.turns = trio.Lock()
+        """Held while an operation starts or stops nodes: several may come at the same time."""
+        self.network = Network(encodes=options.encodes)
+        self.controller: Controller
+        """That of the latest run."""
+        self.nodes: dict[int, ControlledNode] = {}
+        """By id. They are made at the first start, which gives them their cluster id."""
+        self.runs: Runs[Controller] = Runs("controller", "", lambda: None)
+        self._nursery: trio.Nursery
+        self._is_new = True
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Carry the nodes until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            await self._nursery.start(self.runs.carry)
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        """Perform an operation by name and return its result. Raises KeyError for an unknown name, UnsupportedError for
+        one that several nodes cannot perform.
+        """
+        if operation in of_nodes.SHARED:
+            return await operations.operation(operation)(self, **arguments)
+        if operation in of_nodes.OPERATIONS:
+            return await of_nodes.OPERATIONS[operation](self, **arguments)
+        if operation in OF_CLUSTER:
+            result = await OF_CLUSTER[operation](self.client, **arguments)
+            await self.wait_followed()
+            return result
+        if operation not in operations.MODULES:
+            raise KeyError(operation)
+        raise UnsupportedError(f"{operation}: not of several nodes")
+
+    # -- what there is now
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the controller and a node serve."""
+        return self.runs.is_running and any(node.is_running for node in self.nodes.values())
+
+    @property
+    def node_id(self) -> int:
+        """See `Controlled`; that of the controller."""
+        return CONTROLLER_ID
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster id; the same after a restart and a reset. Raises NotRunningError before the first start."""
+        return self.runs.latest_for("has no cluster id").store.cluster_id
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The advertised addresses of all listeners of all nodes, separated by commas; the same after a restart."""
+        return ",".join(node.runs.bootstrap_servers for node in self.nodes.values())
+
+    def addresses(self) -> dict[int, str]:
+        """Return the first advertised address of each node."""
+        found = {}
+        for node_id, node in self.nodes.items():
+            listener = node.runs.listeners[0]
+            found[node_id] = address_text(listener.host, listener.port)
+        return found
+
+    def of(self, node_id: int) -> ControlledNode:
+        """Return a node. Raises NotRunningError before the first start, InvalidArgumentError for an unknown id."""
+        if not self.nodes:
+            raise NotRunningError("the nodes were not started yet")
+        if node_id not in self.nodes:
+            known = ", ".join(map(str, self.nodes))
+            raise InvalidArgumentError(f"node {node_id!r}: there are {known}")
+        return self.nodes[node_id]
+
+    @property
+    def client(self) -> NodesClient:
+        """What sends requests to the nodes that run. Raises NotRunningError."""
+        controller = self.runs.current
+        receivers: dict[int, Receive] = {CONTROLLER_ID: controller.receive}
+        for node_id, node in self.nodes.items():
+            if node.is_running:
+                receivers[node_id] = node.node.membership.receive
+        return NodesClient(receivers, controller.store.image, listener_names(self.config)[0])
+
+    async def wait_followed(self) -> None:
+        """Wait until each node that runs and reaches the controller has its metadata."""
+        offset = self.runs.current.store.image.offset
+        for node_id, node in self.nodes.items():
+            while node.is_running and not self.network.is_cut(CONTROLLER_ID, node_id):
+                metadata = node.node.metadata
+                if metadata.image.offset >= offset or self.network.is_cut(node_id, CONTROLLER_ID):
+                    break
+                await metadata.changed.wait()
+
+    @property
+    def faults(self) -> FaultRules:
+        """Raises UnsupportedError."""
+        raise UnsupportedError("fault rules: not of several nodes")
+
+    async def prepare_rules(self) -> bool:
+        """See `Controlled`."""
+        return True
+
+    # -- its runs
+
+    async def start(self) -> None:
+        """Start the controller and all nodes that do not run, on their disks as they are. Topics of the options that
+        are missing are created. Raises BrokerFailedError if one cannot start.
+        """
+        if not self.runs.is_running:
+            await self.runs.start(self._open_controller())
+        if not self.nodes:
+            await self._make_nodes()
+        async with trio.open_nursery() as nursery:
+            for node_id in self.nodes:
+                nursery.start_soon(self.start_node, node_id)
+        await self._create_topics()
+
+    async def start_node(self, node_id: int) -> None:
+        """Start a node; the session of its last run ends at once. Raises BrokerFailedError if it cannot start."""
+        node = self.of(node_id)
+        if not node.is_running:
+            self.runs.current.end_session(node_id)
+        await node.start()
+
+    async def stop(self) -> None:
+        """Stop all nodes cleanly, then the controller."""
+        async with trio.open_nursery() as nursery:
+            for node in self.nodes.values():
+                nursery.start_soon(node.stop)
+        await self.runs.end()
+
+    async def kill(self) -> None:
+        """End all nodes as SIGKILL does, and the controller."""
+        for node in self.nodes.values():
+            await node.kill()
+        await self.runs.end()
+
+    @asynccontextmanager
+    async def _open_controller(self) -> AsyncIterator[Controller]:
+        options = self.options.of_nodes
+        config = controller_config(self.config, self.options.count)
+        files = new_disk(options, config, self.clock)
+        with (
+            self._instruments.logging(self.clock),
+            open_controller(
+                config,
+                self.network,
+                files=files,
+                clock=self.clock,
+                rng=self.random,
+                release=self.release,
+                users=options.users,
+                acls=options.acls,
+                keeps_data=options.data_dir is not None,
+            ) as controller,
+        ):
+            yield controller
+
+    async def _make_nodes(self) -> None:
+        options = self.options.of_nodes
+        for node_id in range(1, self.options.count + 1):
+            own = self.options.configs.get(node_id, {})
+            config = node_config(self.config, self.options.count, node_id, own, self.cluster_id)
+            node = self.nodes[node_id] = ControlledNode(
+                config,
+                self.network,
+                files=new_disk(options, config, self.clock),
+                clock=self.clock,
+                rng=random.Random(self.seed + node_id),
+                release=self.release,
+                users=options.users,
+                host_name=options.host_name,
+                keeps_data=options.data_dir is not None,
+                logging=partial(self._instruments.logging, self.clock),
+                on_loaded=lambda node: None,
+            )
+            await self._nursery.start(node.runs.carry)
+
+    async def _create_topics(self) -> None:
+        image = self.runs.current.store.image
+        missing = [
+            topic.creatable(name)
+            for name, topic in self.options.of_nodes.topics.items()
+            if name not in image.topics
+        ]
+        if missing:
+            response = await self.client.call(CreateTopicsRequest(missing, TOPICS_TIMEOUT_MS))
+            for row in response.topics:
+                if row.error_code:
+                    raise InvalidArgumentError(f"topic {row.name}: {row.error_message}")
+            await self.wait_followed()

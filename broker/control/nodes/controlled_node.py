@@ -1,0 +1,121 @@
+"""`ControlledNode`: one node of a controlled cluster: its disk, its ports, and its runs, one after the other."""
+
+from __future__ import annotations
+
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from oncelog.broker.control.errors import UnsupportedError
+from oncelog.broker.control.runs import Runs
+from oncelog.broker.node.member_node import open_member
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractContextManager
+
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.emulation.release import Release
+    from oncelog.broker.network.network import Network
+    from oncelog.broker.node.node import Node
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.broker.seams.mortal_files import MortalFileSystem
+    from oncelog.broker.security.sasl.users import Users
+
+
+class ControlledNode:
+    """The node of ``config`` on the disk ``files``. It opens nothing before `start`; `carry` must run meanwhile.
+
+    ``logging`` gives a context in which its log lines are kept, ``on_loaded`` is called before it listens.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        network: Network,
+        *,
+        files: MortalFileSystem,
+        clock: Clock,
+        rng: random.Random,
+        release: Release,
+        users: Users,
+        host_name: str,
+        keeps_data: bool,
+        logging: Callable[[], AbstractContextManager[None]],
+        on_loaded: Callable[[Node], None],
+    ) -> None:
+        self.config = config
+        self.files = files
+        self._network = network
+        self._clock = clock
+        self._random = rng
+        self._release = release
+        self._users = users
+        self._keeps_data = keeps_data
+        self._logging = logging
+        self._on_loaded = on_loaded
+        self.runs: Runs[Node] = Runs(f"node {config.node_id}", host_name, self._on_end)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it serves."""
+        return self.runs.is_running and not self.files.is_dead
+
+    @property
+    def node(self) -> Node:
+        """The node that serves. Raises NotRunningError, BrokerFailedError."""
+        return self.runs.current
+
+    async def start(self) -> None:
+        """Start it on the disk as it is, at the address of its last run; it serves when it is unfenced. Nothing happens
+        if it runs. Raises BrokerFailedError if it cannot start.
+        """
+        if self.is_running:
+            return
+        await self.runs.wait_ended()
+        self.files.restart()
+        await self.runs.start(self._open())
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Node]:
+        with self._logging(), self.runs.ports.listen(self.config) as listeners:
+            async with open_member(
+                self.config,
+                listeners,
+                self._network,
+                files=self.files,
+                clock=self._clock,
+                rng=self._random,
+                release=self._release,
+                users=self._users,
+                keeps_data=self._keeps_data,
+                on_loaded=self._on_loaded,
+            ) as node:
+                yield node
+
+    async def stop(self) -> None:
+        """Stop it cleanly: it hands over what it leads first. Nothing happens if it does not run."""
+        if self.is_running:
+            node = self.runs.current
+            await node.membership.leave()
+            node.logs.keeps_data = True
+        await self.runs.end()
+
+    async def kill(self) -> None:
+        """End it as SIGKILL does: what it wrote stays, everything else is lost."""
+        self.files.kill()
+        await self.runs.end()
+
+    async def lose_power(self) -> None:
+        """End it as a loss of power does: what it had not flushed is lost, too. Raises UnsupportedError if the data is
+        on a real disk.
+        """
+        try:
+            self.files.lose_power()
+        except OSError as error:
+            raise UnsupportedError(f"lose_power: {error.strerror}") from None
+        await self.runs.end()
+
+    def _on_end(self) -> None:
+        if self.files.is_dead:
+            self.files.release_all()

@@ -1,0 +1,165 @@
+"""The operations of several nodes: the nodes themselves, the network between them, and the replicas of partitions.
+
+See `oncelog.broker.control.operations`: each is a coroutine function of a `ControlledCluster`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
+from oncelog.broker.control.partition_states import partition_states
+from oncelog.broker.control.types import NodeInfo
+from oncelog.broker.network.network import CONTROLLER_ID
+from oncelog.broker.seams.clock import real_time
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
+    from oncelog.broker.control.types import PartitionState
+
+SHARED = ("start", "stop", "kill", "info", "log_lines")
+"""The operations that are the same for one node and for several."""
+
+
+async def nodes(cluster: ControlledCluster) -> list[NodeInfo]:
+    """Return all nodes."""
+    image = cluster.runs.current.store.image
+    addresses = cluster.addresses()
+    return [
+        NodeInfo(
+            node_id=node_id,
+            address=addresses[node_id],
+            is_running=node.is_running,
+            is_fenced=node_id not in image.brokers or image.brokers[node_id].fenced,
+        )
+        for node_id, node in cluster.nodes.items()
+    ]
+
+
+async def start_node(cluster: ControlledCluster, *, node: int) -> None:
+    """Start a node; the session of its last run ends at once."""
+    async with cluster.turns:
+        await cluster.start_node(node)
+        await cluster.wait_followed()
+
+
+async def stop_node(cluster: ControlledCluster, *, node: int) -> None:
+    """Stop a node cleanly: it hands over what it leads first."""
+    async with cluster.turns:
+        await cluster.of(node).stop()
+        await cluster.wait_followed()
+
+
+async def kill_node(cluster: ControlledCluster, *, node: int) -> None:
+    """End a node as SIGKILL does. The others learn of it when its session ends."""
+    await cluster.of(node).kill()
+
+
+async def lose_power_of_node(cluster: ControlledCluster, *, node: int) -> None:
+    """End a node as a loss of power does."""
+    await cluster.of(node).lose_power()
+
+
+async def expire_node(cluster: ControlledCluster, *, node: int) -> None:
+    """Let the session of a node end now: the controller fences it, and elects others where it led."""
+    cluster.of(node)
+    cluster.runs.current.end_session(node)
+    await cluster.wait_followed()
+
+
+# -- the network
+
+
+def _ends(cluster: ControlledCluster, source: int, target: int) -> None:
+    for node_id in (source, target):
+        if node_id != CONTROLLER_ID:
+            cluster.of(node_id)
+    if source == target:
+        raise InvalidArgumentError(f"node {source} has no link to itself")
+
+
+async def cut(cluster: ControlledCluster, *, source: int, target: int, one_way: bool = False) -> None:
+    """Lose all that one node sends to the other, and with ``one_way`` False all that it gets from it."""
+    _ends(cluster, source, target)
+    cluster.network.cut(source, target)
+    if not one_way:
+        cluster.network.cut(target, source)
+
+
+async def delay(
+    cluster: ControlledCluster, *, source: int, target: int, ms: float, one_way: bool = False
+) -> None:
+    """Let all that one node sends to the other take so long, and with ``one_way`` False all that it gets from it."""
+    _ends(cluster, source, target)
+    if ms < 0:
+        raise InvalidArgumentError(f"ms={ms!r}: expected 0 or more")
+    cluster.network.delay(source, target, ms / 1000)
+    if not one_way:
+        cluster.network.delay(target, source, ms / 1000)
+
+
+async def heal(cluster: ControlledCluster) -> None:
+    """End all cuts and delays."""
+    cluster.network.heal()
+    await cluster.wait_followed()
+
+
+# -- partitions
+
+
+async def partitions(cluster: ControlledCluster, *, topic: str) -> list[PartitionState]:
+    """Return the partitions of a topic, as the controller and the nodes that run know them."""
+    running = {node_id: node.node for node_id, node in cluster.nodes.items() if node.is_running}
+    return partition_states(cluster.runs.current.store.image, topic, running)
+
+
+async def wait_for_partition(
+    cluster: ControlledCluster,
+    *,
+    topic: str,
+    partition: int,
+    leader: int | None = None,
+    in_sync: list[int] | None = None,
+    timeout: float = 10.0,
+) -> PartitionState:
+    """Wait until a partition has that leader and exactly these replicas in sync; None: whatever they are."""
+    store = cluster.runs.current.store
+    found: PartitionState | None = None
+    with real_time.move_on_after(timeout):
+        while True:
+            changed = store.changed
+            if topic in store.image.topics:
+                known = await partitions(cluster, topic=topic)
+                if not 0 <= partition < len(known):
+                    raise NotFoundError(f"{topic} has no partition {partition}")
+                found = known[partition]
+                if leader in (None, found.leader) and in_sync in (None, sorted(found.isr)):
+                    await cluster.wait_followed()
+                    return found
+            await changed.wait()
+    raise WaitTimeoutError(
+        f"there is no topic {topic!r}"
+        if found is None
+        else f"{topic}-{partition} has leader {found.leader} and in sync {found.isr} after {timeout:g} s"
+    )
+
+
+OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
+    operation.__name__: operation
+    for operation in (
+        nodes,
+        start_node,
+        stop_node,
+        kill_node,
+        lose_power_of_node,
+        expire_node,
+        cut,
+        delay,
+        heal,
+        partitions,
+        wait_for_partition,
+    )
+}
+"""By name."""

@@ -1,0 +1,86 @@
+# Made by .ci/unasync.py from async_api/nodes.py: edit that one.
+"""`Node`, `Network`: the nodes of a cluster, and what is between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oncelog.broker.control.types import NodeInfo
+    from oncelog.broker.embedded.sync_api.facade import Facade
+
+
+class Node:
+    """The node ``node_id`` of a broker with several. A call returns when it is in force."""
+
+    def __init__(self, broker: Facade, node_id: int) -> None:
+        self._broker = broker
+        self.node_id = node_id
+
+    def start(self) -> None:
+        """Start it again, at the same address, with the data that is there; the session of its last run ends at once.
+        Nothing happens if it runs.
+        """
+        self._broker._call("start_node", node=self.node_id)
+
+    def stop(self) -> None:
+        """Stop it cleanly: it hands over what it leads first. Nothing happens if it does not run."""
+        self._broker._call("stop_node", node=self.node_id)
+
+    def kill(self) -> None:
+        """End it as SIGKILL does: data that it wrote stay. The others learn of it when its session ends (`expire`, or
+        ``broker.session.timeout.ms``).
+        """
+        self._broker._call("kill_node", node=self.node_id)
+
+    def lose_power(self) -> None:
+        """End it as a loss of power does: data that it had not flushed are lost, too. Raises UnsupportedError if the
+        data is on a real disk.
+        """
+        self._broker._call("lose_power_of_node", node=self.node_id)
+
+    def expire(self) -> None:
+        """Let its session end now: the controller fences it, and others lead what it led. If it runs and reaches the
+        controller, it comes back with its next heartbeat.
+        """
+        self._broker._call("expire_node", node=self.node_id)
+
+    @property
+    def info(self) -> NodeInfo:
+        """Its address, whether it runs, and whether the controller counts it."""
+        found: list[NodeInfo] = self._broker._call("nodes")
+        return found[self.node_id - 1]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.node_id}>"
+
+
+class Network:
+    """The links between the nodes, and between a node and the controller, which is "controller" or 3000 here."""
+
+    def __init__(self, broker: Facade) -> None:
+        self._broker = broker
+
+    def cut(self, source: int | str, target: int | str, *, one_way: bool = False) -> None:
+        """Cut two nodes off from each other; with ``one_way``, lose only what ``source`` sends to ``target``."""
+        self._broker._call("cut", **_ends(source, target), one_way=one_way)
+
+    def delay(self, source: int | str, target: int | str, *, ms: float, one_way: bool = False) -> None:
+        """Let what two nodes send to each other take so many milliseconds of real time; with ``one_way``, only what
+        ``source`` sends to ``target``.
+        """
+        self._broker._call("delay", **_ends(source, target), ms=ms, one_way=one_way)
+
+    def heal(self) -> None:
+        """End all cuts and delays."""
+        self._broker._call("heal")
+
+
+def _ends(source: int | str, target: int | str) -> Mapping[str, Any]:
+    from oncelog.broker.control.nodes.configs import CONTROLLER_DIRECTORY
+    from oncelog.broker.network.network import CONTROLLER_ID
+
+    ends = (CONTROLLER_ID if end == CONTROLLER_DIRECTORY else end for end in (source, target))
+    return dict(zip(("source", "target"), ends, strict=True))

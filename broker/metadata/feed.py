@@ -1,0 +1,125 @@
+"""`MetadataFeed`: gives the metadata of a controller to the nodes that follow it.
+
+A node that joins fetches a snapshot, and after it every batch by its offset, as Kafka's brokers fetch
+``__cluster_metadata-0``. The batches since the controller's start are kept in memory until all registered nodes have
+them: one that is cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+import trio
+
+from oncelog.broker.seams.clock import real_time
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.describe_quorum import ReplicaState
+from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData, SnapshotId
+from oncelog.wire.messages.fetch_snapshot import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    PartitionResult,
+    TopicResult,
+)
+from oncelog.wire.messages.fetch_snapshot import SnapshotId as WantedSnapshotId
+from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from oncelog.broker.metadata.store import MetadataStore
+    from oncelog.broker.seams.clock import Clock
+    from oncelog.wire.messages.fetch import FetchRequest
+
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+"""The topic id of ``__cluster_metadata`` (``Uuid.METADATA_TOPIC_ID``)."""
+
+
+class Observer:
+    """What the controller knows of a node that follows its log (Kafka: ``LeaderState.ReplicaState``)."""
+
+    __slots__ = ("end_offset", "last_caught_up_ms", "last_fetch_ms")
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        """The offset of the next batch that it wants."""
+        self.last_fetch_ms = -1
+        self.last_caught_up_ms = -1
+
+
+class MetadataFeed:
+    """Feeds the nodes of ``store`` from now on."""
+
+    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._bases: list[int] = []
+        self._batches: list[bytes] = []
+        """The batches from `_first` on; `_bases` has their base offsets."""
+        self._first = store.end_offset
+        self._grown = trio.Event()
+        self._observers: dict[int, Observer] = {}
+        """The nodes that follow, by id."""
+        store.feed(self._on_append)
+
+    def _on_append(self, base_offset: int, batch: bytearray) -> None:
+        self._bases.append(base_offset)
+        self._batches.append(bytes(batch))
+        self._grown.set()
+        self._grown = trio.Event()
+
+    async def fetch(self, request: FetchRequest) -> FetchResponse:
+        """Return the batches from the offset of a node's Fetch on; wait for one as long as it asks."""
+        assert request.replica_state is not None
+        node_id = request.replica_state.replica_id
+        offset = request.topics[0].partitions[0].fetch_offset
+        self._note(node_id, offset)
+        if offset == self._store.end_offset:
+            grown = self._grown
+            with real_time.move_on_after(request.max_wait_ms / 1000):
+                await grown.wait()
+        row = PartitionData(0, 0, self._store.end_offset, log_start_offset=self._first, records=b"")
+        row.aborted_transactions = None
+        if not self._first <= offset <= self._store.end_offset:
+            row.snapshot_id = SnapshotId(self._store.end_offset, self._store.epoch)
+        else:
+            row.records = b"".join(self._batches[bisect_left(self._bases, offset) :])
+        return FetchResponse(responses=[FetchableTopicResponse("", METADATA_TOPIC_ID, [row])])
+
+    def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+        """Return the whole snapshot of the present image, whichever is asked for."""
+        snapshot_id, data = self._store.encoded_snapshot()
+        row = PartitionResult(
+            0, ErrorCode.NONE, WantedSnapshotId(*snapshot_id), size=len(data), unaligned_records=data
+        )
+        return FetchSnapshotResponse(topics=[TopicResult(CLUSTER_METADATA_TOPIC, [row])])
+
+    def _note(self, node_id: int, offset: int) -> None:
+        now_ms = self._clock.now_ms()
+        observer = self._observers.setdefault(node_id, Observer())
+        observer.end_offset = offset
+        observer.last_fetch_ms = now_ms
+        if offset == self._store.end_offset:
+            observer.last_caught_up_ms = now_ms
+        self._drop_before(min(one.end_offset for one in self._observers.values()))
+
+    def forget(self, node_id: int) -> None:
+        """Keep nothing for a node's last run: the next one begins with a snapshot."""
+        self._observers.pop(node_id, None)
+
+    def states(self) -> list[ReplicaState]:
+        """Return how far each node has fetched, for DescribeQuorum."""
+        return [
+            ReplicaState(
+                node_id,
+                log_end_offset=one.end_offset,
+                last_fetch_timestamp=one.last_fetch_ms,
+                last_caught_up_timestamp=one.last_caught_up_ms,
+            )
+            for node_id, one in sorted(self._observers.items())
+        ]
+
+    def _drop_before(self, offset: int) -> None:
+        count = bisect_left(self._bases, offset)
+        if count:
+            del self._bases[:count], self._batches[:count]
+            self._first = offset
