@@ -78,6 +78,7 @@ class GroupCoordinator:
     BASE_SEQUENCE = 0
     SKIPS_VERSIONS = False
     RELOADS = False
+    IS_ACKS_ALL = False
 
     def __init__(self, environment: CoordinatorEnvironment, rng: random.Random) -> None:
         self._metadata = environment.metadata

@@ -190,6 +190,7 @@ class CoordinatorRuntime(Generic[S]):
                 builder.codec,
                 builder.BASE_SEQUENCE,
                 builder.write_timeout_ms,
+                is_acks_all=builder.IS_ACKS_ALL,
             )
             partition_log = log.leader_partition().log
             partition_log.check_alive()
@@ -299,10 +300,12 @@ class CoordinatorRuntime(Generic[S]):
         return not context.is_lost()
 
     def _drop(self, partition: int) -> None:
-        """Stop to load a shard of an earlier leader epoch. One that is loaded knows itself that it is lost."""
+        """Forget a shard of an earlier leader epoch."""
         loading = self._loading.pop(partition, None)
         if loading is not None:
             loading.close()
+        if partition in self.loaded:
+            self._on_lost()
 
     # -- unloading
 

@@ -38,6 +38,9 @@ class ShardBuilder(Protocol[S]):
     RELOADS: bool
     """Whether a shard is loaded again where the same node goes on to lead with a new epoch. Otherwise it stays."""
 
+    IS_ACKS_ALL: bool
+    """Whether records are refused while the ISR is below ``min.insync.replicas``. Otherwise responses wait."""
+
     def build(self, partition: int, log: CoordinatorLog) -> S:
         """Return an empty shard."""
         ...

@@ -43,6 +43,7 @@ class ShareCoordinator:
     BASE_SEQUENCE = 0
     SKIPS_VERSIONS = False
     RELOADS = False
+    IS_ACKS_ALL = False
 
     def __init__(self, environment: CoordinatorEnvironment) -> None:
         self._metadata = environment.metadata

@@ -41,6 +41,7 @@ class TransactionCoordinator:
     BASE_SEQUENCE = NO_SEQUENCE
     SKIPS_VERSIONS = True
     RELOADS = True
+    IS_ACKS_ALL = True
 
     def __init__(
         self,

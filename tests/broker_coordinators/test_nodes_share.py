@@ -62,7 +62,7 @@ def test_what_was_accepted_does_not_come_again_after_the_data_moved(encodes: boo
             reader = ShareReader(nodes.connect(DATA_NODE), topic_id)
             assert await reader.acquire(wait_ms=1000) == [(0, 2, 1)]
             assert await reader.acknowledge((0, 0, [ACCEPT])) == 0
-            nodes.move("t", 0, GROUP_NODE)
+            await nodes.move("t", 0, GROUP_NODE)
             # The former leader sends its reader to the new one.
             response = await reader.call(reader.request())
             [row] = response.responses[0].partitions
@@ -87,7 +87,7 @@ def test_a_fetch_that_waits_at_the_former_leader_ends_at_once() -> None:
             assert await reader.acquire() == []
             await reader.client.send(reader.request(wait_ms=60_000), 2)
             await trio.sleep(1)
-            nodes.move("t", 0, GROUP_NODE)
+            await nodes.move("t", 0, GROUP_NODE)
             with trio.fail_after(1):
                 response = await reader.client.receive(ShareFetchResponse, 2)
             [row] = response.responses[0].partitions
@@ -122,7 +122,7 @@ def test_a_new_epoch_takes_acquired_records_from_their_member() -> None:
             assert await reader.acquire() == []
             await produce(nodes.connect(DATA_NODE), "t")
             assert await reader.acquire(wait_ms=1000) == [(0, 0, 1)]
-            nodes.move("t", 0, DATA_NODE)
+            await nodes.move("t", 0, DATA_NODE)
             assert await reader.acknowledge((0, 0, [ACCEPT])) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert await reader.acquire(wait_ms=1000) == [(0, 0, 1)]
 
@@ -144,7 +144,7 @@ def test_acknowledgements_wait_for_a_state_that_moves() -> None:
                 @nursery.start_soon
                 async def move() -> None:
                     await trio.sleep(2)
-                    nodes.move(SHARE_GROUP_STATE_TOPIC, 0, GROUP_NODE)
+                    await nodes.move(SHARE_GROUP_STATE_TOPIC, 0, GROUP_NODE)
 
                 assert await reader.acknowledge((0, 0, [ACCEPT])) == 0
             assert await completed(nodes, topic_id) == 1
