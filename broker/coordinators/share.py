@@ -89,6 +89,9 @@ class ShareCoordinator:
 
         return ShareShard(partition, log, self.context)
 
+    def build_view(self, partition: int, log: CoordinatorLog) -> ShareShard:
+        return self.build(partition, log)
+
     def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
         from oncelog.wire.stored.share import KEY_TYPES, VALUE_TYPES
 
