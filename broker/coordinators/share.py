@@ -232,8 +232,8 @@ class ShareCoordinator:
     async def _prune_partition(self, partition: int) -> None:
         """Move the log start offset to the first record that somebody needs.
 
-        What makes older records redundant must be on the disk first. Otherwise a loss of power could take both,
-        whatever ``flush.messages`` is.
+        What makes older records redundant must be on the disk first, and committed. Otherwise a loss of power, or of
+        the leader, could take both, whatever ``flush.messages`` is.
         """
         context = self.runtime.loaded.get(partition)
         if context is None:
@@ -243,6 +243,7 @@ class ShareCoordinator:
             return
         try:
             await log.flush(log.log_end_offset)
+            await context.log.wait_durable()
             log.delete_records(offset)
         except KafkaError as error:
             about = {"topic": SHARE_GROUP_STATE_TOPIC, "partition": partition}

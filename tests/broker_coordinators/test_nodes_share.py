@@ -8,11 +8,18 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from oncelog.broker.metadata.image import GROUP
 from oncelog.coordinator.share.state import StateSummary
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
+)
 from oncelog.wire.messages.share_fetch import ShareFetchResponse
 from oncelog.wire.schema import Uuid
-from oncelog.wire.stored.metadata import FeatureLevelRecord
+from oncelog.wire.stored.metadata import ConfigRecord, FeatureLevelRecord
 from oncelog.wire.topic_names import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
 from tests.harness.requests import produce
 from tests.harness.share_members import SimShareMember
@@ -21,7 +28,7 @@ from tests.harness.sim_nodes import SimNodes
 from tests.harness.simulation import simulated
 
 STATE_NODE, GROUP_NODE, DATA_NODE = 1, 2, 3
-ACCEPT = 1
+ACCEPT, REJECT = 1, 3
 
 
 @asynccontextmanager
@@ -148,6 +155,56 @@ def test_acknowledgements_wait_for_a_state_that_moves() -> None:
 
                 assert await reader.acknowledge((0, 0, [ACCEPT])) == 0
             assert await completed(nodes, topic_id) == 1
+
+    run()
+
+
+def test_dead_letters_go_to_the_node_that_leads_the_queue() -> None:
+    @simulated
+    async def run() -> None:
+        async with three_nodes() as (nodes, topic_id):
+            nodes.create_topic("dlq.g", [STATE_NODE], {"errors.deadletterqueue.group.enable": "true"})
+            nodes.commit(
+                [
+                    FeatureLevelRecord(name="share.version", feature_level=2),
+                    ConfigRecord(GROUP, "g", "errors.deadletterqueue.topic.name", "dlq.g"),
+                ]
+            )
+            await initialize(nodes, topic_id)
+            reader = ShareReader(nodes.connect(DATA_NODE), topic_id)
+            assert await reader.acquire() == []
+            await produce(nodes.connect(DATA_NODE), "t")
+            assert await reader.acquire(wait_ms=1000) == [(0, 0, 1)]
+            nodes.network.cut(DATA_NODE, STATE_NODE)
+            await nodes.move(SHARE_GROUP_STATE_TOPIC, 0, GROUP_NODE)
+            assert await reader.acknowledge((0, 0, [REJECT])) == 0
+            await trio.sleep(0.5)
+            assert nodes.log("dlq.g", 0).log_end_offset == 0
+            nodes.network.heal()
+            await trio.sleep(5)
+            assert nodes.log("dlq.g", 0).log_end_offset == 1
+            assert await completed(nodes, topic_id) == 1
+
+    run()
+
+
+def test_the_lag_of_a_share_partition_is_asked_of_its_leader() -> None:
+    @simulated
+    async def run() -> None:
+        async with three_nodes() as (nodes, topic_id):
+            await initialize(nodes, topic_id)
+            await nodes[GROUP_NODE].share_persister.initialize("g", topic_id, 0, 9, 0)
+            await produce(nodes.connect(DATA_NODE), "t")
+            request = DescribeShareGroupOffsetsRequest(
+                [
+                    DescribeShareGroupOffsetsRequestGroup(
+                        "g", [DescribeShareGroupOffsetsRequestTopic("t", [0])]
+                    )
+                ]
+            )
+            response = await nodes.connect(GROUP_NODE).call(request, 1, DescribeShareGroupOffsetsResponse)
+            [row] = response.groups[0].topics[0].partitions
+            assert (row.error_code, row.start_offset, row.lag) == (0, 0, 1)
 
     run()
 

@@ -10,8 +10,9 @@ import trio
 
 from oncelog.wire.batch import read_header
 from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from oncelog.wire.records import iterate_records
 from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -173,3 +174,23 @@ def test_markers_reach_a_partition_that_moves_and_a_node_that_comes_back(version
             assert await committed_offset(link, "g", "t", 0) == 7
 
     run()
+
+
+def test_a_producer_waits_for_a_block_of_ids() -> None:
+    @simulated
+    async def run() -> None:
+        async with three_nodes() as (nodes, link):
+            take, nodes.take_producer_ids = nodes.take_producer_ids, no_ids  # type: ignore[method-assign]
+            for transactional_id in (None, "id"):
+                request = InitProducerIdRequest(transactional_id, 60_000)
+                response = await link.to(COORDINATOR).call(request, 4, InitProducerIdResponse)
+                assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                assert response.producer_id == -1
+            nodes.take_producer_ids = take  # type: ignore[method-assign]
+            await TransactionalProducer(link, "id").init()
+
+    run()
+
+
+def no_ids() -> int:
+    raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
