@@ -177,7 +177,7 @@ def test_a_new_epoch_of_the_same_leader_disturbs_nobody() -> None:
             assert (await other.joined()).error_code == 0
             await one.sync({one.member_id: b"", other.member_id: b"all"})
             assert (await other.sync()).assignment == b"all"
-            assert nodes.log(OFFSETS_TOPIC, 0).latest_epoch == 1
+            assert nodes.log(OFFSETS_TOPIC, 0).epochs.latest == 1
 
     run()
 
