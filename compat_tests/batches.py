@@ -177,3 +177,29 @@ def read_batches(data: bytes) -> Iterator[Batch]:
         )
         yield Batch._make((*fields, decompress(fields[5] & 7, data[at + HEADER.size : end])))
         at = end
+
+
+def read_values(one: Batch) -> Iterator[bytes | None]:
+    """The values of the records in a batch."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = one.payload[at]
+            value |= (byte & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+
+    for _ in range(one.record_count):
+        record_size = number()
+        end = at + record_size
+        at += 1  # attributes
+        number(), number()  # the deltas of timestamp and offset
+        key_size = number()
+        at += max(key_size, 0)
+        size = number()
+        yield None if size < 0 else one.payload[at : at + size]
+        at = end

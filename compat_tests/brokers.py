@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 from compat_tests.docker_kafka import DockerKafka
 from compat_tests.frames import address
-from compat_tests.kafka_cluster import KafkaCluster
+from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require
@@ -78,6 +78,10 @@ class NodeByNode(KafkaCluster):
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
         super().__init__(properties)
         self._victim = 0
+
+    @property
+    def bootstrap(self) -> str:
+        return self.bootstrap_servers
 
     def start(self) -> Self:
         """Start the cluster, or the node that was stopped or killed; return when all replicas are in sync."""

@@ -20,7 +20,7 @@ from compat_tests.brokers import (
     make_broker,
 )
 from compat_tests.differential import Pair
-from compat_tests.kafka_cluster import KafkaCluster
+from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.order import longest_first
 from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.targets import parametrize, register
@@ -32,7 +32,7 @@ LONGEST = (
     "groups/test_group_restart",
     "compat_tests/test_testing_page",
     "streams/",
-    "compat_tests/test_kafka_cluster",
+    "nodes/test_kafka_cluster",
     "compat_tests/test_restart",
     "groups/",
     "transactions/",

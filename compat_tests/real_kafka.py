@@ -303,10 +303,10 @@ def new_uuid() -> str:
     return base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=")
 
 
-def answers_api_versions(port: int, timeout_s: float = 10) -> bool:
-    """Whether the broker on 127.0.0.1:`port` answers an ApiVersions v0 request with error 0."""
+def answers_api_versions(port: int, timeout_s: float = 10, host: str = "127.0.0.1") -> bool:
+    """Whether the broker on `port` answers an ApiVersions v0 request with error 0."""
     request = encode_request(ApiVersionsRequest(), 0, 7, "real")
-    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
         connection.sendall(request)
         with connection.makefile("rb") as stream:
             head = stream.read(10)
@@ -332,7 +332,7 @@ class RealKafka(LocalBroker):
     data is deleted with the context. The default `jvm_options` suit a broker under light load, with an archive of
     classes. `class_path` has plug-ins. `version` is another one than `kafka_version`. kafka-storage gets the
     `format_arguments`, too. `start` raises RealPartMissing, or AssertionError with the broker's output.
-    `controller.quorum.voters` and `cluster_id` make it a node of a cluster (kafka_cluster.py).
+    nodes/kafka_cluster.py has nodes of a cluster, with its `cluster_id`.
     """
 
     def __init__(
@@ -355,11 +355,12 @@ class RealKafka(LocalBroker):
         self._class_path = class_path
         self._properties = {**PROPERTIES, **(properties or {}), "log.dirs": str(self.data_dir)}
         self._jvm_options = jvm_options if version is None else (jvm_options or BROKER_JVM_OPTIONS)
+        self._host = "127.0.0.1"
         self._ports: list[int] = []
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self._ports[0]}"
+        return f"{self._host}:{self._ports[0]}"
 
     def start(self) -> Self:
         """Format the data directory if necessary, start, and return when the broker answers ApiVersions."""
@@ -399,28 +400,12 @@ class RealKafka(LocalBroker):
             )
             self.process = Process(command)
             started = self.process.stderr.wait_for(STARTED, START_TIMEOUT_S) is not None
-            return started and answers_api_versions(self._ports[0])
+            return started and answers_api_versions(self._ports[0], host=self._host)
 
     @contextlib.contextmanager
     def _server_properties(self) -> Iterator[str]:
         """The path of the configuration as a file, which is deleted in the end."""
-        broker, controller = self._ports
-        properties = {
-            **self._properties,
-            "listeners": ",".join(
-                filter(
-                    None,
-                    (
-                        f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
-                        self._properties.get("listeners"),
-                    ),
-                )
-            ),
-        }
-        if self._standalone:
-            properties["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{controller}"
-        elif "controller.quorum.voters" not in properties:
-            properties["controller.quorum.voters"] = f"{self._properties['node.id']}@127.0.0.1:{controller}"
+        properties = {**self._properties, **self._addresses()}
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as file:
             file.writelines(f"{key}={value}\n" for key, value in properties.items())
@@ -428,6 +413,17 @@ class RealKafka(LocalBroker):
             yield file.name
         finally:
             os.unlink(file.name)
+
+    def _addresses(self) -> dict[str, str]:
+        """Give the properties that name ports."""
+        broker, controller = self._ports
+        own = f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}"
+        found = {"listeners": ",".join(filter(None, (own, self._properties.get("listeners"))))}
+        if self._standalone:
+            found["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{controller}"
+        else:
+            found["controller.quorum.voters"] = f"{self._properties['node.id']}@127.0.0.1:{controller}"
+        return found
 
     def _format(self, properties: str) -> None:
         """Format with kafka-storage; a temporary directory gets copies of the first one's files instead."""
@@ -437,10 +433,7 @@ class RealKafka(LocalBroker):
             for path, data in _formatted.items():
                 (self.data_dir / path).parent.mkdir(exist_ok=True)
                 (self.data_dir / path).write_bytes(data)
-            rows = {"version": 1, "cluster.id": self._cluster_id, "directory.id": new_uuid()}
-            rows["node.id"] = self._properties["node.id"]
-            text = "".join(f"{key}={value}\n" for key, value in rows.items())
-            (self.data_dir / "meta.properties").write_text(text)
+            self._write_meta_properties()
             return
         mode = [*(["--standalone"] if self._standalone else []), *self._format_arguments]
         # While a broker is run to write the archive of classes, this tool cannot use it.
@@ -450,3 +443,9 @@ class RealKafka(LocalBroker):
         if can_copy:
             checkpoints = [path for path in CHECKPOINTS if (self.data_dir / path).exists()]
             _formatted.update((path, (self.data_dir / path).read_bytes()) for path in checkpoints)
+
+    def _write_meta_properties(self) -> None:
+        rows = {"version": 1, "cluster.id": self._cluster_id, "directory.id": new_uuid()}
+        rows["node.id"] = self._properties["node.id"]
+        text = "".join(f"{key}={value}\n" for key, value in rows.items())
+        (self.data_dir / "meta.properties").write_text(text)

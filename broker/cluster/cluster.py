@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Set
 
     from oncelog.broker.log.checkpoints import PartitionKey
     from oncelog.broker.log.manager import LogManager
@@ -182,9 +182,15 @@ class Cluster:
             if endpoint.name == listener_name
         ]
 
+    def alive(self, listener_name: str) -> Set[int]:
+        """Return the ids of `nodes`."""
+        return {node.node_id for node in self.nodes(listener_name)}
+
     def controller_id(self) -> int:
-        """Return the node for admin requests (a KRaft broker returns any live broker)."""
-        return self.node_id
+        """Return the node for admin requests: any live one, as a KRaft broker does."""
+        brokers = self._metadata.image.brokers.values()
+        live = [one.broker_id for one in brokers if not one.fenced] or [self.node_id]
+        return live[0] if len(live) == 1 else self._metadata.rng.choice(live)
 
     def topic(self, name: str) -> Topic | None:
         return self._metadata.image.topics.get(name)

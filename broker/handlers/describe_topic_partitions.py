@@ -23,6 +23,8 @@ from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.requests.request import Pending, RequestContext
@@ -51,6 +53,7 @@ def _describe(
         1, min(request.response_partition_limit, services.config.current.max_request_partition_size_limit)
     )
     authorization = services.authorization
+    alive = services.cluster.alive(context.connection.listener_name)
     may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=not request.topics)
     allowed: list[str] = []
     denied: list[DescribeTopicPartitionsResponseTopic] = []
@@ -82,7 +85,7 @@ def _describe(
             continue
         first = cursor.partition_index if cursor is not None and name == start else 0
         page = range(first, min(first + limit, len(topic.partitions)))
-        topics.append(_topic_page(topic, page))
+        topics.append(_topic_page(topic, page, alive))
         limit -= len(page)
         if page.stop < len(topic.partitions):
             return (yield from respond(Cursor(name, page.stop)))
@@ -113,7 +116,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 
-def _topic_page(topic: Topic, page: range) -> DescribeTopicPartitionsResponseTopic:
+def _topic_page(topic: Topic, page: range, alive: Set[int]) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index in page:
         partition = topic.partitions[index]
@@ -126,6 +129,7 @@ def _topic_page(topic: Topic, page: range) -> DescribeTopicPartitionsResponseTop
                 isr_nodes=list(partition.isr),
                 eligible_leader_replicas=list(partition.eligible_leader_replicas),
                 last_known_elr=list(partition.last_known_elr),
+                offline_replicas=[replica for replica in partition.replicas if replica not in alive],
             )
         )
     return DescribeTopicPartitionsResponseTopic(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.metadata.image import NO_LEADER
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.requests.authorization import CREATE, DESCRIBE, NOT_ASKED, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -24,6 +25,8 @@ from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.metadata.image import Topic
     from oncelog.broker.requests.request import Pending, RequestContext
@@ -90,6 +93,7 @@ def _topics(
 ) -> Steps[list[MetadataResponseTopic]]:
     """Return what is told of the topics; of those that the client may not describe not even whether they exist."""
     version, authorization = context.api_version, services.authorization
+    alive = services.cluster.alive(context.connection.listener_name)
     is_all = request.topics is None or (version == 0 and not request.topics)
     may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=is_all)
 
@@ -104,7 +108,7 @@ def _topics(
     if request.topics is None or (version == 0 and not request.topics):
         for topic in list(services.metadata.image.topics.values()):
             if may_describe(topic.name):
-                told.append(with_operations(_existing(topic)))
+                told.append(with_operations(_existing(topic, alive)))
             yield
         return told
     ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID)
@@ -115,7 +119,7 @@ def _topics(
             if found is None:
                 unknown.append(MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
             elif may_describe(found.name):
-                told.append(with_operations(_existing(found)))
+                told.append(with_operations(_existing(found, alive)))
             else:  # an id is no secret
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 denied.append(MetadataResponseTopic(code, None, found.topic_id))
@@ -157,6 +161,7 @@ def _denied(name: str, *, is_internal: bool = False) -> MetadataResponseTopic:
 def _by_name(
     services: Services, names: list[str], context: RequestContext, *, may_create: bool
 ) -> Steps[list[MetadataResponseTopic]]:
+    alive = services.cluster.alive(context.connection.listener_name)
     results: list[MetadataResponseTopic] = []
     missing: dict[str, MetadataResponseTopic] = {}
     for name in names:
@@ -164,7 +169,7 @@ def _by_name(
         if topic is None:
             missing[name] = _unknown(name)
         else:
-            results.append(_existing(topic))
+            results.append(_existing(topic, alive))
         yield
     if missing and may_create:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -173,7 +178,7 @@ def _by_name(
     for name, row in missing.items():
         # Kafka has not created a topic yet when it responds, and the client asks again; here it exists.
         created = services.cluster.topic(name)
-        results.append(row if created is None else _existing(created))
+        results.append(row if created is None else _existing(created, alive))
         yield
     return results
 
@@ -201,17 +206,20 @@ def _unknown(name: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 
-def _existing(topic: Topic) -> MetadataResponseTopic:
-    partitions = [
-        MetadataResponsePartition(
-            0,
-            index,
-            partition.leader,
-            partition.leader_epoch,
-            list(partition.replicas),
-            list(partition.isr),
-            [],
+def _existing(topic: Topic, alive: Set[int]) -> MetadataResponseTopic:
+    """Return the row of a topic; the nodes in ``alive`` serve on the client's listener."""
+    partitions = []
+    for index, partition in enumerate(topic.partitions):
+        has_leader = partition.leader in alive
+        partitions.append(
+            MetadataResponsePartition(
+                ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+                index,
+                partition.leader if has_leader else NO_LEADER,
+                partition.leader_epoch,
+                list(partition.replicas),
+                list(partition.isr),
+                [replica for replica in partition.replicas if replica not in alive],
+            )
         )
-        for index, partition in enumerate(topic.partitions)
-    ]
     return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.name in INTERNAL_TOPICS, partitions)

@@ -21,6 +21,7 @@ from oncelog.broker.metadata.feed import METADATA_TOPIC_ID
 from oncelog.broker.network.network import CONTROLLER_ID, LinkDownError
 from oncelog.broker.node.forwarding import Forwarding
 from oncelog.broker.node.receiver import RequestReceiver
+from oncelog.broker.node.topic_requests import AsksController
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from oncelog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.metadata.internal_topics import TopicCreator
     from oncelog.broker.metadata.replica import MetadataReplica
     from oncelog.broker.net.server import BoundListener
     from oncelog.broker.network.network import Delivery, Links
@@ -72,6 +74,7 @@ class Member:
         self._clock = clock
         self._controller = links.to(CONTROLLER_ID)
         self.forward = Forwarding(self._controller, config)
+        self._topics = AsksController(self.forward, metadata.lines)
         self._receiver: RequestReceiver
         """Of the node that runs."""
         self._incarnation = metadata.new_uuid()
@@ -144,6 +147,7 @@ class Member:
         network = self.links.network
         async with trio.open_nursery() as nursery:
             network.attach(self._node_id, self.receive, nursery)
+            self._topics.nursery = nursery
             try:
                 nursery.start_soon(self._follow)
                 nursery.start_soon(self._allocate_producer_ids)
@@ -255,7 +259,11 @@ class Member:
                     continue
                 self._producer_ids.append(response.producer_id_start)
 
-    # -- what only an own controller does
+    # -- what only an own controller does at once
+
+    def topic_creator(self, config: DynamicBrokerConfig) -> TopicCreator:
+        """See `Membership`."""
+        return self._topics
 
     def before_load(self, logs: LogManager) -> None:
         """The controller raises the leader epochs: a node that comes back leads nothing."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from oncelog.broker.metadata.internal_topics import CreatesAtOnce
 from oncelog.broker.metadata.topics import bump_leader_epoch
 
 if TYPE_CHECKING:
     import trio
 
+    from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.handlers.services import Forward
     from oncelog.broker.log.manager import LogManager
     from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.metadata.internal_topics import TopicCreator
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.network.network import Delivery, Links
     from oncelog.broker.node.node import Node
@@ -32,6 +35,9 @@ class Membership(Protocol):
         Raises KafkaError: UNKNOWN_SERVER_ERROR if no ids are left, COORDINATOR_LOAD_IN_PROGRESS until the controller
         has given one, KAFKA_STORAGE_ERROR.
         """
+
+    def topic_creator(self, config: DynamicBrokerConfig) -> TopicCreator:
+        """Return what creates topics for requests that use them first."""
 
     def before_load(self, logs: LogManager) -> None:
         """The node has its metadata, and not yet its partitions."""
@@ -66,6 +72,10 @@ class Alone:
     def take_producer_ids(self) -> int:
         """See `Membership`."""
         return self._metadata.take_producer_ids()
+
+    def topic_creator(self, config: DynamicBrokerConfig) -> TopicCreator:
+        """See `Membership`."""
+        return CreatesAtOnce(self._metadata, config)
 
     def before_load(self, logs: LogManager) -> None:
         """After an unclean stop begin a new leader epoch in every partition, so that consumers notice if they have read

@@ -29,7 +29,7 @@ from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
 from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, NO_LEADER_CHANGE, TOPIC
-from oncelog.broker.metadata.internal_topics import AutoTopicCreationManager, CreatesAtOnce
+from oncelog.broker.metadata.internal_topics import AutoTopicCreationManager
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.net.connection import Connection
 from oncelog.broker.node.membership import Alone, Membership
@@ -104,7 +104,7 @@ class Node:
                 host.background,
             )
         self.metadata.subscribe(self._on_record)
-        auto_topics = AutoTopicCreationManager(self.metadata, config, CreatesAtOnce(self.metadata, config))
+        auto_topics = AutoTopicCreationManager(self.metadata, config, membership.topic_creator(config))
         environment = CoordinatorEnvironment(
             config=config,
             metadata=self.metadata,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from compat_tests.kafka_cluster import KafkaCluster
+from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.security.client_programs import running
@@ -15,7 +15,7 @@ from compat_tests.security.logged_in_clients import Case, Said
 @pytest.fixture(scope="module")
 def proxy(kafka_cluster: KafkaCluster) -> Iterator[OncelogProxy]:
     """A proxy before the module's cluster; it logs no traceback."""
-    with OncelogProxy(kafka_cluster.bootstrap) as started:
+    with OncelogProxy(kafka_cluster.bootstrap_servers) as started:
         yield started
         assert not started.tracebacks, started.output()[-3000:]
         assert started.running, started.output()[-3000:]

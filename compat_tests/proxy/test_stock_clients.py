@@ -6,7 +6,7 @@ import pytest
 
 from compat_tests.brokers import SharedBrokers, check_after
 from compat_tests.differential import make_topic
-from compat_tests.kafka_cluster import KafkaCluster
+from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.security.logged_in_clients import CLIENTS, Case, Said, Way
 

@@ -68,6 +68,7 @@ def test_a_move_to_a_broker_that_is_registered_but_does_not_serve_has_to_wait(no
 
 
 def test_as_many_replicas_as_before(node: StandInNode) -> None:
+    refused: tuple[ErrorCode, list[int], list[int], list[int]]
     refused = (ErrorCode.INVALID_REPLICATION_FACTOR, [2, 1], [], [])
     assert move(node, WIDE, [1], may_change=False) == refused
     # What counts is how many there will be once the move that is under way is over.

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from oncelog.broker.cluster.cluster import NodeAddress
+from oncelog.broker.cluster.cluster import Cluster
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.metadata.configs import dynamic_broker_texts
@@ -57,8 +57,8 @@ class StandInNode:
         self.clock = FixedClock()
         self.config = DynamicBrokerConfig(BrokerConfig(texts))
         self.metadata = open_store(self.files, self.config.static, self.clock, seed)
-        endpoint = NodeAddress(self.config.static.node_id, "localhost", 9092)
-        self.cluster = SimpleNamespace(nodes=lambda listener_name: [endpoint])
+        no_logs: Any = None
+        self.cluster = Cluster(self.config.static.node_id, self.metadata, no_logs)
         self.authorization = Authorization()
         self.host_names = HostNames(self.files)
         self.records: list[Message] = []

@@ -25,6 +25,7 @@ from oncelog.broker.log.results import FileRange
 from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
 from oncelog.broker.metadata.features import OUR_FEATURES, format_records
 from oncelog.broker.metadata.image import TOPIC, MetadataImage, Topic
+from oncelog.broker.metadata.internal_topics import CreatesAtOnce, TopicCreator
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.network.network import CONTROLLER_ID, Delivery, Links, Network
 from oncelog.broker.node.node import Node
@@ -65,7 +66,8 @@ class DictatedMetadata(ClusterMetadata):
 class _Member:
     """The membership of a node in `SimNodes`."""
 
-    def __init__(self, nodes: SimNodes, node_id: int) -> None:
+    def __init__(self, nodes: SimNodes, node_id: int, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
         self.links = Links(nodes.network, node_id)
         self.forward = None
         self._nodes = nodes
@@ -80,11 +82,14 @@ class _Member:
     def on_truncated(self, cut: PartitionLog) -> None:
         raise AssertionError(f"{cut} was cut")
 
+    async def receive(self, delivery: Delivery) -> Message:
+        return await self._nodes.receive(self._nodes.nodes[self._node_id].node, delivery)
+
     async def leave(self) -> None:
         pass
 
-    async def receive(self, delivery: Delivery) -> Message:
-        return await self._nodes.receive(self._nodes[self._node_id], delivery)
+    def topic_creator(self, config: DynamicBrokerConfig) -> TopicCreator:
+        return CreatesAtOnce(self._metadata, config)
 
     async def run(self, node: Node, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
@@ -141,7 +146,7 @@ class SimNode:
                 background=logs.background,
             )
             host.fail_on_internal_errors = True
-            self.node = Node(host, logs, OURS, _Member(nodes, self.node_id))
+            self.node = Node(host, logs, OURS, _Member(nodes, self.node_id, metadata))
             nodes.followers[self.node_id] = metadata
             with trio.CancelScope() as self._scope:
                 await self.node.run(task_status)
@@ -369,12 +374,12 @@ class SimNodes:
         )
         context = RequestContext(api, delivery.version, 0, f"node-{delivery.source}", connection, request)
         try:
-            response: Message = await wait_for_response(api.handle(node.services, request, context))  # type: ignore[arg-type]
-            return response
+            handled: Any = api.handle(node.services, request, context)
+            response: Message = await wait_for_response(handled)
         except KafkaError as error:
             fields = error_fields_of(api.row.name, api.request, api.response, delivery.version)
-            failed: Message = error_response(fields, request, error)
-            return failed
+            response = error_response(fields, request, error)
+        return response
 
 
 def batches_of(log: PartitionLog, offset: int = 0) -> list[bytes]:

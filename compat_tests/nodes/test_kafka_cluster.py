@@ -1,7 +1,7 @@
 """The harness of a cluster of three nodes: they know each other, and an acknowledged record survives any one node."""
 
 from compat_tests.differential import Session
-from compat_tests.kafka_cluster import NODES, KafkaCluster
+from compat_tests.nodes.kafka_cluster import NODES, KafkaCluster
 from compat_tests.transactions.reader import FAST_RECONNECT, values
 
 PARTITIONS = 3
@@ -9,7 +9,7 @@ PARTITIONS = 3
 
 def make_replicated_topic(cluster: KafkaCluster, name: str, partitions: int = PARTITIONS) -> None:
     """A topic with the cluster's default replication factor, in sync on every node."""
-    session = Session(cluster.bootstrap.split(",")[0])
+    session = Session(cluster.bootstrap_servers.split(",")[0])
     row = {"name": name, "num_partitions": partitions, "replication_factor": -1}
     response = session.call_unobserved("CreateTopics", 7, {"topics": [row], "timeout_ms": 15_000})
     session.end()
@@ -36,7 +36,7 @@ def test_a_killed_node(kafka_cluster: KafkaCluster, name: str) -> None:
     from confluent_kafka import Producer
 
     make_replicated_topic(kafka_cluster, name, 1)
-    settings = {"bootstrap.servers": kafka_cluster.bootstrap, "acks": "all", **FAST_RECONNECT}
+    settings = {"bootstrap.servers": kafka_cluster.bootstrap_servers, "acks": "all", **FAST_RECONNECT}
     producer = Producer(settings)
     producer.produce(name, b"before", partition=0)
     assert producer.flush(30) == 0
@@ -49,4 +49,4 @@ def test_a_killed_node(kafka_cluster: KafkaCluster, name: str) -> None:
     killed.start()
     kafka_cluster.wait_until_in_sync()
     assert killed.bootstrap == address
-    assert values(kafka_cluster.bootstrap, name, 2) == ["before", "meanwhile"]
+    assert values(kafka_cluster.bootstrap_servers, name, 2) == ["before", "meanwhile"]

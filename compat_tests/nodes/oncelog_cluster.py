@@ -1,0 +1,103 @@
+"""Several nodes of oncelog, as the tests' other target: `oncelog.Broker(nodes=…)`."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+import oncelog
+from compat_tests.nodes.kafka_cluster import PROPERTIES
+from oncelog.wire.topic_names import INTERNAL_TOPICS
+
+WAIT_S = 30
+
+
+class Node:
+    """See `compat_tests.nodes.target.Node`."""
+
+    def __init__(self, broker: oncelog.Broker, number: int) -> None:
+        self._node = broker.nodes[number]
+
+    @property
+    def bootstrap(self) -> str:
+        return self._node.info.address
+
+    @property
+    def is_running(self) -> bool:
+        return self._node.info.is_running
+
+    def kill(self) -> None:
+        self._node.kill()
+
+    def stop(self) -> None:
+        self._node.stop()
+
+    def start(self) -> None:
+        self._node.start()
+
+
+class Network:
+    """See `compat_tests.nodes.target.Network`. The wires of clients cannot be cut."""
+
+    def __init__(self, broker: oncelog.Broker) -> None:
+        self._network = broker.network
+        self._cut: set[frozenset[int]] = set()
+
+    def cut(self, one: int, other: int, *, one_way: bool = False) -> None:
+        self._network.cut(one, other, one_way=one_way)
+        self._cut.add(frozenset((one, other)))
+
+    def delay(self, one: int, other: int, *, ms: float, one_way: bool = False) -> None:
+        self._network.delay(one, other, ms=ms, one_way=one_way)
+
+    def heal(self) -> None:
+        self._network.heal()
+        self._cut.clear()
+
+    def is_cut(self, one: int, other: int) -> bool:
+        return frozenset((one, other)) in self._cut
+
+
+class OncelogCluster:
+    """Nodes 1 to 3 and their controller, 3000, in this process."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        own: Mapping[int, Mapping[str, str]] | None = None,
+    ) -> None:
+        nodes: dict[int, Mapping[str, str]] = {number: (own or {}).get(number, {}) for number in (1, 2, 3)}
+        unknown = ("log.initial.task.delay.ms", "log.cleaner.dedupe.buffer.size")
+        config = {**PROPERTIES, **(properties or {})}
+        self._broker = oncelog.Broker(
+            config={key: text for key, text in config.items() if key not in unknown}, nodes=nodes
+        )
+
+    def __enter__(self) -> Self:
+        self._broker.start()
+        self.nodes = {number: Node(self._broker, number) for number in (1, 2, 3)}
+        self.network = Network(self._broker)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._broker.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._broker.bootstrap_servers
+
+    def mend(self) -> None:
+        """See `compat_tests.nodes.target.Cluster`."""
+        self.network.heal()
+        for node in self.nodes.values():
+            node.start()
+        for name in self._broker.topics:
+            self._broker.topic(name).delete()
+        for name in INTERNAL_TOPICS:
+            with suppress(oncelog.NotFoundError):
+                topic = self._broker.topic(name)
+                for partition in topic.partitions:
+                    replicas = [replica.node for replica in partition.replicas]
+                    topic.wait_for_partition(partition.partition, in_sync=replicas, timeout=WAIT_S)

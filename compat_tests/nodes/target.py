@@ -1,0 +1,53 @@
+"""What the tests of several nodes ask of a target: nodes to kill, and a network to cut.
+
+What a cluster says of itself comes from requests, to any target alike (topic.py).
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+CLIENTS = 0
+"""The end of a wire where the clients are."""
+CONTROLLER = 3000
+
+
+class Node(Protocol):
+    """A broker. What it is told is in force when the call returns: after `start` it is in the cluster, not fenced."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def is_running(self) -> bool: ...
+    def kill(self) -> object: ...
+    def stop(self) -> object: ...
+    def start(self) -> object: ...
+
+
+class Network(Protocol):
+    """The wires between nodes, CONTROLLER and CLIENTS. What is sent on a wire that is cut is lost."""
+
+    def cut(self, one: int, other: int, *, one_way: bool = False) -> None:
+        """Let nothing pass between them, or nothing from `one` to `other`."""
+
+    def delay(self, one: int, other: int, *, ms: float, one_way: bool = False) -> None:
+        """Let what passes between them, or from `one` to `other`, arrive `ms` later."""
+
+    def heal(self) -> None:
+        """Let everything pass at once."""
+
+    def is_cut(self, one: int, other: int) -> bool:
+        """Whether something does not pass between them."""
+        ...
+
+
+class Cluster(Protocol):
+    """Brokers 1 to 3, of racks a, b and c, and a controller that no fault touches."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+    @property
+    def nodes(self) -> Mapping[int, Node]: ...
+    @property
+    def network(self) -> Network: ...
+    def mend(self) -> None:
+        """Heal the network, start every node, delete the topics and wait until every replica is in sync."""
