@@ -5,15 +5,7 @@ from compat_tests.frames import Connection
 
 SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}
 
-STREAMS_GROUPS = {"StreamsGroupHeartbeat", "StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate"}
-BETWEEN_BROKERS = {
-    "InitializeShareGroupState",
-    "ReadShareGroupState",
-    "WriteShareGroupState",
-    "DeleteShareGroupState",
-    "ReadShareGroupStateSummary",
-}
-NOT_ANNOUNCED = STREAMS_GROUPS | BETWEEN_BROKERS
+NOT_ANNOUNCED = {"StreamsGroupHeartbeat", "StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate"}
 """What Kafka announces and oncelog does not (docs/differences.md)."""
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         delete_groups,
         delete_records,
         delete_share_group_offsets,
+        delete_share_group_state,
         delete_topics,
         describe_acls,
         describe_client_quotas,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         heartbeat,
         incremental_alter_configs,
         init_producer_id,
+        initialize_share_group_state,
         join_group,
         leave_group,
         list_config_resources,
@@ -67,6 +69,8 @@ if TYPE_CHECKING:
         offset_for_leader_epoch,
         produce,
         push_telemetry,
+        read_share_group_state,
+        read_share_group_state_summary,
         remove_raft_voter,
         renew_delegation_token,
         sasl_authenticate,
@@ -80,6 +84,7 @@ if TYPE_CHECKING:
         unregister_broker,
         unregister_controller,
         update_features,
+        write_share_group_state,
         write_txn_markers,
     )
     from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -128,6 +133,10 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.delete_share_group_offsets import (
         DeleteShareGroupOffsetsRequest,
         DeleteShareGroupOffsetsResponse,
+    )
+    from oncelog.wire.messages.delete_share_group_state import (
+        DeleteShareGroupStateRequest,
+        DeleteShareGroupStateResponse,
     )
     from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -179,6 +188,10 @@ if TYPE_CHECKING:
         IncrementalAlterConfigsResponse,
     )
     from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+    from oncelog.wire.messages.initialize_share_group_state import (
+        InitializeShareGroupStateRequest,
+        InitializeShareGroupStateResponse,
+    )
     from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
     from oncelog.wire.messages.list_config_resources import (
@@ -202,6 +215,14 @@ if TYPE_CHECKING:
     )
     from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
     from oncelog.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+    from oncelog.wire.messages.read_share_group_state import (
+        ReadShareGroupStateRequest,
+        ReadShareGroupStateResponse,
+    )
+    from oncelog.wire.messages.read_share_group_state_summary import (
+        ReadShareGroupStateSummaryRequest,
+        ReadShareGroupStateSummaryResponse,
+    )
     from oncelog.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from oncelog.wire.messages.renew_delegation_token import (
         RenewDelegationTokenRequest,
@@ -227,6 +248,10 @@ if TYPE_CHECKING:
         UnregisterControllerResponse,
     )
     from oncelog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from oncelog.wire.messages.write_share_group_state import (
+        WriteShareGroupStateRequest,
+        WriteShareGroupStateResponse,
+    )
     from oncelog.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 __all__ = [
@@ -270,6 +295,8 @@ __all__ = [
     "DeleteRecordsResponse",
     "DeleteShareGroupOffsetsRequest",
     "DeleteShareGroupOffsetsResponse",
+    "DeleteShareGroupStateRequest",
+    "DeleteShareGroupStateResponse",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
     "DescribeAclsRequest",
@@ -316,6 +343,8 @@ __all__ = [
     "IncrementalAlterConfigsResponse",
     "InitProducerIdRequest",
     "InitProducerIdResponse",
+    "InitializeShareGroupStateRequest",
+    "InitializeShareGroupStateResponse",
     "JoinGroupRequest",
     "JoinGroupResponse",
     "LeaveGroupRequest",
@@ -344,6 +373,10 @@ __all__ = [
     "ProduceResponse",
     "PushTelemetryRequest",
     "PushTelemetryResponse",
+    "ReadShareGroupStateRequest",
+    "ReadShareGroupStateResponse",
+    "ReadShareGroupStateSummaryRequest",
+    "ReadShareGroupStateSummaryResponse",
     "RemoveRaftVoterRequest",
     "RemoveRaftVoterResponse",
     "RenewDelegationTokenRequest",
@@ -370,6 +403,8 @@ __all__ = [
     "UnregisterControllerResponse",
     "UpdateFeaturesRequest",
     "UpdateFeaturesResponse",
+    "WriteShareGroupStateRequest",
+    "WriteShareGroupStateResponse",
     "WriteTxnMarkersRequest",
     "WriteTxnMarkersResponse",
     "add_offsets_to_txn",
@@ -392,6 +427,7 @@ __all__ = [
     "delete_groups",
     "delete_records",
     "delete_share_group_offsets",
+    "delete_share_group_state",
     "delete_topics",
     "describe_acls",
     "describe_client_quotas",
@@ -415,6 +451,7 @@ __all__ = [
     "heartbeat",
     "incremental_alter_configs",
     "init_producer_id",
+    "initialize_share_group_state",
     "join_group",
     "leave_group",
     "list_config_resources",
@@ -429,6 +466,8 @@ __all__ = [
     "offset_for_leader_epoch",
     "produce",
     "push_telemetry",
+    "read_share_group_state",
+    "read_share_group_state_summary",
     "remove_raft_voter",
     "renew_delegation_token",
     "sasl_authenticate",
@@ -442,6 +481,7 @@ __all__ = [
     "unregister_broker",
     "unregister_controller",
     "update_features",
+    "write_share_group_state",
     "write_txn_markers",
 ]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.config.group_config import beyond_limits, within_limits
 from oncelog.broker.coordinators.members_heard import MembersHeard
 from oncelog.broker.coordinators.runtime import CoordinatorRuntime, M
+from oncelog.broker.coordinators.shard import without_timers
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.image import GROUP
 from oncelog.coordinator.errors import to_client_error
@@ -78,6 +79,7 @@ class GroupCoordinator:
     BASE_SEQUENCE = 0
     SKIPS_VERSIONS = False
     RELOADS = False
+    IS_ACKS_ALL = False
 
     def __init__(self, environment: CoordinatorEnvironment, rng: random.Random) -> None:
         self._metadata = environment.metadata
@@ -179,6 +181,11 @@ class GroupCoordinator:
         from oncelog.coordinator.groups.shard import GroupShard
 
         return GroupShard(partition, log, self.context)
+
+    def build_view(self, partition: int, log: CoordinatorLog) -> GroupShard:
+        from oncelog.coordinator.groups.shard import GroupShard
+
+        return GroupShard(partition, log, without_timers(self.context, self._clock))
 
     def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
         from oncelog.coordinator.groups.shard import REPLAYS

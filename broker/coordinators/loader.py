@@ -35,13 +35,23 @@ class Replayable(Protocol):
 
 
 class CoordinatorLoader:
-    """Replays a log from its start to its end into ``target``, one record at each step of `steps`.
+    """Replays a log from its start to its end into ``target``, or only ``up_to`` an offset, one record at each step of
+    `steps`.
 
     It skips records of unknown types (KIP-915). With ``skips_versions`` it also skips values of unknown versions, as
     Kafka's transaction coordinator does; otherwise it raises DecodeError, as Kafka's group coordinator does.
     """
 
-    __slots__ = ("_key_types", "_log", "_skipped", "_skips_versions", "_target", "_value_types", "records")
+    __slots__ = (
+        "_key_types",
+        "_log",
+        "_skipped",
+        "_skips_versions",
+        "_target",
+        "_up_to",
+        "_value_types",
+        "records",
+    )
 
     def __init__(
         self,
@@ -51,8 +61,10 @@ class CoordinatorLoader:
         target: Replayable,
         *,
         skips_versions: bool = False,
+        up_to: int | None = None,
     ) -> None:
         self._log = log
+        self._up_to = up_to
         self._key_types = key_types
         self._value_types = value_types
         self._target = target
@@ -69,9 +81,9 @@ class CoordinatorLoader:
         """
         log = self._log
         offset = log.log_start_offset
-        while offset < log.log_end_offset:
+        while offset < (end_offset := log.log_end_offset if self._up_to is None else self._up_to):
             offset = max(offset, log.log_start_offset)
-            found = log.read(offset, READ_BYTES, minimum_one=True, up_to=log.log_end_offset)
+            found = log.read(offset, READ_BYTES, minimum_one=True, up_to=end_offset)
             data = b""
             if isinstance(found.records, FileRange):
                 with closing_range(found.records) as file_range:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.cluster.commitment import wait_committed
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.coordinator.partition_writer import NO_PRODUCER_ID
 from oncelog.wire.batch_builder import BatchBuilder
@@ -30,7 +29,8 @@ _ANY_SIZE = float("inf")
 
 class CoordinatorLog:
     """The `PartitionWriter` of one shard. ``codec`` returns the compression codec of new batches; each of them has
-    ``base_sequence``. ``write_timeout_ms`` returns for how long a response waits for other replicas.
+    ``base_sequence``. ``write_timeout_ms`` returns for how long a response waits for other replicas. ``is_acks_all``:
+    nothing is appended while the ISR is below ``min.insync.replicas``.
 
     Raises KafkaError as `Cluster.leader_partition`.
     """
@@ -40,6 +40,7 @@ class CoordinatorLog:
         "_clock",
         "_cluster",
         "_codec",
+        "_is_acks_all",
         "_leader",
         "_write_timeout_ms",
         "partition",
@@ -55,12 +56,15 @@ class CoordinatorLog:
         codec: Callable[[], int],
         base_sequence: int,
         write_timeout_ms: Callable[[], int],
+        *,
+        is_acks_all: bool,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._codec = codec
         self._base_sequence = base_sequence
         self._write_timeout_ms = write_timeout_ms
+        self._is_acks_all = is_acks_all
         self.topic = topic
         self.partition = partition
         self._leader = cluster.leader_partition(topic, partition)
@@ -92,6 +96,8 @@ class CoordinatorLog:
     ) -> int:
         """Append ``records`` as one batch and return the offset of the first. Raises the log's KafkaErrors."""
         leader = self.leader_partition()
+        if self._is_acks_all:
+            leader.check_isr()
         now_ms, codec = self._clock.now_ms(), self._codec()
         size_max = _size_max(leader, codec)
         batch = BatchBuilder(
@@ -154,11 +160,16 @@ class CoordinatorLog:
     async def wait_durable(self, timeout_ms: int | None = None) -> None:
         """Wait until all records appended so far are committed. ``timeout_ms``: instead of the usual one.
 
-        Raises KafkaError as `wait_committed`.
+        Raises KafkaError as `LeaderPartition.wait_committed` and `leader_partition`.
         """
         leader = self.leader_partition()
         limit_ms = self._write_timeout_ms() if timeout_ms is None else timeout_ms
-        await wait_committed(leader, leader.log.log_end_offset, limit_ms / 1000)
+        try:
+            await leader.wait_committed(leader.log.log_end_offset, limit_ms / 1000)
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:  # they are committed
+                raise
+        self.leader_partition()
 
 
 def _size_max(leader: LeaderPartition, codec: int) -> float:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from oncelog.broker.cluster.commitment import wait_committed
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.image import NO_LEADER
@@ -167,7 +166,7 @@ class MarkerWriter:
     async def _wait_committed(self, pending: PendingEnd, marker: _UncommittedMarker) -> None:
         code = ErrorCode.NONE
         try:
-            await wait_committed(marker.leader, marker.up_to, self._config.current.request_timeout_ms / 1000)
+            await marker.leader.wait_committed(marker.up_to, self._config.current.request_timeout_ms / 1000)
         except KafkaError as error:
             code = error.code
         self._settle(pending, marker.topic, marker.partition, code)
@@ -279,6 +278,7 @@ class MarkerWriter:
             leader = self._groups.runtime.log_of(group_shard).leader_partition()
             return leader, leader.log.log_end_offset
         leader = self._cluster.leader_partition(topic, partition)
+        leader.check_isr()
         result = leader.log.append(
             bytearray(marker),
             leader_epoch=leader.leader_epoch,

@@ -33,15 +33,19 @@ from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import RemoveTopicRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
     from oncelog.broker.coordinators.shard import ShardBuilder
+    from oncelog.broker.log.results import FileRange
     from oncelog.broker.metadata.image import Topic
     from oncelog.wire.schema import Message
 
 LOAD_AT_ONCE_BYTES = 32 * 1024
 """A request loads a shard at once if its log has at most this many bytes: a few hundred records, about 2 ms."""
+
+READ_WAIT_MS = 100
+"""Milliseconds of real time that a response waits until what it read is committed, before it is made from what is."""
 
 KNOWN_KEYS_MAX = 10_000
 """The size of the cache of partitions by key."""
@@ -90,6 +94,10 @@ class CoordinatorRuntime(Generic[S]):
         self._all_tried = trio.Event()
         """Set when the background has loaded all that can be loaded now."""
         self._has_lost = False
+        self._committed: dict[int, tuple[S, int, S]] = {}
+        """By partition: a shard that waits for the watermark, the watermark, and the shard as it was there."""
+        self._views: dict[int, S] = {}
+        """What requests find instead of the shards of these partitions, while a response is made once more."""
         environment.metadata.subscribe(self._on_record)
         self._cluster.subscribe(self._on_new_epoch)
 
@@ -135,7 +143,7 @@ class CoordinatorRuntime(Generic[S]):
         context = self.loaded.get(partition)
         if context is not None:
             if not context.is_lost():
-                return context.shard
+                return self._views.get(partition, context.shard)
             self._unload(partition)
         if partition not in self._loading:
             context = self._start_loading(partition)
@@ -162,7 +170,11 @@ class CoordinatorRuntime(Generic[S]):
         """
         if self.has_unloaded():
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return [context.shard for _, context in sorted(self.loaded.items()) if not context.is_lost()]
+        return [
+            self._views.get(partition, context.shard)
+            for partition, context in sorted(self.loaded.items())
+            if not context.is_lost()
+        ]
 
     def log_of(self, shard: S) -> CoordinatorLog:
         """Return the log of a loaded shard. Raises KafkaError (NOT_COORDINATOR) if it has been unloaded."""
@@ -190,6 +202,7 @@ class CoordinatorRuntime(Generic[S]):
                 builder.codec,
                 builder.BASE_SEQUENCE,
                 builder.write_timeout_ms,
+                is_acks_all=builder.IS_ACKS_ALL,
             )
             partition_log = log.leader_partition().log
             partition_log.check_alive()
@@ -220,14 +233,9 @@ class CoordinatorRuntime(Generic[S]):
         return True
 
     async def _load_in_slices(self, partition: int, context: ShardContext[S]) -> None:
-        slices = Slices()
         began = real_time.monotonic()
         try:
-            for cold in context.steps:
-                if cold is not None:
-                    await self._files.offload(cold.read)
-                if slices.is_over():
-                    await slices.pause()
+            await self._take(context.steps)
         except Exception as error:
             self._load_failed(partition, context, error)
             return
@@ -237,6 +245,15 @@ class CoordinatorRuntime(Generic[S]):
         seconds = round(real_time.monotonic() - began, 3)
         size = context.partition_log.size
         _log.info("loaded", topic=self.topic, partition=partition, bytes=size, seconds=seconds)
+
+    async def _take(self, steps: Generator[FileRange | None, None, None]) -> None:
+        """Take the steps of a `CoordinatorLoader` beside other work."""
+        slices = Slices()
+        for cold in steps:
+            if cold is not None:
+                await self._files.offload(cold.read)
+            if slices.is_over():
+                await slices.pause()
 
     def _finish_loading(self, partition: int) -> None:
         context = self.loaded[partition] = self._loading.pop(partition)
@@ -299,10 +316,12 @@ class CoordinatorRuntime(Generic[S]):
         return not context.is_lost()
 
     def _drop(self, partition: int) -> None:
-        """Stop to load a shard of an earlier leader epoch. One that is loaded knows itself that it is lost."""
+        """Forget a shard of an earlier leader epoch."""
         loading = self._loading.pop(partition, None)
         if loading is not None:
             loading.close()
+        if partition in self.loaded:
+            self._on_lost()
 
     # -- unloading
 
@@ -320,6 +339,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def _unload(self, partition: int) -> None:
         context = self.loaded.pop(partition)
+        self._committed.pop(partition, None)
         context.close()
         _log.warning("shard unloaded", topic=self.topic, partition=partition)
         context.shard.on_unloaded()
@@ -361,6 +381,80 @@ class CoordinatorRuntime(Generic[S]):
         except KafkaError as error:
             return error_response(to_client_error(error))
         return result
+
+    def respond_read(
+        self,
+        shards: Sequence[S],
+        result: M,
+        error_response: Callable[[KafkaError], M],
+        again: Callable[[], M],
+    ) -> M | Pending[M]:
+        """Return the response of a step that has only read ``shards``.
+
+        If what it read is not committed within `READ_WAIT_MS`, ``again`` makes another response, from what is: while it
+        runs, `at` and `shards` give the shards as their committed records make them (Kafka: ``lastCommittedOffset``).
+        """
+        try:
+            if all(self.log_of(shard).is_durable() for shard in shards):
+                self._committed.clear()
+                return result
+        except KafkaError as error:
+            return error_response(to_client_error(error))
+        return Pending(self._respond_committed(list(shards), result, error_response, again))
+
+    async def _respond_committed(
+        self,
+        shards: list[S],
+        result: M,
+        error_response: Callable[[KafkaError], M],
+        again: Callable[[], M],
+    ) -> M:
+        views: dict[int, S] = {}
+        try:
+            for shard in shards:
+                view = await self._view(shard)
+                if view is not None:
+                    views[shard.partition] = view
+        except KafkaError as error:
+            return error_response(to_client_error(error))
+        if not views:
+            return result
+        self._views = views
+        try:
+            return again()
+        finally:
+            self._views = {}
+
+    async def _view(self, shard: S) -> S | None:
+        """Return the shard as its committed records make it; None if all are committed soon. Raises KafkaError."""
+        log = self.log_of(shard)
+        if log.is_durable():
+            return None
+        partition_log = self.loaded[shard.partition].partition_log
+        known = self._committed.get(shard.partition)
+        if known is not None and known[0] is shard and known[1] == partition_log.high_watermark:
+            return known[2]
+        try:
+            await log.wait_durable(READ_WAIT_MS)
+        except KafkaError as error:
+            if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                raise
+        else:
+            return None
+        watermark = partition_log.high_watermark
+        view = self._builder.build_view(shard.partition, log)
+        await self._take(
+            CoordinatorLoader(
+                partition_log,
+                *self._builder.record_types(),
+                view,
+                skips_versions=self._builder.SKIPS_VERSIONS,
+                up_to=watermark,
+            ).steps()
+        )
+        self.log_of(shard)
+        self._committed[shard.partition] = shard, watermark, view
+        return view
 
     async def _respond_to_promise(
         self, shards: Sequence[S], promise: Promise[M], error_response: Callable[[KafkaError], M]

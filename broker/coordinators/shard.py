@@ -4,9 +4,11 @@ log.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from oncelog.broker.coordinators.loader import Replayable
+from oncelog.coordinator.deadlines import Deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.log import CoordinatorLog
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.log.results import FileRange
+    from oncelog.broker.seams.clock import Clock
     from oncelog.wire.schema import Message
 
 
@@ -28,6 +31,13 @@ class Shard(Replayable, Protocol):
 S = TypeVar("S", bound=Shard)
 
 
+class _WithDeadlines(Protocol):
+    deadlines: Deadlines
+
+
+C = TypeVar("C", bound=_WithDeadlines)
+
+
 class ShardBuilder(Protocol[S]):
     """Builds the shards of one topic (Kafka: ``CoordinatorShardBuilder``, ``Deserializer``)."""
 
@@ -38,8 +48,15 @@ class ShardBuilder(Protocol[S]):
     RELOADS: bool
     """Whether a shard is loaded again where the same node goes on to lead with a new epoch. Otherwise it stays."""
 
+    IS_ACKS_ALL: bool
+    """Whether records are refused while the ISR is below ``min.insync.replicas``. Otherwise responses wait."""
+
     def build(self, partition: int, log: CoordinatorLog) -> S:
         """Return an empty shard."""
+        ...
+
+    def build_view(self, partition: int, log: CoordinatorLog) -> S:
+        """Return an empty shard that is only replayed and read: it touches no timer of the shard that serves."""
         ...
 
     def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
@@ -57,6 +74,13 @@ class ShardBuilder(Protocol[S]):
     def on_shard_loaded(self, shard: S) -> None:
         """Called after a shard was loaded, when requests can use it."""
         ...
+
+
+def without_timers(context: C, clock: Clock) -> C:
+    """Return the context of a shard that is only read (`ShardBuilder.build_view`)."""
+    context = copy(context)
+    context.deadlines = Deadlines(clock.monotonic)
+    return context
 
 
 class ShardContext(Generic[S]):

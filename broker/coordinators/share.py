@@ -43,6 +43,7 @@ class ShareCoordinator:
     BASE_SEQUENCE = 0
     SKIPS_VERSIONS = False
     RELOADS = False
+    IS_ACKS_ALL = False
 
     def __init__(self, environment: CoordinatorEnvironment) -> None:
         self._metadata = environment.metadata
@@ -87,6 +88,9 @@ class ShareCoordinator:
         from oncelog.coordinator.share.shard import ShareShard
 
         return ShareShard(partition, log, self.context)
+
+    def build_view(self, partition: int, log: CoordinatorLog) -> ShareShard:
+        return self.build(partition, log)
 
     def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
         from oncelog.wire.stored.share import KEY_TYPES, VALUE_TYPES
@@ -228,8 +232,8 @@ class ShareCoordinator:
     async def _prune_partition(self, partition: int) -> None:
         """Move the log start offset to the first record that somebody needs.
 
-        What makes older records redundant must be on the disk first. Otherwise a loss of power could take both,
-        whatever ``flush.messages`` is.
+        What makes older records redundant must be on the disk first, and committed. Otherwise a loss of power, or of
+        the leader, could take both, whatever ``flush.messages`` is.
         """
         context = self.runtime.loaded.get(partition)
         if context is None:
@@ -239,6 +243,7 @@ class ShareCoordinator:
             return
         try:
             await log.flush(log.log_end_offset)
+            await context.log.wait_durable()
             log.delete_records(offset)
         except KafkaError as error:
             about = {"topic": SHARE_GROUP_STATE_TOPIC, "partition": partition}

@@ -14,6 +14,7 @@ import trio
 
 from oncelog.broker.coordinators.marker_writer import MarkerWriter
 from oncelog.broker.coordinators.runtime import CoordinatorRuntime, M
+from oncelog.broker.coordinators.shard import without_timers
 from oncelog.broker.metadata.image import TRANSACTION_VERSION
 from oncelog.broker.requests.request import Pending
 from oncelog.broker.seams.clock import real_time
@@ -41,6 +42,7 @@ class TransactionCoordinator:
     BASE_SEQUENCE = NO_SEQUENCE
     SKIPS_VERSIONS = True
     RELOADS = True
+    IS_ACKS_ALL = True
 
     def __init__(
         self,
@@ -92,6 +94,11 @@ class TransactionCoordinator:
         from oncelog.coordinator.transactions.shard import TransactionShard
 
         return TransactionShard(partition, log.leader_epoch, log, self.context)
+
+    def build_view(self, partition: int, log: CoordinatorLog) -> TransactionShard:
+        from oncelog.coordinator.transactions.shard import TransactionShard
+
+        return TransactionShard(partition, log.leader_epoch, log, without_timers(self.context, self._clock))
 
     def record_types(self) -> tuple[Mapping[int, type[Message]], Mapping[int, type[Message]]]:
         from oncelog.wire.stored.transactions import KEY_TYPES, VALUE_TYPES

@@ -93,7 +93,7 @@ HEAD = """\
 
 `make docs` makes this page from `broker/handlers/table.py` and the handlers' docstrings; a test compares. oncelog
 serves and announces no other API. A version is flexible if its request has tagged fields (KIP-482). Of the {count}
-APIs that brokers of Kafka 4.4.0 serve to clients, {served} are served here; five more are between brokers.
+APIs that brokers of Kafka 4.4.0 serve to clients, {served} are served here.
 
 | key | API | versions | in Kafka 4.4.0 | first flexible version | what it does |
 |--:|---|---|---|--:|---|
@@ -105,14 +105,11 @@ CONDITIONS = {
     72: "with `oncelog.client.metrics.enable`, in Kafka with a plug-in",
 }
 """By API key: what decides whether it, or a version of it, is served."""
-BETWEEN_BROKERS = range(83, 88)
-"""API keys that only brokers use."""
 
 
 def table() -> str:
     """Return the whole page, as Markdown."""
-    to_clients = KAFKA_APIS.keys() - BETWEEN_BROKERS
-    head = HEAD.format(count=len(to_clients), served=len(to_clients & HANDLERS.keys()))
+    head = HEAD.format(count=len(KAFKA_APIS), served=len(KAFKA_APIS.keys() & HANDLERS.keys()))
     return head + "".join(_row(api_key) for api_key in sorted(KAFKA_APIS.keys() | HANDLERS.keys()))
 
 
@@ -120,8 +117,7 @@ def _row(api_key: int) -> str:
     name, low, high = KAFKA_APIS[api_key]
     row = HANDLERS.get(api_key)
     if row is None:
-        why = "between brokers: inside the node" if api_key in BETWEEN_BROKERS else "not served"
-        return f"| {api_key} | {name} | none | {_range(low, high)} | | {why} |\n"
+        return f"| {api_key} | {name} | none | {_range(low, high)} | | not served |\n"
     api = Api(row)
     versions = _range(row.min_version, row.max_version)
     if row.announced_min != row.min_version:

@@ -39,11 +39,29 @@ def handle(
 def _describe(
     services: Services, group_ids: list[str], request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Pending[DescribeGroupsResponse]:
+    shards: dict[int, GroupShard] = {}
+
+    def response() -> DescribeGroupsResponse:
+        return _described(services, group_ids, request, context, shards)
+
+    first = response()
+    return services.groups.runtime.respond_read(
+        list(shards.values()), first, lambda error: _error_response(group_ids, error), response
+    )
+
+
+def _described(
+    services: Services,
+    group_ids: list[str],
+    request: DescribeGroupsRequest,
+    context: RequestContext,
+    shards: dict[int, GroupShard],
+) -> DescribeGroupsResponse:
+    """Return the response; ``shards`` gets the shards that it is about."""
     from oncelog.coordinator.groups.admin import describe_groups
 
     client = client_of(context)
     groups: list[DescribedGroup] = []
-    shards: dict[int, GroupShard] = {}
     may_describe = services.authorization.predicate(context, DESCRIBE, GROUP_RESOURCE)
     for group_id in group_ids:
         if not may_describe(group_id):
@@ -62,11 +80,7 @@ def _describe(
             if are_wanted
             else NOT_ASKED
         )
-    return services.groups.runtime.respond(
-        list(shards.values()),
-        DescribeGroupsResponse(groups=groups),
-        lambda error: _error_response(group_ids, error),
-    )
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _error_response(group_ids: list[str], error: KafkaError) -> DescribeGroupsResponse:

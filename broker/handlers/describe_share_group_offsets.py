@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.metadata.features import are_share_groups_enabled
+from oncelog.broker.metadata.image import NO_LEADER
 from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_DENIED, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.broker.scheduling.slices import Slices
@@ -140,12 +141,24 @@ async def _partition(
     if UNINITIALIZED in (state.start_offset, state.delivery_complete_count):
         return row
     try:
-        log = services.cluster.leader_partition(topic.name, number).log
-        log.check_alive()
+        end = await _end_offset(services, topic, number)
     except KafkaError as error:
         return DescribeShareGroupOffsetsResponsePartition(
             number, error_code=error.code, error_message=error.message
         )
     # AlterShareGroupOffsets sets any start offset, also one from which the lag overflows.
-    row.lag = wrapped_int64(log.high_watermark - state.start_offset - state.delivery_complete_count)
+    row.lag = wrapped_int64(end - state.start_offset - state.delivery_complete_count)
     return row
+
+
+async def _end_offset(services: Services, topic: Topic, number: int) -> int:
+    """Return where a partition ends for consumers, whoever leads it. Raises KafkaError."""
+    cluster = services.cluster
+    leader_id = topic.partitions[number].leader
+    if cluster.links is not None and leader_id not in (NO_LEADER, cluster.node_id):
+        from oncelog.broker.share.remote_partitions import end_offset
+
+        return await end_offset(cluster.links.to(leader_id), topic, number)
+    log = cluster.leader_partition(topic.name, number).log
+    log.check_alive()
+    return log.high_watermark

@@ -39,10 +39,26 @@ def handle(
 def _describe(
     services: Services, transactional_ids: list[str], context: RequestContext
 ) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
+    shards: list[TransactionShard] = []
+
+    def response() -> DescribeTransactionsResponse:
+        return _described(services, transactional_ids, context, shards)
+
+    def error_response(error: KafkaError) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(
+            0, [TransactionState(error.code, transactional_id) for transactional_id in transactional_ids]
+        )
+
+    return services.transactions.runtime.respond_read(shards, response(), error_response, response)
+
+
+def _described(
+    services: Services, transactional_ids: list[str], context: RequestContext, shards: list[TransactionShard]
+) -> DescribeTransactionsResponse:
+    """Return the response; ``shards`` gets the shards that it is about."""
     transactions, authorization = services.transactions, services.authorization
     may_describe = authorization.predicate(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE)
     may_describe_topic = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
-    shards: list[TransactionShard] = []
     states = [
         _state(transactions, transactional_id, shards)
         if may_describe(transactional_id)
@@ -52,13 +68,7 @@ def _describe(
     if authorization.authorizer is not None:
         for state in states:
             state.topics = [topic for topic in state.topics if may_describe_topic(topic.topic)]
-
-    def error_response(error: KafkaError) -> DescribeTransactionsResponse:
-        return DescribeTransactionsResponse(
-            0, [TransactionState(error.code, transactional_id) for transactional_id in transactional_ids]
-        )
-
-    return transactions.runtime.respond(shards, DescribeTransactionsResponse(0, states), error_response)
+    return DescribeTransactionsResponse(0, states)
 
 
 def _state(

@@ -51,11 +51,31 @@ def describe_groups(
 def _describe(
     services: Services, kind: GroupKind[R], group_ids: list[str], context: RequestContext
 ) -> R | Pending[R]:
-    """Return the response about these groups. A group that cannot be described has its error there."""
+    """Return the response about these groups, as they are committed."""
+    shards: dict[int, GroupShard] = {}
+
+    def response() -> R:
+        return _described(services, kind, group_ids, context, shards)
+
+    first = response()
+    return services.groups.runtime.respond_read(
+        list(shards.values()), first, lambda error: _refused(kind, group_ids, error), response
+    )
+
+
+def _described(
+    services: Services,
+    kind: GroupKind[R],
+    group_ids: list[str],
+    context: RequestContext,
+    shards: dict[int, GroupShard],
+) -> R:
+    """Return the response about these groups. A group that cannot be described has its error there. ``shards`` gets
+    the shards that it is about.
+    """
     authorization = services.authorization
     may_describe = authorization.predicate(context, DESCRIBE, GROUP_RESOURCE)
     groups = []
-    shards: dict[int, GroupShard] = {}
     for group_id in group_ids:
         if not may_describe(group_id):
             groups.append(kind.described(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, group_id))
@@ -72,11 +92,7 @@ def _describe(
     if authorization.authorizer is not None:
         may_describe_topic = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
         groups = [_without_denied_topics(kind, group, may_describe_topic) for group in groups]
-    return services.groups.runtime.respond(
-        list(shards.values()),
-        kind.response(groups=groups),
-        lambda error: _refused(kind, group_ids, error),
-    )
+    return kind.response(groups=groups)
 
 
 def _refused(kind: GroupKind[R], group_ids: list[str], error: KafkaError) -> R:

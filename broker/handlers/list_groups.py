@@ -12,6 +12,7 @@ from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, THE_
 from oncelog.coordinator.errors import to_client_error
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
     from oncelog.broker.handlers.services import Services
@@ -23,19 +24,30 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse | Pending[ListGroupsResponse]:
-    return chunked_steps(_list(services, request, context))
+    return chunked_steps(_list_committed(services, request, context))
+
+
+def _list_committed(
+    services: Services, request: ListGroupsRequest, context: RequestContext
+) -> Steps[ListGroupsResponse | Pending[ListGroupsResponse]]:
+    runtime = services.groups.runtime
+    try:
+        shards = runtime.shards()
+        response = yield from _list(services, request, context)
+    except KafkaError as error:
+        return _error_response(to_client_error(error))
+    return runtime.respond_read(
+        shards, response, _error_response, lambda: finish(_list(services, request, context))
+    )
 
 
 def _list(
     services: Services, request: ListGroupsRequest, context: RequestContext
-) -> Steps[ListGroupsResponse | Pending[ListGroupsResponse]]:
-    """Make the response, a shard and then a group at each step."""
+) -> Steps[ListGroupsResponse]:
+    """Make the response, a shard and then a group at each step. Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS)."""
     from oncelog.coordinator.groups.admin import GroupFilter, list_groups
 
-    try:
-        shards = services.groups.runtime.shards()
-    except KafkaError as error:
-        return _error_response(to_client_error(error))
+    shards = services.groups.runtime.shards()
     wanted = GroupFilter(request)
     groups: list[ListedGroup] = []
     for shard in shards:
@@ -49,7 +61,7 @@ def _list(
             if may_describe(group.group_id):
                 groups.append(group)
             yield
-    return services.groups.runtime.respond(shards, ListGroupsResponse(groups=groups), _error_response)
+    return ListGroupsResponse(groups=groups)
 
 
 def _error_response(error: KafkaError) -> ListGroupsResponse:

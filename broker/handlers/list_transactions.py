@@ -31,9 +31,16 @@ def handle(
         return error_response(error)
     response = ListTransactionsResponse()
     may_describe = services.authorization.predicate(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE, quiet=True)
+
+    def listed_again() -> ListTransactionsResponse:
+        again = ListTransactionsResponse()
+        for _ in list_transactions(services.transactions.runtime.shards(), request, again, may_describe):
+            pass
+        return again
+
     return chunked_then(
         list_transactions(shards, request, response, may_describe),
         sum(len(shard.transactions) for shard in shards),
-        lambda: services.transactions.runtime.respond(shards, response, error_response),
+        lambda: services.transactions.runtime.respond_read(shards, response, error_response, listed_again),
         are_costly=bool(request.transactional_id_pattern),
     )

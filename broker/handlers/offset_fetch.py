@@ -84,15 +84,19 @@ def _fetch(
     def error_response(error: KafkaError) -> OffsetFetchResponse:
         return _response([_error_result(group, error, version) for group in groups], version)
 
-    def respond() -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
+    def response() -> OffsetFetchResponse:
         results = [
             _group_result(services, lookup, shards, require_stable=request.require_stable, version=version)
             for lookup in lookups
         ]
-        return services.groups.runtime.respond(shards, _response(results, version), error_response)
+        return _response(results, version)
 
     steps = (step for lookup in lookups for step in lookup.resolve(services.cluster))
-    return chunked_then(steps, sum([len(lookup.checked) for lookup in lookups]), respond)
+    return chunked_then(
+        steps,
+        sum([len(lookup.checked) for lookup in lookups]),
+        lambda: services.groups.runtime.respond_read(shards, response(), error_response, response),
+    )
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

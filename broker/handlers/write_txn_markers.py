@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.cluster.commitment import wait_committed
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.requests.request import Pending, wait_for_response
@@ -118,6 +117,7 @@ def _append(
             committed=marker.transaction_result,
         )
         return leader, leader.log.log_end_offset
+    leader.check_isr()
     result = leader.log.append(
         end_transaction_marker(
             commit=marker.transaction_result,
@@ -143,7 +143,7 @@ async def _wait_committed(
     until = real_time.monotonic() + services.config.current.request_timeout_ms / 1000
     for leader, end_offset, result in uncommitted:
         try:
-            await wait_committed(leader, end_offset, max(0.0, until - real_time.monotonic()))
+            await leader.wait_committed(end_offset, max(0.0, until - real_time.monotonic()))
         except KafkaError as error:
             result.error_code = error.code
     return response

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
-from oncelog.broker.controller import isr, leadership
-from oncelog.broker.controller.registrations import Sessions, check_broker_epoch, register
+from oncelog.broker.controller import directories, isr, leadership
+from oncelog.broker.controller.leadership import check_broker_epoch
+from oncelog.broker.controller.registrations import Sessions, register
 from oncelog.broker.host.host import Host
 from oncelog.broker.log.data_directory import DataDirectory, DataDirectoryError
 from oncelog.broker.logging.logs import get_logger
@@ -32,6 +33,10 @@ from oncelog.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from oncelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from oncelog.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
 from oncelog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from oncelog.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from oncelog.wire.messages.fetch import FetchRequest
@@ -101,14 +106,15 @@ class Controller:
             BrokerHeartbeatRequest: self._heartbeat,
             AlterPartitionRequest: self._alter_partition,
             AllocateProducerIdsRequest: self._allocate_producer_ids,
+            AssignReplicasToDirsRequest: self._assign_directories,
         }
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve the nodes until cancelled. All nodes are down at the start of it, whatever the image says."""
         image = self.store.image
-        for broker_id in [one.broker_id for one in image.brokers.values() if not one.fenced]:
-            self._fence(broker_id)
         self.sessions.resume(image, self._clock.monotonic())
+        for broker_id in list(image.brokers):
+            self._fence(broker_id)
         async with trio.open_nursery() as nursery:
             self.host.start_tasks(nursery)
             nursery.start_soon(self._fence_overdue)
@@ -174,6 +180,13 @@ class Controller:
         self.store.commit(records)
         return response
 
+    def _assign_directories(
+        self, request: AssignReplicasToDirsRequest, version: int
+    ) -> AssignReplicasToDirsResponse:
+        records, response = directories.assign_directories(self.store.image, self.config.current, request)
+        self.store.commit(records)
+        return response
+
     def _allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, version: int
     ) -> AllocateProducerIdsResponse:
@@ -184,29 +197,28 @@ class Controller:
     # -- time
 
     def _fence(self, broker_id: int) -> None:
-        self.store.commit(leadership.fence(self.store.image, self.config.current, broker_id))
-        log.info("fenced a node", node=broker_id)
+        """Fence a node, whose session is over."""
+        self.sessions.end(broker_id)
+        known = self.store.image.brokers.get(broker_id)
+        if known is not None and not known.fenced:
+            self.store.commit(leadership.fence(self.store.image, self.config.current, broker_id))
+            log.info("fenced a node", node=broker_id)
 
     def end_session(self, broker_id: int) -> None:
         """Let the session of a node end now, as if its time were over."""
-        self.sessions.end(broker_id)
-        self._fence_silent()
-
-    def _fence_silent(self) -> None:
-        """Fence the nodes whose sessions are over."""
-        for broker_id in self.sessions.overdue(self.store.image, self._clock.monotonic()):
-            self._fence(broker_id)
+        self._fence(broker_id)
 
     async def _fence_overdue(self) -> None:
         """Fence nodes when their sessions end."""
         while True:
-            deadline_s = self.sessions.next_deadline_s(self.store.image)
+            deadline_s = self.sessions.next_deadline_s()
             if deadline_s is None:
                 await self._heard.wait()
             elif self._clock.monotonic() <= deadline_s:
                 await self._clock.sleep_until(deadline_s + 0.001)
             self._heard = trio.Event()
-            self._fence_silent()
+            for broker_id in self.sessions.overdue(self._clock.monotonic()):
+                self._fence(broker_id)
 
     async def _elect_from_time_to_time(self) -> None:
         """Elect preferred leaders, and unclean ones where topics allow them."""

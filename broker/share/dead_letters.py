@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.configs import effective_topic_config
+from oncelog.broker.metadata.image import NO_LEADER
 from oncelog.broker.metadata.topics import UNSET
 from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.broker.seams.clock import real_time
@@ -24,7 +25,7 @@ from oncelog.wire.steps import finish
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oncelog.broker.cluster.cluster import Cluster, LeaderPartition
+    from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
@@ -46,6 +47,7 @@ COPY_BYTES_MAX = 1024 * 1024
 """Bytes of the source's log that are read at once for copies."""
 ATTEMPTS_MAX = 5
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 30.0
+ACKS_ALL = -1
 
 _log = get_logger(__name__)
 
@@ -80,7 +82,7 @@ class DeadLetterWriter:
     ) -> None:
         """Write a record for each offset. Those that cannot be written are logged, each range with the reason."""
         try:
-            limit = self._checked_queue(source.group_id, settings.dead_letter_topic).max_message_bytes
+            limit = (await self._checked_queue(source.group_id, settings.dead_letter_topic)).max_message_bytes
         except (_NoQueueError, KafkaError) as error:
             self.note_lost(source, [(first, last) for first, last, _, _ in letters], str(error))
             return
@@ -156,7 +158,7 @@ class DeadLetterWriter:
 
     # -- the queue
 
-    def _checked_queue(self, group_id: str, topic: str) -> TopicConfig:
+    async def _checked_queue(self, group_id: str, topic: str) -> TopicConfig:
         """Return the queue's configuration. Create the queue if need be (``validateDlqTopic``).
 
         Raises _NoQueueError, KafkaError.
@@ -176,7 +178,7 @@ class DeadLetterWriter:
                     "DLQ topic does not exist and auto create is disabled on cluster for share group: "
                     f"{group_id}, topic: {topic}."
                 )
-            self._create(topic)
+            await self._create(topic)
         found = effective_topic_config(self._metadata.image, config, topic)
         if not found.errors_deadletterqueue_group_enable:
             raise _NoQueueError(
@@ -184,20 +186,42 @@ class DeadLetterWriter:
             )
         return found
 
-    def _create(self, topic: str) -> None:
+    async def _create(self, topic: str) -> None:
+        """Create the queue, and wait until it is there. Raises _NoQueueError."""
         configs = {GROUP_ENABLE: "true", "message.timestamp.type": "CreateTime"}
         rows = [CreatableTopicConfig(key, value) for key, value in configs.items()]
         for row in finish(self._creator.create([CreatableTopic(topic, UNSET, UNSET, [], rows)])):
             if row.error_code:
                 raise _NoQueueError(f"DLQ topic {topic} could not be created: {row.error_message}")
             _log.info("created a dead-letter queue", topic=topic)
+        for attempt in range(ATTEMPTS_MAX):
+            if topic in self._metadata.image.topics:
+                return
+            await real_time.sleep(min(BACKOFF_S * 2**attempt, BACKOFF_MAX_S))
+        raise _NoQueueError(f"DLQ topic {topic} was not created in time.")
 
-    def leader(self, source: SharePartition, settings: ShareGroupSettings) -> LeaderPartition:
-        """Return the queue's partition for a partition of the source. Raises KafkaError, _NoQueueError."""
+    async def append(self, source: SharePartition, settings: ShareGroupSettings, batch: bytearray) -> None:
+        """Append a batch with acks=all to the queue's partition for a partition of the source, on the node that leads
+        it. Raises KafkaError, _NoQueueError.
+        """
+        cluster, timeout_ms = self._cluster, self._config.current.request_timeout_ms
         topic = self._metadata.image.topics.get(settings.dead_letter_topic)
         if topic is None:
             raise _NoQueueError(f"DLQ topic {settings.dead_letter_topic} was deleted.")
-        return self._cluster.leader_partition(topic.name, source.partition % len(topic.partitions))
+        number = source.partition % len(topic.partitions)
+        leader_id = topic.partitions[number].leader
+        if cluster.links is not None and leader_id not in (NO_LEADER, cluster.node_id):
+            from oncelog.broker.share.remote_partitions import produce
+
+            await produce(cluster.links.to(leader_id), topic, number, batch, timeout_ms)
+            return
+        leader = cluster.leader_partition(topic.name, number)
+        leader.check_isr()
+        result = leader.log.append(
+            memoryview(batch), leader_epoch=leader.leader_epoch, origin=AppendOrigin.CLIENT
+        )
+        if result.must_wait:
+            await leader.wait_acknowledged(ACKS_ALL, result.last_offset + 1, timeout_ms / 1000)
 
 
 class _Batch:
@@ -272,14 +296,7 @@ class _Batch:
         try:
             for attempt in range(ATTEMPTS_MAX):
                 try:
-                    leader = self._writer.leader(self.source, self._settings)
-                    result = leader.log.append(
-                        memoryview(bytearray(batch)),
-                        leader_epoch=leader.leader_epoch,
-                        origin=AppendOrigin.CLIENT,
-                    )
-                    if result.must_wait:
-                        await leader.log.flush(result.last_offset + 1)
+                    await self._writer.append(self.source, self._settings, bytearray(batch))
                     self._writer.note_written(self.source, self._settings.dead_letter_topic, count)
                     return
                 except KafkaError as error:

@@ -178,6 +178,8 @@ class SharePartition:
         log = self.leader.log
         reset = self._manager.settings(self.group_id).reset
         if reset == LATEST:
+            if log.high_watermark < self.leader.epoch_start_offset:
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
             return log.high_watermark
         if reset == EARLIEST:
             return log.log_start_offset

@@ -1,7 +1,5 @@
-"""The share coordinators of both targets take the same calls: they answer the same, and DumpLogSegments prints the same
-records of ``__share_group_state``.
-
-Kafka's is called by the APIs 83 to 87, ours inside of the node.
+"""The share coordinators of both targets take the same calls (APIs 83 to 87): they answer the same, and DumpLogSegments
+prints the same records of ``__share_group_state``.
 """
 
 from __future__ import annotations
@@ -11,21 +9,15 @@ import pathlib
 import random
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any, NamedTuple, Protocol
-
-import trio
+from typing import Any, NamedTuple
 
 from compat_tests.definitions import Fields
 from compat_tests.differential import Session
+from compat_tests.local_broker import LocalBroker
+from compat_tests.oncelog_server import Oncelog
 from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from conftest import KafkaTool
-from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.config.listeners import resolve_listeners
-from oncelog.broker.net.server import BoundListener
-from oncelog.broker.node.node import Node
-from oncelog.broker.node.serve import serve
 from oncelog.coordinator.share.state import DeliveryState, StateBatch
-from oncelog.wire.errors import KafkaError
 from oncelog.wire.schema import uuid_to_text
 
 PROPERTIES = {
@@ -95,18 +87,12 @@ def joined(batches: list[Any]) -> list[Any]:
     return found
 
 
-class Target(Protocol):
-    topic_ids: dict[str, bytes]
-
-    async def call(self, call: Call) -> Any: ...
-
-
-class KafkaTarget:
+class Target:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.topic_ids = {"t": session.topic("t", PARTITIONS), "none": bytes(range(16))}
 
-    async def call(self, call: Call) -> Any:
+    def call(self, call: Call) -> Any:
         name = "ReadShareGroupStateSummary" if call.name == "Summary" else f"{call.name}ShareGroupState"
         fields: Fields = {"partition": call.partition, **call.args}
         if "batches" in fields:
@@ -126,7 +112,7 @@ class KafkaTarget:
             if row["error_code"] not in RETRIED:
                 break
         if row["error_code"]:
-            return row["error_code"]
+            return row["error_code"], row["error_message"]
         if call.name == "Read":
             batches = [tuple(batch.values())[:4] for batch in row["state_batches"]]
             return row["state_epoch"], row["start_offset"], joined(batches)
@@ -136,65 +122,24 @@ class KafkaTarget:
         return 0
 
 
-class OurTarget:
-    def __init__(self, node: Node, topic_id: bytes) -> None:
-        self.coordinator = node.share_coordinator
-        self.topic_ids = {"t": topic_id, "none": bytes(range(16))}
-
-    async def call(self, call: Call) -> Any:
-        method = getattr(self.coordinator, call.name.lower())
-        try:
-            found = await method(call.group, self.topic_ids[call.topic], call.partition, **call.args)
-        except KafkaError as error:
-            return int(error.code)
-        if call.name == "Read":
-            return found.state_epoch, found.start_offset, joined(found.batches)
-        return tuple(found) if call.name == "Summary" else 0
-
-
-async def answers(target: Target) -> list[Any]:
-    return [(call, await target.call(call)) for call in random_calls(1)]
-
-
-def of_kafka(data_dir: pathlib.Path) -> tuple[list[Any], str]:
-    """Kafka's answers, and the text of the topic's id."""
-    with RealKafka(PROPERTIES, data_dir) as kafka:
-        with closing(Session(kafka.bootstrap)) as session:
-            target = KafkaTarget(session)
-            found = trio.run(answers, target)
-        kafka.stop()
+def answers(broker: LocalBroker) -> tuple[list[Any], str]:
+    """The answers to the calls, and the text of the topic's id. The broker has stopped then."""
+    with broker:
+        with closing(Session(broker.bootstrap)) as session:  # type: ignore[attr-defined]
+            target = Target(session)
+            found = [(call, target.call(call)) for call in random_calls(1)]
+            empty = [
+                session.call_unobserved("ReadShareGroupState", 0, {"group_id": group, "topics": topics})
+                for group, topics in (("", [topic_of(target, [0])]), ("q", []), ("q", [topic_of(target, [])]))
+            ]
+            assert [response["results"] for response in empty] == [[], [], []]
+        broker.stop()
     return found, uuid_to_text(target.topic_ids["t"])
 
 
-def of_ours(data_dir: pathlib.Path) -> tuple[list[Any], str]:
-    config = BrokerConfig({**PROPERTIES, "log.dirs": str(data_dir), "listeners": "PLAINTEXT://127.0.0.1:0"})
-    found: list[Any] = []
-    ids: list[str] = []
-
-    async def main() -> None:
-        ready = trio.Event()
-        nodes: list[tuple[Node, list[BoundListener]]] = []
-
-        def on_ready(node: Node, bound: list[BoundListener]) -> None:
-            nodes.append((node, bound))
-            ready.set()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve, config, resolve_listeners(config, lambda: "localhost")[0], on_ready)
-            await ready.wait()
-            [(node, bound)] = nodes
-
-            def create() -> bytes:
-                with closing(Session(f"127.0.0.1:{bound[0].port}")) as session:
-                    return session.topic("t", PARTITIONS)
-
-            topic_id = await trio.to_thread.run_sync(create)
-            ids.append(uuid_to_text(topic_id))
-            found.extend(await answers(OurTarget(node, topic_id)))
-            nursery.cancel_scope.cancel()
-
-    trio.run(main)
-    return found, ids[0]
+def topic_of(target: Target, partitions: list[int]) -> Fields:
+    rows = [{"partition": partition, "leader_epoch": 0} for partition in partitions]
+    return {"topic_id": target.topic_ids["t"], "partitions": rows}
 
 
 def dumped(kafka_tool: KafkaTool, data_dir: pathlib.Path, topic_id: str) -> list[Any]:
@@ -220,13 +165,14 @@ def dumped(kafka_tool: KafkaTool, data_dir: pathlib.Path, topic_id: str) -> list
 
 def test_both_answer_and_store_the_same(tmp_path: pathlib.Path, kafka_tool: KafkaTool) -> None:
     try:
-        kafkas, kafkas_id = of_kafka(tmp_path / "kafka")
+        kafkas, kafkas_id = answers(RealKafka(PROPERTIES, tmp_path / "kafka"))
     except RealPartMissing as missing:
         require(str(missing))
-    ours, our_id = of_ours(tmp_path / "ours")
+    ours, our_id = answers(Oncelog(PROPERTIES, tmp_path / "ours"))
     for (call, theirs), (_, our) in zip(kafkas, ours, strict=True):
         assert our == theirs, call
-    assert {answer for _, answer in ours if isinstance(answer, int)} >= {0, 3, 42, 74, 124}
+    codes = {answer[0] for _, answer in ours if isinstance(answer, tuple) and len(answer) == 2}
+    assert codes >= {3, 42, 74, 124}
     expected = dumped(kafka_tool, tmp_path / "kafka", kafkas_id)
     found = dumped(kafka_tool, tmp_path / "ours", our_id)
     assert found == expected

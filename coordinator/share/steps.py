@@ -176,14 +176,18 @@ def _check_number(name: str, number: int) -> None:
 
 def _check_topic(shard: ShareShard, key: SharePartitionKey) -> None:
     if key.partition >= shard.context.partition_count(key.topic_id):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        )
 
 
 def _check_state_epoch(state: StoredShareState, epoch: int) -> None:
     if epoch < state.state_epoch_max:
-        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        text = "The coordinator rejected the request because the state epoch did not match."
+        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, text)
 
 
 def _check_leader_epoch(state: StoredShareState, epoch: int) -> None:
     if epoch < state.leader_epoch_max:
-        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        text = "The leader epoch in the request is older than the epoch on the broker."
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, text)

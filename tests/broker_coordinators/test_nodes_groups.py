@@ -49,7 +49,7 @@ def test_a_classic_member_goes_on_at_the_new_coordinator() -> None:
         async with two_nodes() as nodes:
             one = member(nodes)
             await one.found()
-            nodes.move(OFFSETS_TOPIC, 0, 2)
+            await nodes.move(OFFSETS_TOPIC, 0, 2)
             assert await one.heartbeat() is ErrorCode.NOT_COORDINATOR
             found = await one.client.call(
                 FindCoordinatorRequest(coordinator_keys=["g"]), 4, FindCoordinatorResponse
@@ -75,13 +75,14 @@ def test_who_waits_at_the_former_coordinator_is_sent_away(waits_for: str) -> Non
             await leader.found()
             await follower.join()  # it gets its id
             await follower.send_join()
+            await trio.sleep(0.1)
             assert await leader.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
             if waits_for == "sync":
                 await leader.join()
                 await follower.joined()
                 await follower.send_sync()
                 await trio.sleep(0.01)
-            nodes.move(OFFSETS_TOPIC, 0, 2)
+            await nodes.move(OFFSETS_TOPIC, 0, 2)
             with trio.fail_after(1):
                 got: Any = await (follower.joined() if waits_for == "join" else follower.synced())
             assert got.error_code == ErrorCode.NOT_COORDINATOR
@@ -118,7 +119,7 @@ def test_a_consumer_member_goes_on_at_the_new_coordinator() -> None:
             )
             assert joined.error_code == 0
             epoch = one.epoch
-            nodes.move(OFFSETS_TOPIC, 0, 2)
+            await nodes.move(OFFSETS_TOPIC, 0, 2)
             assert (await one.beat()).error_code == ErrorCode.NOT_COORDINATOR
             one.client = nodes.connect(2)
             assert (await one.beat()).error_code == 0
@@ -126,6 +127,20 @@ def test_a_consumer_member_goes_on_at_the_new_coordinator() -> None:
             # Its session is the new coordinator's to end, and not the former one's.
             await trio.sleep(46)
             assert (await one.beat()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    run()
+
+
+def test_a_new_coordinator_ends_sessions_without_being_asked() -> None:
+    @simulated
+    async def run() -> None:
+        async with two_nodes() as nodes:
+            await member(nodes).found()
+            await nodes.move(OFFSETS_TOPIC, 0, 2)
+            await trio.sleep(SESSION_MS / 1000 + 1)
+            assert await groups_of(nodes.connect(2)) == ["g"]
+            [context] = nodes[2].groups.runtime.loaded.values()
+            assert not context.shard.groups["g"].members  # type: ignore[attr-defined]
 
     run()
 
@@ -157,12 +172,12 @@ def test_a_new_epoch_of_the_same_leader_disturbs_nobody() -> None:
             await other.join()
             await other.send_join()
             await trio.sleep(0.01)
-            nodes.move(OFFSETS_TOPIC, 0, 1)
+            await nodes.move(OFFSETS_TOPIC, 0, 1)
             await one.join()
             assert (await other.joined()).error_code == 0
             await one.sync({one.member_id: b"", other.member_id: b"all"})
             assert (await other.sync()).assignment == b"all"
-            assert nodes.log(OFFSETS_TOPIC, 0).latest_epoch == 1
+            assert nodes.log(OFFSETS_TOPIC, 0).epochs.latest == 1
 
     run()
 
@@ -199,7 +214,7 @@ def test_a_node_loads_only_what_it_leads() -> None:
                 await one.found()
             loaded = [set(nodes[node_id].groups.runtime.loaded) for node_id in (1, 2)]
             assert loaded == [{0}, {1}]
-            nodes.move(OFFSETS_TOPIC, 1, 1)
+            await nodes.move(OFFSETS_TOPIC, 1, 1)
             for node in nodes.nodes.values():  # also after a start, when both have the log of partition 1
                 await node.restart()
             await trio.sleep(1)

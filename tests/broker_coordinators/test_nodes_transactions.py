@@ -10,8 +10,10 @@ import trio
 
 from oncelog.wire.batch import read_header
 from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from oncelog.wire.records import iterate_records
 from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.harness.node_clients import NodesLink
@@ -43,7 +45,8 @@ async def committed_values(link: NodesLink) -> list[bytes]:
     """What a read_committed consumer gets of ``t``, once no transaction is open."""
     reader = CommittedReader("t", 0)
     while reader.position < link.nodes.log("t", 0).log_end_offset:
-        await reader.poll(link)  # type: ignore[arg-type]
+        if not await reader.poll(link):  # type: ignore[arg-type]
+            await trio.sleep(0.01)
     return [value for _, value in sorted(reader.values.items())]
 
 
@@ -89,27 +92,29 @@ def test_a_coordinator_moves_in_every_state(commit: bool, versions: Versions, st
             producer = TransactionalProducer(link, "id", versions)
             await producer.init()
             if state == "empty":
-                nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
+                await nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
             await producer.send("t", 0, [b"a"], nodes.clock.now_ms())
             await producer.send_offset("g", "t", 0, 7)
             if state == "ongoing":
-                nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
+                await nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
             elif state == "prepared":
-                nodes.network.cut(COORDINATOR, DATA_NODE)
-                nodes.network.cut(COORDINATOR, GROUP_NODE)
+                late = nodes.hold(WriteTxnMarkersRequest)
             await producer.end(commit=commit)
             if state == "prepared":
                 assert markers(nodes, "t") == []
-                nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
-                nodes.network.heal()
+                nodes.hold_no_more()
+                await nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
             elif state == "complete":
-                nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
+                await nodes.move(TRANSACTIONS_TOPIC, 0, DATA_NODE)
             assert await committed_offset(link, "g", "t", 0) == (7 if commit else -1)
             await trio.sleep(60)  # whoever wants to write another marker
             marker = COMMIT_MARKER if commit else ABORT_MARKER
             assert markers(nodes, "t") == markers(nodes, OFFSETS_TOPIC) == [marker]
-            # The id goes on with its new coordinator.
+            # The id goes on with its new coordinator, and what the former one has sent comes too late.
             await producer.send("t", 0, [b"b"], nodes.clock.now_ms())
+            if state == "prepared":
+                late.set()
+                await trio.sleep(1)
             await producer.end(commit=True)
             assert await committed_values(link) == ([b"a", b"b"] if commit else [b"b"])
 
@@ -124,7 +129,7 @@ def test_a_new_coordinator_ends_a_transaction_whose_time_is_over(versions: Versi
             producer = TransactionalProducer(link, "id", versions, timeout_ms=20_000)
             await producer.init()
             await producer.send("t", 0, [b"a"], nodes.clock.now_ms())
-            nodes.move(TRANSACTIONS_TOPIC, 0, GROUP_NODE)
+            await nodes.move(TRANSACTIONS_TOPIC, 0, GROUP_NODE)
             await trio.sleep(60)
             assert markers(nodes, "t") == [ABORT_MARKER]
             # The former coordinator has no timer left.
@@ -139,7 +144,7 @@ def test_who_asks_the_former_coordinator_is_sent_away() -> None:
         async with three_nodes() as (nodes, link):
             producer = TransactionalProducer(link, "id")
             await producer.init()
-            nodes.move(TRANSACTIONS_TOPIC, 0, GROUP_NODE)
+            await nodes.move(TRANSACTIONS_TOPIC, 0, GROUP_NODE)
             request = EndTxnRequest("id", producer.producer_id, producer.epoch, True)
             response = await link.to(COORDINATOR).call(request, 5, EndTxnResponse)
             assert response.error_code == ErrorCode.NOT_COORDINATOR
@@ -157,13 +162,35 @@ def test_markers_reach_a_partition_that_moves_and_a_node_that_comes_back(version
             await producer.send("t", 0, [b"a"], nodes.clock.now_ms())
             await producer.send_offset("g", "t", 0, 7)
             nodes.elect("t", 0, -1)
-            nodes.network.cut(GROUP_NODE, COORDINATOR)  # the marker is written, but nobody is told
+            nodes.hold(WriteTxnMarkersRequest, answers=True)
             await producer.end(commit=True)
             await trio.sleep(1)
-            assert markers(nodes, OFFSETS_TOPIC)[0] == COMMIT_MARKER
-            nodes.elect("t", 0, DATA_NODE)
+            assert markers(nodes, OFFSETS_TOPIC) == [COMMIT_MARKER]
+            nodes.network.cut(GROUP_NODE, COORDINATOR)  # the coordinator does not learn that it is written
+            nodes.hold_no_more()
             nodes.network.heal()
+            nodes.elect("t", 0, DATA_NODE)
             assert await committed_values(link) == [b"a"]
             assert await committed_offset(link, "g", "t", 0) == 7
 
     run()
+
+
+def test_a_producer_waits_for_a_block_of_ids() -> None:
+    @simulated
+    async def run() -> None:
+        async with three_nodes() as (nodes, link):
+            take, nodes.take_producer_ids = nodes.take_producer_ids, no_ids  # type: ignore[method-assign]
+            for transactional_id in (None, "id"):
+                request = InitProducerIdRequest(transactional_id, 60_000)
+                response = await link.to(COORDINATOR).call(request, 4, InitProducerIdResponse)
+                assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                assert response.producer_id == -1
+            nodes.take_producer_ids = take  # type: ignore[method-assign]
+            await TransactionalProducer(link, "id").init()
+
+    run()
+
+
+def no_ids() -> int:
+    raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -7,6 +7,7 @@ import trio
 
 from oncelog.wire.control import ABORT_MARKER
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from oncelog.wire.messages.produce import ProduceResponse
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -47,14 +48,14 @@ def test_a_batch_is_refused_if_its_transaction_has_ended_since_the_question(vers
             if not versions.is_v2:
                 await producer.add("t", 0)
             # The answer of the coordinator is under way for long, and the marker overtakes it.
-            nodes.network.delay(COORDINATOR, DATA_NODE, 5.0)
+            answer = nodes.hold(AddPartitionsToTxnRequest, answers=True)
             late = link.nodes.connect(DATA_NODE)
             await late.send(producer.produce_request("t", 0, [b"a"], nodes.clock.now_ms()), versions.produce)
             await trio.sleep(1)
-            nodes.network.heal()
             await producer.end(commit=False)
             while not markers(nodes, "t"):
                 await trio.sleep(0.01)
+            answer.set()
             response = await late.receive(ProduceResponse, versions.produce)
             [row] = response.responses[0].partition_responses
             assert row.error_code == ErrorCode.INVALID_TXN_STATE
@@ -75,7 +76,7 @@ def test_offsets_are_refused_if_their_transaction_has_ended_since_the_question()
             await producer.end(commit=True)
             await committed_offset(link, "other", "t", 0)
             await producer.send("t", 0, [b"y"], nodes.clock.now_ms())
-            nodes.network.delay(COORDINATOR, GROUP_NODE, 5.0)
+            answer = nodes.hold(AddPartitionsToTxnRequest, answers=True)
             late = nodes.connect(GROUP_NODE)
             request = TxnOffsetCommitRequest(
                 "id",
@@ -86,8 +87,9 @@ def test_offsets_are_refused_if_their_transaction_has_ended_since_the_question()
             )
             await late.send(request, 3)
             await trio.sleep(1)
-            nodes.network.heal()
             await producer.end(commit=True)
+            await trio.sleep(1)
+            answer.set()
             response = await late.receive(TxnOffsetCommitResponse, 3)
             assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_TXN_STATE
             assert await committed_offset(link, "g", "t", 0) == -1

@@ -1,7 +1,7 @@
 """Several nodes on one simulated network, whose metadata a test dictates: leaders move when it says so.
 
-Every partition has one replica. `SimNodes.move` copies its log to another node and lets that one lead, as if it had
-been a replica with all records. No controller elects anybody.
+Every node has a replica of every partition, and replicates as nodes do. No controller elects anybody; one accepts what
+leaders propose for their ISRs.
 """
 
 from __future__ import annotations
@@ -21,20 +21,25 @@ from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.host.host import Host
 from oncelog.broker.log.manager import LogManager
 from oncelog.broker.log.partition_log import PartitionLog
-from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.log.results import FileRange
 from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
 from oncelog.broker.metadata.features import OUR_FEATURES, format_records
-from oncelog.broker.metadata.image import TOPIC, Topic
+from oncelog.broker.metadata.image import TOPIC, MetadataImage, Topic
 from oncelog.broker.metadata.internal_topics import CreatesAtOnce, TopicCreator
 from oncelog.broker.net.server import BoundListener
-from oncelog.broker.network.network import Delivery, Links, Network
+from oncelog.broker.network.network import CONTROLLER_ID, Delivery, Links, Network
 from oncelog.broker.node.node import Node
 from oncelog.broker.refusal.error_response import error_fields_of, error_response
 from oncelog.broker.requests.request import RequestContext, wait_for_response
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.wire.batch import HEADER_SIZE, read_header
-from oncelog.wire.errors import KafkaError
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionResult,
+    TopicResult,
+)
 from oncelog.wire.schema import Message, Uuid
 from oncelog.wire.stored.metadata import (
     BrokerEndpoint,
@@ -125,6 +130,7 @@ class SimNode:
                 cluster_id="4L6g3nShT-eMCtK--X86sw",
                 directory_id=logs.directory_id,
             )
+            metadata.broker_epoch = self.node_id
             for offset, records in enumerate(nodes.batches):
                 metadata.follow(records, offset)
             listener = BoundListener("PLAINTEXT", self.listener, f"node-{self.node_id}", 9092)
@@ -180,8 +186,8 @@ class SimNodes:
         """The log of the metadata, a batch at each offset."""
         self.followers: dict[int, DictatedMetadata] = {}
         """Nodes that learn what is committed."""
-        self.received: list[tuple[int, Delivery]] = []
-        """What links have brought, with the node that got it."""
+        self._held: dict[type[Message], trio.Event] = {}
+        self._held_answers: dict[type[Message], trio.Event] = {}
         self.nodes = {node_id: SimNode(self, node_id) for node_id in range(1, count + 1)}
         self._next_producer_id = 0
         self._ids = random.Random(0)
@@ -204,6 +210,7 @@ class SimNodes:
         )
         self._manager = trio.open_nursery()
         self.nursery = await self._manager.__aenter__()
+        self.network.attach(CONTROLLER_ID, self._alter_partitions, self.nursery)
         for node in self.nodes.values():
             await self.nursery.start(node.run)
         return self
@@ -241,7 +248,7 @@ class SimNodes:
     def create_topic(
         self, name: str, leaders: Sequence[int], configs: Mapping[str, str] | None = None
     ) -> Uuid:
-        """Create a topic with a partition on each of these nodes."""
+        """Create a topic with a partition for each of these leaders."""
         topic_id = self._uuid()
         self.commit(
             [
@@ -251,12 +258,12 @@ class SimNodes:
                     PartitionRecord(
                         partition_id=number,
                         topic_id=topic_id,
-                        replicas=[leader],
-                        isr=[leader],
+                        replicas=self._replicas(leader),
+                        isr=self._replicas(leader),
                         leader=leader,
                         leader_epoch=0,
                         partition_epoch=0,
-                        directories=[self._uuid()],
+                        directories=[self._uuid() for _ in self.nodes],
                     )
                     for number, leader in enumerate(leaders)
                 ),
@@ -264,9 +271,11 @@ class SimNodes:
         )
         return topic_id
 
+    def _image(self) -> MetadataImage:
+        return next(iter(self.followers.values())).image
+
     def topic(self, name: str) -> Topic:
-        metadata = next(iter(self.followers.values()))
-        return metadata.image.topics[name]
+        return self._image().topics[name]
 
     def leader(self, topic: str, partition: int) -> int:
         return self.topic(topic).partitions[partition].leader
@@ -275,19 +284,20 @@ class SimNodes:
         """The log of the leader."""
         return self[self.leader(topic, partition)].logs.get(topic, partition)
 
-    def move(self, topic: str, partition: int, to: int) -> None:
-        """Let another node lead, with the same records; or the same one, in a new epoch."""
-        before = self.leader(topic, partition)
-        if before > 0 and before != to:
-            self._copy(topic, partition, self[before].logs.get(topic, partition), to)
+    def _replicas(self, leader: int) -> list[int]:
+        return [leader, *(node_id for node_id in self.nodes if node_id != leader)]
+
+    async def move(self, topic: str, partition: int, to: int) -> None:
+        """Let another node lead once it has all records; or the same one, in a new epoch."""
+        source = self.log(topic, partition)
+        while self[to].logs.get(topic, partition).log_end_offset < source.log_end_offset:
+            await trio.sleep(0.01)
         self.elect(topic, partition, to)
 
     def elect(self, topic: str, partition: int, leader: int) -> None:
         """Let a node lead, with what it has. -1: none does."""
         topic_id = self.topic(topic).topic_id
-        change = PartitionChangeRecord(partition_id=partition, topic_id=topic_id, leader=leader)
-        change.isr = change.replicas = [leader] if leader > 0 else None
-        self.commit([change])
+        self.commit([PartitionChangeRecord(partition_id=partition, topic_id=topic_id, leader=leader)])
 
     def change_isr(self, topic: str, partition: int) -> None:
         """A change of the ISR alone."""
@@ -297,20 +307,64 @@ class SimNodes:
             [PartitionChangeRecord(partition_id=partition, topic_id=known.topic_id, isr=list(state.isr))]
         )
 
-    def _copy(self, topic: str, partition: int, source: PartitionLog, to: int) -> None:
-        target = self[to].logs.get(topic, partition)
-        for batch in batches_of(source, target.log_end_offset):
-            epoch = read_header(batch, 0).partition_leader_epoch
-            target.append(bytearray(batch), leader_epoch=epoch, origin=AppendOrigin.REPLICATION)
-        assert target.log_end_offset == source.log_end_offset
+    async def _alter_partitions(self, delivery: Delivery) -> AlterPartitionResponse:
+        """Let a leader have the ISRs that it proposes."""
+        request = delivery.request
+        assert isinstance(request, AlterPartitionRequest)
+        await trio.lowlevel.checkpoint()
+        results = []
+        for topic in request.topics:
+            rows = []
+            for asked in topic.partitions:
+                state = self._image().topics_by_id[topic.topic_id].partitions[asked.partition_index]
+                isr = [one.broker_id for one in asked.new_isr_with_epochs]
+                if asked.leader_epoch != state.leader_epoch or asked.partition_epoch != state.partition_epoch:
+                    rows.append(PartitionResult(asked.partition_index, ErrorCode.INVALID_UPDATE_VERSION))
+                    continue
+                change = PartitionChangeRecord(partition_id=asked.partition_index, topic_id=topic.topic_id)
+                change.isr = isr
+                self.commit([change])
+                rows.append(
+                    PartitionResult(
+                        asked.partition_index,
+                        0,
+                        state.leader,
+                        state.leader_epoch,
+                        state.isr,
+                        0,
+                        state.partition_epoch,
+                    )
+                )
+            results.append(TopicResult(topic.topic_id, rows))
+        return AlterPartitionResponse(0, 0, results)
 
     # -- what links bring
+
+    def hold(self, kind: type[Message], *, answers: bool = False) -> trio.Event:
+        """Let requests of that kind arrive only when the event is set, or only their answers. `hold_no_more` lets those
+        pass that are sent from then on.
+        """
+        held = self._held_answers if answers else self._held
+        held[kind] = trio.Event()
+        return held[kind]
+
+    def hold_no_more(self) -> None:
+        self._held.clear()
+        self._held_answers.clear()
 
     async def receive(self, node: Node, delivery: Delivery) -> Message:
         """Handle a request of another node as a client's."""
         request = delivery.request
         assert request.API_KEY is not None
-        self.received.append((node.cluster.node_id, delivery))
+        if (held := self._held.get(type(request))) is not None:
+            await held.wait()
+        response = await self._handle(node, delivery)
+        if (held := self._held_answers.get(type(request))) is not None:
+            await held.wait()
+        return response
+
+    async def _handle(self, node: Node, delivery: Delivery) -> Message:
+        request = delivery.request
         api = Api(HANDLERS[request.API_KEY])
         connection: Any = SimpleNamespace(
             principal="User:ANONYMOUS",
