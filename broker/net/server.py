@@ -59,7 +59,8 @@ class BoundListener(NamedTuple):
     security: ListenerSecurity | None = None
     """None: every peer is anonymous, and nothing is encrypted."""
     node_id: int | None = None
-    """The upstream node that it stands for, in a proxy."""
+    """The node, of several in this process, or of those behind a proxy, that it stands for; None for the only one, or
+    for any of them."""
 
 
 class ServerServices(Protocol):

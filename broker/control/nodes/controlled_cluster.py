@@ -58,7 +58,7 @@ class ControlledCluster:
         self.lines = self._instruments.lines
         """The log lines of all nodes and the controller."""
         self.journal = self._instruments.journal
-        """Empty: nodes are not journalled."""
+        """The requests of clients to all nodes since the last reset."""
         self.clock = MovableClock()
         self.turns = trio.Lock()
         """Held while an operation starts or stops nodes: several may come at the same time."""
@@ -82,14 +82,17 @@ class ControlledCluster:
         """Perform an operation by name and return its result. Raises KeyError for an unknown name, UnsupportedError for
         one that several nodes cannot perform.
         """
-        if operation in of_nodes.SHARED:
-            return await operations.operation(operation)(self, **arguments)
-        if operation in of_nodes.OPERATIONS:
-            return await of_nodes.OPERATIONS[operation](self, **arguments)
-        if operation in OF_CLUSTER:
-            result = await OF_CLUSTER[operation](self.client, **arguments)
-            await self.wait_followed()
-            return result
+        try:
+            if operation in of_nodes.SHARED:
+                return await operations.operation(operation)(self, **arguments)
+            if operation in of_nodes.OPERATIONS:
+                return await of_nodes.OPERATIONS[operation](self, **arguments)
+            if operation in OF_CLUSTER:
+                result = await OF_CLUSTER[operation](self.client, **arguments)
+                await self.wait_followed()
+                return result
+        finally:
+            self.journal.changes.note()
         if operation not in operations.MODULES:
             raise KeyError(operation)
         raise UnsupportedError(f"{operation}: not of several nodes")
@@ -203,7 +206,7 @@ class ControlledCluster:
         config = controller_config(self.config, self.options.count)
         files = new_disk(options, config, self.clock)
         with (
-            self._instruments.logging(self.clock),
+            self._instruments.logging(self.clock, CONTROLLER_ID),
             open_controller(
                 config,
                 self.network,
@@ -233,8 +236,9 @@ class ControlledCluster:
                 users=options.users,
                 host_name=options.host_name,
                 keeps_data=options.data_dir is not None,
-                logging=partial(self._instruments.logging, self.clock),
-                on_loaded=lambda node: None,
+                logging=partial(self._instruments.logging, self.clock, node_id),
+                on_loaded=partial(self._instruments.attach, node_id=node_id),
+                on_end=partial(self.journal.detach, node_id),
             )
             await self._nursery.start(node.runs.carry)
 

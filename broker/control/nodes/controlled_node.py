@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class ControlledNode:
     """The node of ``config`` on the disk ``files``. It opens nothing before `start`; `carry` must run meanwhile.
 
-    ``logging`` gives a context in which its log lines are kept, ``on_loaded`` is called before it listens.
+    ``logging`` gives a context in which its log lines are kept. ``on_loaded`` is called before it listens, and
+    ``on_end`` at the end of each run.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ControlledNode:
         keeps_data: bool,
         logging: Callable[[], AbstractContextManager[None]],
         on_loaded: Callable[[Node], None],
+        on_end: Callable[[], None],
     ) -> None:
         self.config = config
         self.files = files
@@ -54,6 +56,7 @@ class ControlledNode:
         self._keeps_data = keeps_data
         self._logging = logging
         self._on_loaded = on_loaded
+        self._on_ended = on_end
         self.runs: Runs[Node] = Runs(f"node {config.node_id}", host_name, self._on_end)
 
     @property
@@ -81,7 +84,7 @@ class ControlledNode:
         with self._logging(), self.runs.ports.listen(self.config) as listeners:
             async with open_member(
                 self.config,
-                listeners,
+                [one._replace(node_id=self.config.node_id) for one in listeners],
                 self._network,
                 files=self.files,
                 clock=self._clock,
@@ -117,5 +120,6 @@ class ControlledNode:
         await self.runs.end()
 
     def _on_end(self) -> None:
+        self._on_ended()
         if self.files.is_dead:
             self.files.release_all()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
 from oncelog.broker.control.partition_states import partition_states
+from oncelog.broker.control.records import ReplicaReader
+from oncelog.broker.control.requests import checked_filter, find_requests
 from oncelog.broker.control.types import NodeInfo
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.broker.seams.clock import real_time
@@ -17,9 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
-    from oncelog.broker.control.types import PartitionState
+    from oncelog.broker.control.request_types import Request
+    from oncelog.broker.control.types import PartitionState, Record
 
-SHARED = ("start", "stop", "kill", "info", "log_lines")
+SHARED = (
+    *("start", "stop", "kill", "info", "log_lines"),
+    *("requests", "wait_for", "failed_logins", "wait_for_failed_login"),
+)
 """The operations that are the same for one node and for several."""
 
 
@@ -67,6 +73,58 @@ async def expire_node(cluster: ControlledCluster, *, node: int) -> None:
     cluster.of(node)
     cluster.runs.current.end_session(node)
     await cluster.wait_followed()
+
+
+# -- what one node has
+
+
+async def log_lines_of_node(cluster: ControlledCluster, *, node: int) -> list[str]:
+    """Return the latest log lines of a node, newest last."""
+    cluster.of(node)
+    return cluster.lines.latest(node)
+
+
+async def requests_of_node(
+    cluster: ControlledCluster,
+    *,
+    node: int,
+    api: str | None = None,
+    client_id: str | None = None,
+    topic: str | None = None,
+    group: str | None = None,
+    transactional_id: str | None = None,
+    error: str | None = None,
+    limit: int | None = None,
+) -> list[Request]:
+    """Return the latest requests to a node that match all given arguments, the newest last. Raises
+    InvalidArgumentError.
+    """
+    cluster.of(node)
+    wanted = checked_filter(
+        api=api,
+        client_id=client_id,
+        topic=topic,
+        group=group,
+        transactional_id=transactional_id,
+        error=error,
+    )
+    return await find_requests(cluster.journal, wanted._replace(node=node), limit)
+
+
+async def records_of_node(
+    cluster: ControlledCluster,
+    *,
+    node: int,
+    topic: str,
+    partition: int | None = None,
+    from_offset: int = 0,
+    limit: int | None = None,
+) -> list[Record]:
+    """Return the records that a node's replicas of a topic have, by partition and offset, up to the ends of their logs:
+    also those that are not committed. Raises NotFoundError, InvalidArgumentError, NotRunningError.
+    """
+    reader = ReplicaReader(topic, partition=partition, from_offset=from_offset, limit=limit)
+    return await reader.read(cluster.of(node).node)
 
 
 # -- the network
@@ -155,6 +213,9 @@ OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
         kill_node,
         lose_power_of_node,
         expire_node,
+        log_lines_of_node,
+        requests_of_node,
+        records_of_node,
         cut,
         delay,
         heal,

@@ -1,0 +1,105 @@
+"""What a test sees of several nodes, and does to them, by `oncelog.Broker(nodes=3)` and confluent-kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import oncelog
+
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def kafka() -> Iterator[oncelog.Broker]:
+    with oncelog.Broker(nodes=3, topics={"t": 3}) as broker:
+        yield broker
+
+
+def new_producer(kafka: oncelog.Broker, **settings: object) -> Producer:
+    return Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "client.id": "app", "log_level": 0, **settings}
+    )
+
+
+def write(kafka: oncelog.Broker, *partitions: int, **settings: object) -> list[Any]:
+    """Write a record to each of the partitions; return the errors, None for what was acknowledged."""
+    producer, outcomes = new_producer(kafka, **settings), []
+    for partition in partitions:
+        value = b"to %d" % partition
+        producer.produce(
+            "t", value, partition=partition, on_delivery=lambda error, message: outcomes.append(error)
+        )
+    assert producer.flush(PATIENCE_S) == 0
+    return outcomes
+
+
+def leader_of(kafka: oncelog.Broker, partition: int) -> int:
+    leader = kafka.topic("t").partitions[partition].leader
+    assert leader is not None
+    return leader
+
+
+# -- what one node has
+
+
+def test_the_journal_names_the_node(kafka: oncelog.Broker) -> None:
+    assert write(kafka, 0, 1, 2) == [None, None, None]
+    requests = kafka.requests("Produce", topic="t")
+    leaders = [leader_of(kafka, request.records[0].partition) for request in requests]
+    assert [request.node for request in requests] == leaders
+    assert sorted(leaders) == [1, 2, 3]
+    assert [request.number for request in requests] == sorted(request.number for request in requests)
+    assert f"node={leaders[0]}" in repr(requests[0])
+    for node_id, node in kafka.nodes.items():
+        assert node.requests("Produce") == [one for one in requests if one.node == node_id]
+    latest = kafka.wait_for("Produce", times=3)
+    assert latest == requests[-1]
+
+
+def test_log_lines_name_the_node(kafka: oncelog.Broker) -> None:
+    for node_id, node in kafka.nodes.items():
+        lines = node.log_lines()
+        assert lines
+        assert all(f" node={node_id}" in line for line in lines)
+        assert set(lines) < set(kafka.log_lines)
+    [fenced] = [line for line in kafka.log_lines if "registered a broker" in line and "broker=2" in line]
+    assert "node=3000" in fenced
+
+
+def test_a_replica_has_what_no_consumer_sees(kafka: oncelog.Broker) -> None:
+    assert write(kafka, 0) == [None]
+    leader = leader_of(kafka, 0)
+    followers = {1, 2, 3} - {leader}
+    for follower in followers:
+        kafka.network.cut(leader, follower)
+    assert write(kafka, 0, acks=1) == [None]
+    assert len(kafka.nodes[leader].topic("t").records()) == 2
+    assert [len(kafka.nodes[one].topic("t").records(partition=0)) for one in followers] == [1, 1]
+    assert len(kafka.topic("t").records()) == 1
+    [record] = kafka.nodes[leader].topic("t").records(from_offset=1)
+    assert (record.value, record.offset) == (b"to 0", 1)
+
+
+def test_what_waits_at_a_killed_node_is_lost(kafka: oncelog.Broker) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "g",
+            "log_level": 0,
+            "fetch.wait.max.ms": 30_000,
+            "socket.timeout.ms": 60_000,
+        }
+    )
+    consumer.assign([TopicPartition("t", partition, 0) for partition in range(3)])
+    waiting: set[int | None] = set()
+    while len(waiting) < 3:
+        consumer.poll(0.05)
+        waiting = {one.node for one in kafka.requests("Fetch") if one.outcome == "pending"}
+    kafka.nodes[2].kill()
+    assert {one.outcome for one in kafka.nodes[2].requests("Fetch")} == {"lost"}
+    assert kafka.nodes[1].requests("Fetch")[-1].outcome == "pending"
+    consumer.close()
