@@ -103,3 +103,48 @@ def test_what_waits_at_a_killed_node_is_lost(kafka: oncelog.Broker) -> None:
     assert {one.outcome for one in kafka.nodes[2].requests("Fetch")} == {"lost"}
     assert kafka.nodes[1].requests("Fetch")[-1].outcome == "pending"
     consumer.close()
+
+
+# -- who leads
+
+
+def test_a_leader_moves_where_it_is_told_to(kafka: oncelog.Broker) -> None:
+    before = kafka.topic("t").partitions[0]
+    to = next(one.node for one in before.replicas if one.node != before.leader)
+    kafka.move_leader("t", 0, to=to)
+    after = kafka.topic("t").partitions[0]
+    assert (after.leader, after.replicas[0].node) == (to, to)
+    assert after.leader_epoch > before.leader_epoch
+    assert write(kafka, 0) == [None]
+    assert kafka.wait_for("Produce").node == to
+    kafka.move_leader("t", 0, to=to)
+    assert kafka.topic("t").partitions[0].leader_epoch == after.leader_epoch
+
+
+def test_a_leader_moves_only_to_replicas_in_sync(kafka: oncelog.Broker) -> None:
+    kafka.nodes[3].kill()
+    kafka.nodes[3].expire()
+    with pytest.raises(oncelog.KafkaError, match="PREFERRED_LEADER_NOT_AVAILABLE"):
+        kafka.move_leader("t", 0, to=3)
+    with pytest.raises(oncelog.InvalidArgumentError, match="replicas of t-0 are on"):
+        kafka.move_leader("t", 0, to=4)
+    with pytest.raises(oncelog.NotFoundError, match="there is no partition 9 of topic .t."):
+        kafka.move_leader("t", 9, to=1)
+    with pytest.raises(oncelog.NotFoundError):
+        kafka.elect_leaders("no-topic")
+
+
+def test_an_unclean_election_lets_a_replica_lead_that_was_not_in_sync(kafka: oncelog.Broker) -> None:
+    leader = leader_of(kafka, 0)
+    first, second = sorted({1, 2, 3} - {leader})
+    for node in (first, second):
+        kafka.nodes[node].kill()
+        kafka.nodes[node].expire()
+    assert write(kafka, 0, acks=1) == [None]
+    kafka.nodes[leader].kill()
+    kafka.nodes[leader].expire()
+    kafka.nodes[first].start()
+    assert kafka.topic("t").partitions[0].leader is None
+    kafka.elect_leaders("t", 0, unclean=True)
+    assert kafka.topic("t").wait_for_partition(0, leader=first).isr == (first,)
+    assert kafka.topic("t").records(partition=0) == []

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
+from oncelog.broker.control.errors import InvalidArgumentError, WaitTimeoutError
+from oncelog.broker.control.names import no_partition
 from oncelog.broker.control.partition_states import partition_states
 from oncelog.broker.control.records import ReplicaReader
 from oncelog.broker.control.requests import checked_filter, find_requests
 from oncelog.broker.control.types import NodeInfo
+from oncelog.broker.controller.leadership import PREFERRED, UNCLEAN
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.broker.seams.clock import real_time
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -191,7 +200,7 @@ async def wait_for_partition(
             if topic in store.image.topics:
                 known = await partitions(cluster, topic=topic)
                 if not 0 <= partition < len(known):
-                    raise NotFoundError(f"{topic} has no partition {partition}")
+                    raise no_partition(topic, partition, len(known))
                 found = known[partition]
                 if leader in (None, found.leader) and in_sync in (None, sorted(found.isr)):
                     await cluster.wait_followed()
@@ -202,6 +211,47 @@ async def wait_for_partition(
         if found is None
         else f"{topic}-{partition} has leader {found.leader} and in sync {found.isr} after {timeout:g} s"
     )
+
+
+async def elect_leaders(
+    cluster: ControlledCluster, *, topic: str, partition: int | None = None, unclean: bool = False
+) -> None:
+    """Elect the preferred leaders of a partition, or of all of a topic; with ``unclean``, where there is no leader, any
+    replica that is there. Raises NotFoundError; KafkaError: PREFERRED_LEADER_NOT_AVAILABLE,
+    ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    known = await partitions(cluster, topic=topic)
+    if partition is not None and not 0 <= partition < len(known):
+        raise no_partition(topic, partition, len(known))
+    indexes = list(range(len(known))) if partition is None else [partition]
+    kind = UNCLEAN if unclean else PREFERRED
+    response = await cluster.client.call(ElectLeadersRequest(kind, [TopicPartitions(topic, indexes)]))
+    for row in response.replica_election_results[0].partition_result:
+        if row.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+            raise KafkaError(ErrorCode(row.error_code), row.error_message)
+    await cluster.wait_followed()
+
+
+async def move_leader(cluster: ControlledCluster, *, topic: str, partition: int, to: int) -> None:
+    """Make a node the preferred leader of a partition, and its leader. Raises NotFoundError; InvalidArgumentError if it
+    has no replica of it; KafkaError (PREFERRED_LEADER_NOT_AVAILABLE) if its replica is not in sync.
+    """
+    known = await partitions(cluster, topic=topic)
+    if not 0 <= partition < len(known):
+        raise no_partition(topic, partition, len(known))
+    replicas = [one.node for one in known[partition].replicas]
+    if to not in replicas:
+        raise InvalidArgumentError(f"to={to!r}: the replicas of {topic}-{partition} are on {replicas}")
+    if replicas[0] != to:
+        ordered = [to, *(one for one in replicas if one != to)]
+        rows = [ReassignableTopic(topic, [ReassignablePartition(partition, ordered)])]
+        response = await cluster.client.call(AlterPartitionReassignmentsRequest(topics=rows))
+        [row] = response.responses[0].partitions
+        if row.error_code:
+            raise KafkaError(ErrorCode(row.error_code), row.error_message)
+    if known[partition].leader != to:
+        await elect_leaders(cluster, topic=topic, partition=partition)
+    await cluster.wait_followed()
 
 
 OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
@@ -221,6 +271,8 @@ OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
         heal,
         partitions,
         wait_for_partition,
+        elect_leaders,
+        move_leader,
     )
 }
 """By name."""
