@@ -148,3 +148,65 @@ def test_an_unclean_election_lets_a_replica_lead_that_was_not_in_sync(kafka: onc
     kafka.elect_leaders("t", 0, unclean=True)
     assert kafka.topic("t").wait_for_partition(0, leader=first).isr == (first,)
     assert kafka.topic("t").records(partition=0) == []
+
+
+# -- what goes wrong on purpose
+
+
+def test_a_rule_counts_what_comes_to_any_node(kafka: oncelog.Broker) -> None:
+    rule = kafka.faults.on("Produce", topic="t").nth(2).error("INVALID_RECORD")
+    outcomes = [write(kafka, partition)[0] for partition in (0, 1, 2)]
+    assert [error and error.name() for error in outcomes] == [None, "INVALID_RECORD", None]
+    assert (rule.state.matched, rule.fired) == (3, 1)
+
+
+def test_a_rule_for_a_node(kafka: oncelog.Broker) -> None:
+    node = leader_of(kafka, 1)
+    rule = kafka.faults.on("Produce", node=node).error("INVALID_RECORD")
+    outcomes = [write(kafka, partition)[0] for partition in (0, 1, 2)]
+    assert [error and error.name() for error in outcomes] == [None, "INVALID_RECORD", None]
+    assert rule.fired == 1
+    kafka.nodes[node].kill()
+    kafka.nodes[node].start()
+    kafka.move_leader("t", 1, to=node)
+    assert [error.name() for error in write(kafka, 1)] == ["INVALID_RECORD"]  # it outlives the run
+    with pytest.raises(oncelog.InvalidArgumentError, match="node 4 does not exist"):
+        kafka.faults.on("Produce", node=4).error("INVALID_RECORD")
+    with oncelog.Broker() as one, pytest.raises(oncelog.InvalidArgumentError, match="node 1 does not exist"):
+        one.faults.refuse_connections(node=1)
+
+
+def test_a_node_that_refuses_connections(kafka: oncelog.Broker) -> None:
+    node = leader_of(kafka, 0)
+    rule = kafka.faults.refuse_connections(node=node)
+    assert write(kafka, 1, 2) == [None, None]
+    [error] = write(kafka, 0, **{"message.timeout.ms": 500})
+    assert error.name() == "_MSG_TIMED_OUT"
+    assert rule.fired
+    rule.remove()
+    assert write(kafka, 0) == [None]
+
+
+@pytest.mark.parametrize("point", ["before append", "after append"])
+def test_only_the_leader_dies_at_its_write(kafka: oncelog.Broker, point: str) -> None:
+    leader = leader_of(kafka, 0)
+    rule = kafka.faults.crash_at(point, topic="t", nth=2)
+    write(kafka, 0)
+    assert rule.fired == 0  # the followers' copies do not count
+    producer = new_producer(kafka, **{"enable.idempotence": True})
+    producer.produce("t", b"twice?", partition=0)
+    producer.poll(0)
+    assert rule.wait_fired().fired == 1
+    assert [node.info.is_running for node in kafka.nodes.values()].count(False) == 1
+    assert not kafka.nodes[leader].info.is_running
+    assert producer.flush(PATIENCE_S) == 0  # the session ends, and another leads
+    kafka.nodes[leader].start()
+    assert [record.value for record in kafka.topic("t").records(partition=0)] == [b"to 0", b"twice?"]
+
+
+def test_the_tests_own_write_by_which_a_node_dies(kafka: oncelog.Broker) -> None:
+    kafka.faults.crash_at("before append", topic="t")
+    with pytest.raises(oncelog.NotRunningError, match=r"node \d died at rule 1"):
+        kafka.produce("t", b"v", partition=0)
+    kafka.start()
+    kafka.produce("t", b"v", partition=0)

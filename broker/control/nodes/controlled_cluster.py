@@ -32,6 +32,7 @@ from oncelog.broker.network.network import CONTROLLER_ID, Network
 from oncelog.broker.node.controller import open_controller
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.seams.mortal_files import without_deaths
 from oncelog.wire.messages.create_topics import CreateTopicsRequest
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.network.network import Receive
     from oncelog.broker.node.controller import Controller
+    from oncelog.broker.node.node import Node
 
 TOPICS_TIMEOUT_MS = 30_000
 
@@ -69,7 +71,9 @@ class ControlledCluster:
         """By id. They are made at the first start, which gives them their cluster id."""
         self.runs: Runs[Controller] = Runs("controller", "", lambda: None)
         self._nursery: trio.Nursery
-        self._is_new = True
+        self._faults: FaultRules | None = None
+        for rule in extras.rules:
+            self.faults.add(rule)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Carry the nodes until cancelled."""
@@ -91,11 +95,24 @@ class ControlledCluster:
                 result = await OF_CLUSTER[operation](self.client, **arguments)
                 await self.wait_followed()
                 return result
+        except BaseException as error:
+            if without_deaths(error) is not None:
+                raise
+            raise self._died() from None
         finally:
             self.journal.changes.note()
         if operation not in operations.MODULES:
             raise KeyError(operation)
         raise UnsupportedError(f"{operation}: not of several nodes")
+
+    def _died(self) -> NotRunningError:
+        """Return the error of an operation by which a node came to a crash point."""
+        died = [
+            f"node {node_id} died at {node.died_at}"
+            for node_id, node in self.nodes.items()
+            if node.died_at is not None
+        ]
+        return NotRunningError(f"{', '.join(died) or 'a node died meanwhile'}: start() starts it again")
 
     # -- what there is now
 
@@ -158,12 +175,31 @@ class ControlledCluster:
 
     @property
     def faults(self) -> FaultRules:
-        """Raises UnsupportedError."""
-        raise UnsupportedError("fault rules: not of several nodes")
+        """The rules for what goes wrong between clients and any of the nodes."""
+        if self._faults is None:
+            from oncelog.broker.faults.fault_rules import FaultRules
+            from oncelog.broker.faults.rule import TargetLimits
+
+            limits = TargetLimits(
+                listeners=listener_names(self.config), nodes=range(1, self.options.count + 1)
+            )
+            self._faults = FaultRules(random.Random(self.seed), limits)
+            self._faults.on_change.append(self._watch_crash_points)
+            for node_id, node in self.nodes.items():
+                if node.is_running:
+                    self._faults.attach(node.node, node_id)
+        return self._faults
 
     async def prepare_rules(self) -> bool:
-        """See `Controlled`."""
+        """See `Controlled`: the nodes know their topics."""
         return True
+
+    def pauses(self, client_id: str) -> bool:
+        """Whether a rule holds every request of this client id."""
+        return self._faults is not None and self._faults.pauses(client_id)
+
+    def _watch_crash_points(self, node: Node, rules: FaultRules) -> None:
+        self.nodes[node.config.static.node_id].watch_crash_points(node, rules)
 
     # -- its runs
 
@@ -237,10 +273,22 @@ class ControlledCluster:
                 host_name=options.host_name,
                 keeps_data=options.data_dir is not None,
                 logging=partial(self._instruments.logging, self.clock, node_id),
-                on_loaded=partial(self._instruments.attach, node_id=node_id),
-                on_end=partial(self.journal.detach, node_id),
+                on_loaded=partial(self._prepare, node_id),
+                on_end=partial(self._on_end, node_id),
             )
             await self._nursery.start(node.runs.carry)
+
+    def _prepare(self, node_id: int, node: Node) -> None:
+        """Called before a node listens."""
+        self._instruments.attach(node, node_id)
+        if self._faults is not None:
+            self._faults.attach(node, node_id)
+
+    def _on_end(self, node_id: int) -> None:
+        """Called at the end of a node's run."""
+        if self._faults is not None:
+            self._faults.detach(node_id)
+        self.journal.detach(node_id)
 
     async def _create_topics(self) -> None:
         image = self.runs.current.store.image

@@ -6,8 +6,10 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from oncelog.broker.control.crash_watch import CrashWatch
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.runs import Runs
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.node.member_node import open_member
 
 if TYPE_CHECKING:
@@ -16,11 +18,15 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.emulation.release import Release
+    from oncelog.broker.faults.active_rule import ActiveRule
+    from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.network.network import Network
     from oncelog.broker.node.node import Node
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.mortal_files import MortalFileSystem
     from oncelog.broker.security.sasl.users import Users
+
+log = get_logger(__name__)
 
 
 class ControlledNode:
@@ -57,6 +63,9 @@ class ControlledNode:
         self._logging = logging
         self._on_loaded = on_loaded
         self._on_ended = on_end
+        self._crashes = CrashWatch(self.crash, config.node_id)
+        self.died_at: ActiveRule | None = None
+        """The rule by which the latest run died, if it did."""
         self.runs: Runs[Node] = Runs(f"node {config.node_id}", host_name, self._on_end)
 
     @property
@@ -76,6 +85,7 @@ class ControlledNode:
         if self.is_running:
             return
         await self.runs.wait_ended()
+        self.died_at = None
         self.files.restart()
         await self.runs.start(self._open())
 
@@ -118,6 +128,18 @@ class ControlledNode:
         except OSError as error:
             raise UnsupportedError(f"lose_power: {error.strerror}") from None
         await self.runs.end()
+
+    def watch_crash_points(self, node: Node, rules: FaultRules) -> None:
+        """Let ``node``, its latest run, die where ``rules`` say so."""
+        self._crashes.update(node, rules)
+
+    def crash(self, rule: ActiveRule) -> None:
+        """Let it die now, at the crash point of a rule: see `ControlledBroker.crash`."""
+        log.warning("the node dies", crash_at=rule.rule.value)
+        self.died_at = rule
+        self.files.kill()
+        if self.runs.latest is not None:
+            self.runs.latest.scope.cancel()
 
     def _on_end(self) -> None:
         self._on_ended()

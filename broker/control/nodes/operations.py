@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 SHARED = (
     *("start", "stop", "kill", "info", "log_lines"),
     *("requests", "wait_for", "failed_logins", "wait_for_failed_login"),
+    *("add_rule", "load_rules", "rules", "wait_fired", "release", "remove_rule", "clear_rules"),
 )
 """The operations that are the same for one node and for several."""
 
