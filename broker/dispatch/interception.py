@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
     from oncelog.broker.log.results import FileRange
     from oncelog.broker.logging.line_limiter import LineLimiter
-    from oncelog.broker.net.server import BoundListener
     from oncelog.broker.net.writer import ResponseWriter
     from oncelog.broker.requests.authorization import Authorization, Authorizer
     from oncelog.broker.requests.request import Pending, RequestContext
@@ -61,9 +60,9 @@ class Interception:
         """The last of `interceptors`: those of `install_own`."""
         self.quotas: Quotas | None = None
         """None: nobody is throttled."""
-        self.accepts: Callable[[BoundListener], bool] | None = None
-        """Asked with its listener for every new connection; one that it refuses is closed at once. None: all are
-        accepted.
+        self.accepts: Callable[[str, int | None], bool] | None = None
+        """Asked for every new connection, with the name of its listener, and the id of the node that it stands for; one
+        that it refuses is closed at once. None: all are accepted.
         """
         self.large_requests = trio.Semaphore(LARGE_REQUESTS_AT_ONCE)
         """Taken while a request with very many elements is decoded and handled: its objects take much memory."""

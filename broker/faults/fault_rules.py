@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import trio
 
@@ -41,9 +41,6 @@ from oncelog.broker.refusal.rows import RequestRows, Row, rows_of_request
 from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.schema import Uuid
-
-if TYPE_CHECKING:
-    from oncelog.broker.net.server import BoundListener
 
 TOPIC_MAY_BE_MISSING = frozenset(("create_topics", "metadata", "describe_topic_partitions", "delete_topics"))
 """APIs whose requests often name a topic that does not exist."""
@@ -313,10 +310,9 @@ class FaultRules(Interceptor):
                 return topic.name
         return None
 
-    def _accepts(self, bound: BoundListener) -> bool:
-        """Return whether this listener accepts new connections."""
-        facts = {LISTENER: bound.name, NODE: bound.node_id}
-        return self.fire_for_event("refuse_connections", True, facts) is None
+    def _accepts(self, listener: str, node_id: int | None) -> bool:
+        """Return whether this listener, of this node, accepts new connections."""
+        return self.fire_for_event("refuse_connections", True, {LISTENER: listener, NODE: node_id}) is None
 
 
 def needs_topics(rule: Rule) -> bool:

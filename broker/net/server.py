@@ -205,7 +205,7 @@ class Server(Generic[ConnectionT]):
 
     def _admit(self, transport: Transport, bound: BoundListener) -> None:
         accepts = self._interception.accepts
-        if accepts is not None and not accepts(bound):
+        if accepts is not None and not accepts(bound.name, bound.node_id):
             transport.close()
             return
         address = _address_of(transport)

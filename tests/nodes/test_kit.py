@@ -128,7 +128,7 @@ def test_a_leader_moves_only_to_replicas_in_sync(kafka: oncelog.Broker) -> None:
         kafka.move_leader("t", 0, to=3)
     with pytest.raises(oncelog.InvalidArgumentError, match="replicas of t-0 are on"):
         kafka.move_leader("t", 0, to=4)
-    with pytest.raises(oncelog.NotFoundError, match="there is no partition 9 of topic .t."):
+    with pytest.raises(oncelog.NotFoundError, match=r"no partition 9 of topic"):
         kafka.move_leader("t", 9, to=1)
     with pytest.raises(oncelog.NotFoundError):
         kafka.elect_leaders("no-topic")
