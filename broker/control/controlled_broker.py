@@ -16,7 +16,7 @@ import trio
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import listener_names
 from oncelog.broker.control.crash_watch import CrashWatch
-from oncelog.broker.control.disks import new_disk, remove_content
+from oncelog.broker.control.disks import emptied_disk, new_disk, remove_content
 from oncelog.broker.control.errors import (
     NotRunningError,
     SnapshotError,
@@ -257,7 +257,6 @@ class ControlledBroker:
             raise UnsupportedError(
                 f"reset: data was in {self.options.data_dir} before this broker, and would be deleted"
             )
-        identity = self.files.read_bytes(f"{self.config.data_dir}/{META_PROPERTIES}")
         self._producer_ids_from = metadata.image.next_producer_id
         await self.runs.end()
         if self._faults is not None:
@@ -265,12 +264,12 @@ class ControlledBroker:
         self._add_rules()  # only now: a request to the old node must not count
         self.journal.clear()
         self.clock = MovableClock()
-        if self.options.data_dir is not None:
-            remove_content(self.files.inner, self.config.data_dir)
-        self.files = new_disk(self.options, self.config, self.clock)
         if self._snapshot is None:
-            self.files.replace(f"{self.config.data_dir}/{META_PROPERTIES}", identity)
+            self.files = emptied_disk(self.files, self.options, self.config, self.clock)
         else:
+            if self.options.data_dir is not None:
+                remove_content(self.files.inner, self.config.data_dir)
+            self.files = new_disk(self.options, self.config, self.clock)
             await self._use_snapshot(self._snapshot)
         await self.start()
 

@@ -210,3 +210,41 @@ def test_the_tests_own_write_by_which_a_node_dies(kafka: oncelog.Broker) -> None
         kafka.produce("t", b"v", partition=0)
     kafka.start()
     kafka.produce("t", b"v", partition=0)
+
+
+# -- again from the beginning
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_reset_mends_all(on_disk: bool, tmp_path: Any) -> None:
+    options: Any = {"data_dir": tmp_path / "data"} if on_disk else {}
+    with oncelog.Broker(nodes=3, topics={"t": 3}, **options) as kafka:
+        before = (kafka.bootstrap_servers, kafka.cluster_id, kafka.topic("t").info.topic_id)
+        assert write(kafka, 0, 1, 2, **{"enable.idempotence": True}) == [None] * 3
+        producer_ids = {one.producer_id for one in kafka.topic("t").records()}
+        kafka.create_topics(["other"])
+        kafka.faults.refuse_connections(node=2)
+        kafka.network.cut(1, 3)
+        kafka.nodes[1].kill()
+        assert kafka.reset() == []
+        assert (kafka.bootstrap_servers, kafka.cluster_id) == before[:2]
+        assert kafka.topics == ["t"]
+        assert kafka.topic("t").info.topic_id != before[2]
+        assert kafka.topic("t").records() == kafka.requests() == kafka.faults.rules == []
+        assert [node.info.is_fenced for node in kafka.nodes.values()] == [False] * 3
+        assert write(kafka, 0, 1, 2, **{"enable.idempotence": True}) == [None] * 3
+        assert not producer_ids & {one.producer_id for one in kafka.topic("t").records()}
+    if on_disk:
+        with oncelog.Broker(nodes=3, data_dir=tmp_path / "data") as kafka:
+            assert kafka.cluster_id == before[1]
+            assert len(kafka.topic("t").wait_for_records(3)) == 3
+            with pytest.raises(oncelog.UnsupportedError, match="would be deleted"):
+                kafka.reset()
+
+
+def test_a_stop_of_all_nodes_keeps_what_they_have(kafka: oncelog.Broker) -> None:
+    assert write(kafka, 0) == [None]
+    for end in (kafka.stop, kafka.kill):
+        end()
+        kafka.start()
+        assert [one.value for one in kafka.topic("t").wait_for_records(1)] == [b"to 0"]

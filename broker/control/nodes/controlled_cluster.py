@@ -15,7 +15,7 @@ import trio
 from oncelog.broker.config.listeners import listener_names
 from oncelog.broker.control import operations
 from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
-from oncelog.broker.control.disks import new_disk
+from oncelog.broker.control.disks import emptied_disk, new_disk
 from oncelog.broker.control.errors import (
     InvalidArgumentError,
     NotRunningError,
@@ -28,6 +28,7 @@ from oncelog.broker.control.nodes.controlled_node import ControlledNode
 from oncelog.broker.control.nodes.nodes_client import NodesClient
 from oncelog.broker.control.runs import Runs
 from oncelog.broker.emulation.release import OURS, emulated
+from oncelog.broker.log.data_directory import META_PROPERTIES
 from oncelog.broker.network.network import CONTROLLER_ID, Network
 from oncelog.broker.node.controller import open_controller
 from oncelog.broker.seams.address import address_text
@@ -65,15 +66,19 @@ class ControlledCluster:
         self.turns = trio.Lock()
         """Held while an operation starts or stops nodes: several may come at the same time."""
         self.network = Network(encodes=options.encodes)
-        self.controller: Controller
-        """That of the latest run."""
+        self._controller_config = controller_config(self.config, options.count)
+        self._controller_files = new_disk(options.of_nodes, self._controller_config, self.clock)
         self.nodes: dict[int, ControlledNode] = {}
         """By id. They are made at the first start, which gives them their cluster id."""
         self.runs: Runs[Controller] = Runs("controller", "", lambda: None)
         self._nursery: trio.Nursery
+        self._producer_ids_from = 0
+        """Producer ids below this one were given out before a reset."""
+        self._had_data = False
+        """Whether the data on disk is older than the cluster."""
         self._faults: FaultRules | None = None
-        for rule in extras.rules:
-            self.faults.add(rule)
+        self._rules = extras.rules
+        self._add_rules()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Carry the nodes until cancelled."""
@@ -208,6 +213,9 @@ class ControlledCluster:
         are missing are created. Raises BrokerFailedError if one cannot start.
         """
         if not self.runs.is_running:
+            if self.runs.latest is None:
+                identity = f"{self._controller_config.data_dir}/{META_PROPERTIES}"
+                self._had_data = self._controller_files.exists(identity)
             await self.runs.start(self._open_controller())
         if not self.nodes:
             await self._make_nodes()
@@ -236,23 +244,60 @@ class ControlledCluster:
             await node.kill()
         await self.runs.end()
 
+    async def reset(self) -> None:
+        """Make the nodes and the controller as they were after the first start, with the same addresses and cluster id.
+        No topic id and no producer id is given out again. Connections are closed, cuts and delays end. Raises
+        UnsupportedError if it would delete data that is older than the cluster.
+        """
+        store = self.runs.current.store
+        if self._had_data:
+            raise UnsupportedError(
+                f"reset: data was in {self.options.of_nodes.data_dir} before these nodes, and would be deleted"
+            )
+        self._producer_ids_from = store.image.next_producer_id
+        await self.kill()
+        if self._faults is not None:
+            self._faults.clear()
+        self._add_rules()  # only now: a request to an old node must not count
+        self.journal.clear()
+        self.network.heal()
+        self.clock = MovableClock()
+        self._controller_files = emptied_disk(
+            self._controller_files, self.options.of_nodes, self._controller_config, self.clock
+        )
+        for node in self.nodes.values():
+            node.reset(self.clock)
+        await self.start()
+
+    def _add_rules(self) -> None:
+        for rule in self._rules:
+            self.faults.add(rule)
+
+    @property
+    def connected_client_ids(self) -> list[str]:
+        """The client ids of the connections to any node that are open, sorted; of those that say one."""
+        found: set[str] = set()
+        for node in self.nodes.values():
+            if node.is_running:
+                found.update(one.client_id for one in node.node.server.connections if one.client_id)
+        return sorted(found)
+
     @asynccontextmanager
     async def _open_controller(self) -> AsyncIterator[Controller]:
         options = self.options.of_nodes
-        config = controller_config(self.config, self.options.count)
-        files = new_disk(options, config, self.clock)
         with (
             self._instruments.logging(self.clock, CONTROLLER_ID),
             open_controller(
-                config,
+                self._controller_config,
                 self.network,
-                files=files,
+                files=self._controller_files,
                 clock=self.clock,
                 rng=self.random,
                 release=self.release,
                 users=options.users,
                 acls=options.acls,
                 keeps_data=options.data_dir is not None,
+                on_loaded=lambda controller: controller.store.skip_producer_ids(self._producer_ids_from),
             ) as controller,
         ):
             yield controller
@@ -263,16 +308,13 @@ class ControlledCluster:
             own = self.options.configs.get(node_id, {})
             config = node_config(self.config, self.options.count, node_id, own, self.cluster_id)
             node = self.nodes[node_id] = ControlledNode(
+                options,
                 config,
                 self.network,
-                files=new_disk(options, config, self.clock),
                 clock=self.clock,
                 rng=random.Random(self.seed + node_id),
                 release=self.release,
-                users=options.users,
-                host_name=options.host_name,
-                keeps_data=options.data_dir is not None,
-                logging=partial(self._instruments.logging, self.clock, node_id),
+                logging=partial(self._instruments.logging, node_id=node_id),
                 on_loaded=partial(self._prepare, node_id),
                 on_end=partial(self._on_end, node_id),
             )
