@@ -80,17 +80,18 @@ def control_settings(
     whose kind it is told; ``refused`` gives the actions that rules may not have, see `TargetLimits`. Raises UsageError.
     """
     with_records = given.is_true("trace_records")
+    nodes = _nodes(*given.text("nodes"))
     settings = ControlSettings(
         *_control(given, read),
         in_memory=is_in_memory(config),
-        rules=_rules(given, read, listeners, refused),
+        rules=_rules(given, read, listeners, refused, nodes),
         from_snapshot=given.text("from_snapshot")[0] or None,
         snapshot_bytes_max=_snapshot_bytes_max(given),
         version=_version(*given.text("as_version")),
         filters=_filters(given.texts("filter")[0]),
         traced=_traced(given, with_records=with_records),
         with_records=with_records,
-        nodes=_nodes(*given.text("nodes")),
+        nodes=nodes,
     )
     if settings.nodes > 1:
         _check_several(given, settings)
@@ -110,14 +111,8 @@ def _nodes(text: str, origin: str) -> int:
 
 def _check_several(given: Given, settings: ControlSettings) -> None:
     """Raise UsageError for what several nodes do not have."""
-    for option, value in (
-        ("faults", settings.rules),
-        ("filter", settings.filters),
-        ("trace", settings.traced),
-        ("from_snapshot", settings.from_snapshot),
-    ):
-        if value:
-            raise UsageError(f"{flag_of(option)} needs one node, and {given.text('nodes')[1]} has several")
+    if settings.from_snapshot:
+        raise UsageError(f"--from-snapshot needs one node, and {given.text('nodes')[1]} has several")
 
 
 def _control(given: Given, read: Callable[[str, str], str]) -> tuple[tuple[str, int] | None, str | None]:
@@ -144,6 +139,7 @@ def _rules(
     read: Callable[[str, str], str],
     listeners: Sequence[str],
     refused: Callable[[], Mapping[str, str]],
+    nodes: int,
 ) -> tuple[Rule, ...]:
     """Return the rules in the files of ``--faults``, see `TargetLimits`. Raises UsageError."""
     paths, _ = given.texts("faults", PATH_SEPARATOR)
@@ -152,7 +148,10 @@ def _rules(
     from oncelog.broker.faults.files import RuleFileError, load_rules
     from oncelog.broker.faults.rule import TargetLimits
 
-    limits = TargetLimits(refused(), listeners)
+    is_proxy = bool(refused())
+    limits = TargetLimits(
+        refused(), listeners, None if is_proxy else range(1, nodes + 1) if nodes > 1 else ()
+    )
     found: list[Rule] = []
     for path in paths:
         try:

@@ -15,7 +15,8 @@ import trio
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import listener_names
-from oncelog.broker.control.disks import new_disk, remove_content
+from oncelog.broker.control.crash_watch import CrashWatch
+from oncelog.broker.control.disks import emptied_disk, new_disk, remove_content
 from oncelog.broker.control.errors import (
     NotRunningError,
     SnapshotError,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.snapshots import Snapshot
     from oncelog.broker.faults.active_rule import ActiveRule
-    from oncelog.broker.faults.crash_points import CrashPoints
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.node.node import Node
 
@@ -71,7 +71,7 @@ class ControlledBroker:
         self._producer_ids_from = 0
         """Producer ids below this one were given out before a reset."""
         self._faults: FaultRules | None = None
-        self._crash_points: CrashPoints | None = None
+        self._crashes = CrashWatch(self.crash)
         self._died_at: ActiveRule | None = None
         """The rule by which the latest run died, if it did."""
         self.on_crash: Callable[[], None] | None = None
@@ -161,9 +161,9 @@ class ControlledBroker:
             from oncelog.broker.faults.fault_rules import FaultRules
             from oncelog.broker.faults.rule import TargetLimits
 
-            limits = TargetLimits(listeners=listener_names(self.config))
+            limits = TargetLimits(listeners=listener_names(self.config), nodes=())
             self._faults = FaultRules(random.Random(self.seed), limits)
-            self._faults.on_change.append(self._watch_crash_points)
+            self._faults.on_change.append(self._crashes.update)
             if self.is_running:
                 self._faults.attach(self.node)
         return self._faults
@@ -257,7 +257,6 @@ class ControlledBroker:
             raise UnsupportedError(
                 f"reset: data was in {self.options.data_dir} before this broker, and would be deleted"
             )
-        identity = self.files.read_bytes(f"{self.config.data_dir}/{META_PROPERTIES}")
         self._producer_ids_from = metadata.image.next_producer_id
         await self.runs.end()
         if self._faults is not None:
@@ -265,12 +264,12 @@ class ControlledBroker:
         self._add_rules()  # only now: a request to the old node must not count
         self.journal.clear()
         self.clock = MovableClock()
-        if self.options.data_dir is not None:
-            remove_content(self.files.inner, self.config.data_dir)
-        self.files = new_disk(self.options, self.config, self.clock)
         if self._snapshot is None:
-            self.files.replace(f"{self.config.data_dir}/{META_PROPERTIES}", identity)
+            self.files = emptied_disk(self.files, self.options, self.config, self.clock)
         else:
+            if self.options.data_dir is not None:
+                remove_content(self.files.inner, self.config.data_dir)
+            self.files = new_disk(self.options, self.config, self.clock)
             await self._use_snapshot(self._snapshot)
         await self.start()
 
@@ -318,12 +317,3 @@ class ControlledBroker:
         create_topics(node, missing)
         if self._faults is not None:
             self._faults.attach(node)
-
-    def _watch_crash_points(self, node: Node, rules: FaultRules) -> None:
-        if self._crash_points is None:
-            if not rules.of("crash_at"):
-                return
-            from oncelog.broker.faults.crash_points import CrashPoints
-
-            self._crash_points = CrashPoints(rules, self.crash)
-        self._crash_points.update(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.control.options import BrokerOptions
+from oncelog.broker.log.data_directory import META_PROPERTIES
 from oncelog.broker.seams.clock import Clock
 from oncelog.broker.seams.files import FileSystem
 from oncelog.broker.seams.memory_files import MemoryFileSystem
@@ -20,6 +21,19 @@ def new_disk(options: BrokerOptions, config: BrokerConfig, clock: Clock) -> Mort
     files.makedirs(config.data_dir)
     files.sync_dir("/")
     return MortalFileSystem(files)
+
+
+def emptied_disk(
+    files: MortalFileSystem, options: BrokerOptions, config: BrokerConfig, clock: Clock
+) -> MortalFileSystem:
+    """Return a disk in place of ``files``, with nothing but the identity of the data directory. Nobody uses it."""
+    path = f"{config.data_dir}/{META_PROPERTIES}"
+    identity = files.inner.read_bytes(path)
+    if options.data_dir is not None:
+        remove_content(files.inner, config.data_dir)
+    emptied = new_disk(options, config, clock)
+    emptied.replace(path, identity)
+    return emptied
 
 
 def remove_content(files: FileSystem, path: str) -> None:

@@ -44,15 +44,20 @@ class Instruments:
         self.lines = LogLines()
         self._extras = extras
 
-    def logging(self, clock: Clock) -> AbstractContextManager[None]:
-        """Return a context in which log lines are kept."""
-        return logging_to(self._extras.log_output(self.lines, clock))
+    def logging(self, clock: Clock, node_id: int | None = None) -> AbstractContextManager[None]:
+        """Return a context in which log lines are kept, which say ``node_id`` if it is given."""
+        output = self._extras.log_output(self.lines.sink(node_id), clock)
+        if node_id is not None:
+            output.fields = {"node": node_id}
+        return logging_to(output)
 
-    def attach(self, source: Served) -> None:
-        """Install the journal, the observer and the filters, in this order, before anything else is installed."""
-        self.journal.attach(source)
+    def attach(self, source: Served, node_id: int | None = None) -> None:
+        """Install the journal, the observer and the filters, in this order, before anything else is installed.
+        ``node_id``: which one of several nodes it is.
+        """
+        self.journal.attach(source, node_id)
         if self._extras.observer is not None:
-            self._extras.observer.attach(source)
+            self._extras.observer.attach(source, node_id)
         if self._extras.filters:
             from oncelog.broker.filters.loading import install_filters
 

@@ -1,8 +1,8 @@
 """`Journal`: keeps the latest requests of clients with their responses, and wakes those who wait for one.
 
-It is the outermost interceptor: it sees a request as the client sent it, and a response as it left. It keeps the bytes
-of a request, which the dispatcher copied for it, and decodes them when somebody reads the request. Log-ins, which no
-interceptor sees, come by `Host.login_observers`. It hides secrets.
+It has the outermost interceptor of each node, or of the proxy: it sees a request as the client sent it, and a response
+as it left. It keeps the bytes of a request, which the dispatcher copied for it, and decodes them when somebody reads
+the request. Log-ins, which no interceptor sees, come by `Host.login_observers`. It hides secrets.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Entry:
         "listener",
         "login",
         "mechanism",
+        "node_id",
         "number",
         "outcome",
         "peer",
@@ -76,6 +77,7 @@ class Entry:
         self.principal = connection.principal
         self.mechanism: str | None = None
         self.listener = connection.listener_name
+        self.node_id = connection.node_id
         self.timestamp = timestamp
         self.frame = context.frame if context.request is not None else None
         self.login: Message | None = None
@@ -102,14 +104,12 @@ class Entry:
 class Observer(Protocol):
     """Watches requests and log-ins, as the journal does."""
 
-    def attach(self, source: Served) -> None:
-        """Watch the requests to ``source``, whose dispatcher is there."""
+    def attach(self, source: Served, node_id: int | None = None) -> None:
+        """Watch the requests to ``source``, whose dispatcher is there; ``node_id``: which of several it is."""
 
 
-class Journal(Interceptor):
+class Journal:
     """Keeps the latest ``kept`` requests of each API; none for 0. It outlives nodes: `attach` it to each."""
-
-    only_reads = True
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
@@ -120,9 +120,8 @@ class Journal(Interceptor):
         self._bytes_left = BYTES_KEPT
         self._number = 0
         self._login_apis: dict[int, Api] = {}
-        self._open: dict[RequestContext, Entry] = {}
-        """The requests that are not done."""
-        self._source: Served | None = None
+        self._watches: dict[int | None, _Watch] = {}
+        """Of the nodes, or the proxy, that run."""
         self._names: dict[Uuid, str] = {}
         """The names of topics that were deleted, or existed when the last node ended."""
         self.changes = Changes()
@@ -135,25 +134,24 @@ class Journal(Interceptor):
 
     # -- the node behind it
 
-    def attach(self, source: Served) -> None:
-        """Journal the requests to ``source``, whose dispatcher is there. Call it before anything else is installed."""
-        self._source = source
+    def attach(self, source: Served, node_id: int | None = None) -> None:
+        """Journal the requests to ``source``, whose dispatcher is there. Call it before anything else is installed.
+        ``node_id``: which one of several nodes it is.
+        """
+        watch = self._watches[node_id] = _Watch(self, source)
         source.watch_metadata(self._on_metadata)
         if self._kept:
-            source.dispatcher.interception.install(self)
-            source.host.login_observers.append(self.on_login)
+            source.dispatcher.interception.install(watch)
+            source.host.login_observers.append(watch.on_login)
         self.changes.note()
 
-    def detach(self) -> None:
+    def detach(self, node_id: int | None = None) -> None:
         """The node has ended."""
-        for entry in self._open.values():
-            entry.outcome = "lost"
-        self._open.clear()
-        if self._source is not None:
-            self._names.update(
-                {row.topic_id: row.name for row in self._source.known_topics.topics_by_id.values()}
-            )
-        self._source = None
+        watch = self._watches.pop(node_id, None)
+        if watch is not None:
+            watch.lose_open()
+            topics = watch.source.known_topics.topics_by_id.values()
+            self._names.update({row.topic_id: row.name for row in topics})
         self.changes.note()
 
     def clear(self) -> None:
@@ -171,28 +169,26 @@ class Journal(Interceptor):
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """Return the name of a topic, also of one that was deleted; None for an unknown id."""
-        topic = None
-        if self._source is not None:
-            topic = self._source.known_topics.topics_by_id.get(topic_id)
-        return self._names.get(topic_id) if topic is None else topic.name
+        for watch in self._watches.values():
+            topic = watch.source.known_topics.topics_by_id.get(topic_id)
+            if topic is not None:
+                return topic.name
+        return self._names.get(topic_id)
 
     # -- what passes
 
-    async def on_request(self, context: RequestContext) -> Any:
-        assert self._source is not None
+    def begin(self, context: RequestContext, now_ms: int) -> Entry:
+        """Keep a request that has come."""
         self._number += 1
-        entry = self._open[context] = Entry(self._number, context, self._source.host.clock.now_ms())
+        entry = Entry(self._number, context, now_ms)
         self._keep(entry)
         # Whom it wakes runs after the handler: a JoinGroup changes its group long before its response.
         if context.api.row.api_key not in TOLD_BY_LOGS:
             self.changes.note()
+        return entry
 
-    def on_login(self, connection: BaseConnection, exchange: LoginExchange | FailedAuthentication) -> None:
-        """A connection that logs in has sent a request, and gets its response; or it is turned away."""
-        assert self._source is not None
-        if isinstance(exchange, FailedAuthentication):
-            self._on_failed_login(connection, exchange)
-            return
+    def add_login(self, connection: BaseConnection, exchange: LoginExchange, now_ms: int) -> None:
+        """Keep a request of a log-in, with its response."""
         api = self._login_apis.get(exchange.api_key)
         if api is None:
             api = self._login_apis[exchange.api_key] = Api(HANDLERS[exchange.api_key])
@@ -200,7 +196,7 @@ class Journal(Interceptor):
             api, exchange.version, exchange.correlation_id, exchange.client_id, connection, exchange.request
         )
         self._number += 1
-        entry = Entry(self._number, context, self._source.host.clock.now_ms())
+        entry = Entry(self._number, context, now_ms)
         entry.mechanism = exchange.mechanism[:CLAIM_CHARS_KEPT]
         if exchange.user:
             entry.principal = f"User:{exchange.user[:CLAIM_CHARS_KEPT]}"
@@ -216,10 +212,10 @@ class Journal(Interceptor):
         self._keep(entry)
         self._tell(entry)
 
-    def _on_failed_login(self, connection: BaseConnection, failed: FailedAuthentication) -> None:
+    def add_failed_login(self, connection: BaseConnection, failed: FailedAuthentication, now_ms: int) -> None:
+        """Keep that a peer was turned away."""
         from oncelog.broker.control.request_types import FailedLogin
 
-        assert self._source is not None
         self._number += 1
         self.failed_logins.append(
             FailedLogin(
@@ -228,7 +224,8 @@ class Journal(Interceptor):
                 reason=failed.reason,
                 peer=connection.transport.peer,
                 listener=connection.listener_name,
-                timestamp=self._source.host.clock.now_ms(),
+                timestamp=now_ms,
+                node=connection.node_id,
                 principal=f"User:{failed.user[:CLAIM_CHARS_KEPT]}" if failed.user else None,
                 mechanism=failed.mechanism[:CLAIM_CHARS_KEPT] or None,
             )
@@ -255,10 +252,10 @@ class Journal(Interceptor):
         self._bytes[key] -= size
         self._bytes_left += size
 
-    def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
-        entry = self._open.pop(context, None)
-        if entry is None:
-            return
+    def end(
+        self, entry: Entry, context: RequestContext, response: Any, failure: BaseException | None
+    ) -> None:
+        """The request is done: see `Interceptor.on_done`."""
         if response is not None:
             entry.outcome = "responded"
             if context.api.row.api_key in (FETCH_KEY, SHARE_FETCH_KEY):
@@ -354,7 +351,42 @@ class Journal(Interceptor):
             response=response,
             principal=entry.principal,
             mechanism=entry.mechanism,
+            node=entry.node_id,
         )
+
+
+class _Watch(Interceptor):
+    """What a journal sees of one node, or of a proxy."""
+
+    only_reads = True
+
+    def __init__(self, journal: Journal, source: Served) -> None:
+        self.source = source
+        self._journal = journal
+        self._clock = source.host.clock
+        self._open: dict[RequestContext, Entry] = {}
+        """The requests that are not done."""
+
+    def lose_open(self) -> None:
+        """The node has ended."""
+        for entry in self._open.values():
+            entry.outcome = "lost"
+        self._open.clear()
+
+    async def on_request(self, context: RequestContext) -> Any:
+        self._open[context] = self._journal.begin(context, self._clock.now_ms())
+
+    def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+        entry = self._open.pop(context, None)
+        if entry is not None:
+            self._journal.end(entry, context, response, failure)
+
+    def on_login(self, connection: BaseConnection, exchange: LoginExchange | FailedAuthentication) -> None:
+        """A connection that logs in has sent a request, and gets its response; or it is turned away."""
+        if isinstance(exchange, FailedAuthentication):
+            self._journal.add_failed_login(connection, exchange, self._clock.now_ms())
+        else:
+            self._journal.add_login(connection, exchange, self._clock.now_ms())
 
 
 class RequestListener:

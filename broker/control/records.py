@@ -95,7 +95,7 @@ class RecordReader:
         if topic_id != self.topic_id:
             self._next.clear()
             self.topic_id = topic_id
-        ends = [(log, end_of(log, self._isolation)) for log in self.logs(node)]
+        ends = [(log, self._end_of(log)) for log in self.logs(node)]
         records: list[Record] = []
         slices = Slices()
         for log, end in ends:
@@ -110,6 +110,9 @@ class RecordReader:
                     await slices.pause()
             self._next[log.partition] = max(start, end)
         return records
+
+    def _end_of(self, log: PartitionLog) -> int:
+        return end_of(log, self._isolation)
 
     def _read_log(self, log: PartitionLog, start: int, end: int) -> Iterator[Record | None]:
         """Yield the records from ``start`` to before ``end``, and None after each batch."""
@@ -129,6 +132,18 @@ class RecordReader:
                     if record.offset >= start:
                         yield record
             yield None
+
+
+class ReplicaReader(RecordReader):
+    """Reads the replicas of a topic that a node has, each to the end of its log, whatever is committed."""
+
+    def logs(self, node: Node) -> list[PartitionLog]:
+        """See `RecordReader`."""
+        keys = ((self.topic, number) for number in partitions_of(node, self.topic, self._partition))
+        return [node.logs.logs[key] for key in keys if key in node.logs.logs]
+
+    def _end_of(self, log: PartitionLog) -> int:
+        return log.log_end_offset
 
 
 def batches(log: PartitionLog, start: int, end: int) -> Iterator[tuple[bytes, int, BatchHeader]]:

@@ -35,6 +35,8 @@ class FailedLogin(Shown):
     """The principal that it claimed, as far as it had said."""
     mechanism: str | None = None
     """The SASL mechanism, as far as it had said."""
+    node: int | None = None
+    """See `Request.node`."""
 
     @property
     def time(self) -> datetime | None:
@@ -79,6 +81,9 @@ class Request:
     """The sender, as ACLs name it. Of a log-in: the principal that the client claims, as far as it has said."""
     mechanism: str | None = None
     """Of a log-in (SaslHandshake, SaslAuthenticate): the SASL mechanism. None for all other requests."""
+    node: int | None = None
+    """The id of the node that it was sent to, of several; of a proxy, that of the node whose port it came to. None for
+    an only node, and for the proxy's own port."""
 
     @property
     def is_done(self) -> bool:
@@ -104,6 +109,8 @@ class Request:
 
     def __repr__(self) -> str:
         shown = [f"{self.api} v{self.version}", f"client_id={self.client_id!r}"]
+        if self.node is not None:
+            shown.append(f"node={self.node}")
         for name, values in (
             ("topic", self.topics),
             ("group", self.groups),

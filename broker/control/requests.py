@@ -38,12 +38,15 @@ class RequestFilter(NamedTuple):
     group: str | None
     transactional_id: str | None
     error: str | None
+    node: int | None = None
 
     def matches(self, journal: Journal, entry: Entry) -> bool:
         """Whether a request passes the filter."""
         if self.api_key is not None and entry.api.row.api_key != self.api_key:
             return False
         if self.client_id is not None and entry.client_id != self.client_id:
+            return False
+        if self.node is not None and entry.node_id != self.node:
             return False
         if self.error is not None and not self._has_error(entry):
             return False
@@ -66,7 +69,7 @@ class RequestFilter(NamedTuple):
         """The filter in words: ``OffsetCommit with group 'billing'``."""
         named = [
             f"{name} {value!r}"
-            for name, value in zip(self._fields[2:-1], self[2:-1], strict=True)
+            for name, value in zip(self._fields[2:-2], self[2:-2], strict=True)
             if value is not None
         ]
         if self.error not in (None, NO_ERROR):

@@ -60,9 +60,9 @@ class Interception:
         """The last of `interceptors`: those of `install_own`."""
         self.quotas: Quotas | None = None
         """None: nobody is throttled."""
-        self.accepts: Callable[[str], bool] | None = None
-        """Asked with the name of its listener for every new connection; one that it refuses is closed at once.
-        None: all are accepted.
+        self.accepts: Callable[[str, int | None], bool] | None = None
+        """Asked for every new connection, with the name of its listener, and the id of the node that it stands for; one
+        that it refuses is closed at once. None: all are accepted.
         """
         self.large_requests = trio.Semaphore(LARGE_REQUESTS_AT_ONCE)
         """Taken while a request with very many elements is decoded and handled: its objects take much memory."""

@@ -13,16 +13,16 @@ BEFORE, AFTER = "before", "after"
 RESPONSE = "response"
 
 EVENTS: dict[str, tuple[str, ...]] = {
-    "partitions": (TRANSACTIONAL_ID,),
-    "append": (TOPIC, PARTITION, TRANSACTIONAL_ID),
-    "offsets": (GROUP, TRANSACTIONAL_ID),
-    "decision": (TRANSACTIONAL_ID,),
-    "marker": (TOPIC, PARTITION, TRANSACTIONAL_ID),
-    "completion": (TRANSACTIONAL_ID,),
-    "share state": (TOPIC, PARTITION, GROUP),
-    RESPONSE: (TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID, "client_id", "version", "listener", "on"),
+    "partitions": (TRANSACTIONAL_ID, "node"),
+    "append": (TOPIC, PARTITION, TRANSACTIONAL_ID, "node"),
+    "offsets": (GROUP, TRANSACTIONAL_ID, "node"),
+    "decision": (TRANSACTIONAL_ID, "node"),
+    "marker": (TOPIC, PARTITION, TRANSACTIONAL_ID, "node"),
+    "completion": (TRANSACTIONAL_ID, "node"),
+    "share state": (TOPIC, PARTITION, GROUP, "node"),
+    RESPONSE: (TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID, "client_id", "version", "listener", "node", "on"),
 }
-"""What is written, in this order, and the words by which a rule can say which:
+"""What is written by the node that leads, in this order, and the words by which a rule can say which:
 
 - ``partitions``: the record that adds partitions to a transaction, to ``__transaction_state``
 - ``append``: a producer's batch, to a partition; or the broker's, to a dead-letter queue

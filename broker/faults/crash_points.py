@@ -1,7 +1,8 @@
 """`CrashPoints`: lets the broker die before or after a write, or a response, where a rule says ``crash_at``.
 
 What is written is recognised by its bytes, on their way into the file, and a response in the dispatcher; nothing that
-writes or responds knows of it. Nobody watches while there is no such rule.
+writes or responds knows of it. Nobody watches while there is no such rule. Of a partition with several replicas, only
+the leader's write counts: the others copy it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.faults.crash_point_names import AFTER, BEFORE, RESPONSE, event_of
+from oncelog.broker.faults.rule import NODE
 from oncelog.broker.handlers.table import GROUP, PARTITION, TOPIC, TRANSACTIONAL_ID
 from oncelog.broker.log.data_directory import partition_of
 from oncelog.broker.log.file_names import LOG_SUFFIX
@@ -55,12 +57,15 @@ Event = tuple[str, dict[str, Any]]
 
 class CrashPoints(Interceptor):
     """``crash`` ends the process, or what stands for it; it is given the rule. If it returns, whatever the node
-    still does with its files raises ProcessDied.
+    still does with its files raises ProcessDied. ``node_id``: which one of several nodes it is.
     """
 
-    def __init__(self, rules: FaultRules, crash: Callable[[ActiveRule], None]) -> None:
+    def __init__(
+        self, rules: FaultRules, crash: Callable[[ActiveRule], None], node_id: int | None = None
+    ) -> None:
         self._rules = rules
         self._crash = crash
+        self._node_id = node_id
         self._node: Node | None = None
         self._watches_responses = False
 
@@ -93,7 +98,7 @@ class CrashPoints(Interceptor):
             self._die_if_due(f"{when} {event}", facts)
 
     def _die_if_due(self, point: str, facts: dict[str, Any]) -> None:
-        rule = self._rules.fire_for_event(CRASH_AT, point, facts)
+        rule = self._rules.fire_for_event(CRASH_AT, point, {**facts, NODE: self._node_id})
         if rule is not None:
             self._crash(rule)
 
@@ -102,6 +107,8 @@ class CrashPoints(Interceptor):
         directory, _, name = path.rpartition("/")
         partition = partition_of(directory.rpartition("/")[2])
         if partition is None or not name.endswith(LOG_SUFFIX) or partition[0] == CLUSTER_METADATA_TOPIC:
+            return
+        if self._node_id is not None and not self._leads(*partition):
             return
         header = read_header(data)
         facts: dict[str, Any] = {TOPIC: partition[0], PARTITION: partition[1]}
@@ -118,6 +125,11 @@ class CrashPoints(Interceptor):
             yield from self._share_states(data, header)
         else:
             yield "append", facts
+
+    def _leads(self, topic: str, partition: int) -> bool:
+        assert self._node is not None
+        found = self._node.metadata.image.topics.get(topic)
+        return found is not None and found.partitions[partition].leader == self._node_id
 
     def _share_states(self, data: Buffer, header: BatchHeader) -> Iterator[Event]:
         """Yield the events of a batch of ``__share_group_state``."""

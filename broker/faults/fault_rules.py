@@ -2,8 +2,8 @@
 cluster behind it.
 
 They are installed in the dispatcher of a node or a proxy only while there are any, and outlive it: `attach` gives them
-the next one. Several rules may match one request: all of them count it when it arrives, then they act in the order of
-their addition.
+the next one. Of several nodes each is a target; a rule counts what passes any of them, unless it names some. Several
+rules may match one request: all of them count it when it arrives, then they act in the order of their addition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,16 @@ from oncelog.broker.faults.fetched import (
     add_session,
     add_share_session,
 )
-from oncelog.broker.faults.rule import NO_LIMITS, ONLY_FOR, Rule, TargetLimits, check_possible, parse_rule
+from oncelog.broker.faults.rule import (
+    LISTENER,
+    NO_LIMITS,
+    NODE,
+    ONLY_FOR,
+    Rule,
+    TargetLimits,
+    check_possible,
+    parse_rule,
+)
 from oncelog.broker.faults.state import RuleState
 from oncelog.broker.faults.words import RuleError, suggestion
 from oncelog.broker.handlers.table import PARTITION, TOPIC, api_name
@@ -80,42 +89,51 @@ class FaultRules(Interceptor):
         self._rules: list[ActiveRule] = []
         self._removed: deque[RuleState] = deque(maxlen=RULES_MAX)
         self._next_id = 1
-        self._target: Target | None = None
-        self._is_installed = False
+        self._targets: dict[int | None, Target] = {}
+        """By node id; None: the only one."""
+        self._installed: set[int | None] = set()
+        """The targets whose dispatchers have the rules."""
         self._changed = trio.Event()
         self.on_change: list[Callable[[Any, FaultRules], None]] = []
-        """Called after each change of the rules while a target is attached, and when one is attached."""
+        """Called for each target after each change of the rules, and for one that is attached."""
 
-    # -- the target
+    # -- the targets
 
-    def attach(self, target: Target) -> None:
-        """From now on the rules are for ``target``, whose dispatcher exists: call it before the target listens."""
-        self._target = target
-        self._is_installed = False
-        self._install()
+    def attach(self, target: Target, node_id: int | None = None) -> None:
+        """From now on the rules are for ``target``, whose dispatcher exists: call it before the target listens.
+        ``node_id``: which one of several nodes it is.
+        """
+        self._targets[node_id] = target
+        self._installed.discard(node_id)
+        self._install([node_id])
 
-    def detach(self) -> None:
+    def detach(self, node_id: int | None = None) -> None:
         """The target has ended. The rules stay, for the next one."""
-        self._target = None
-        self._is_installed = False
+        self._targets.pop(node_id, None)
+        self._installed.discard(node_id)
 
-    def _install(self) -> None:
-        """Install in the target exactly what the rules need."""
-        if self._target is None:
-            return
-        dispatcher = self._target.dispatcher
+    def _target_of(self, context: RequestContext) -> Target:
+        node_id = context.connection.node_id
+        return self._targets[node_id if node_id in self._targets else None]
+
+    def _install(self, node_ids: Iterable[int | None]) -> None:
+        """Install in the targets exactly what the rules need."""
         rules = [active.rule for active in self._rules if active.rule.is_about_requests]
         apis = apis_of(rules)
-        if self._is_installed and not (rules and apis == self.apis):
-            dispatcher.interception.remove(self)
-            self._is_installed = False
-        if rules and not self._is_installed:
-            self.apis = apis
-            dispatcher.interception.install(self)
-            self._is_installed = True
-        dispatcher.interception.accepts = self._accepts if self.of("refuse_connections") else None
-        for call in self.on_change:
-            call(self._target, self)
+        is_same, self.apis = bool(rules) and apis == self.apis, apis if rules else self.apis
+        accepts = self._accepts if self.of("refuse_connections") else None
+        for node_id in node_ids:
+            target = self._targets[node_id]
+            interception = target.dispatcher.interception
+            if node_id in self._installed and not is_same:
+                interception.remove(self)
+                self._installed.discard(node_id)
+            if rules and node_id not in self._installed:
+                interception.install(self)
+                self._installed.add(node_id)
+            interception.accepts = accepts
+            for call in self.on_change:
+                call(target, self)
 
     # -- the rules
 
@@ -137,14 +155,14 @@ class FaultRules(Interceptor):
         active = ActiveRule(self._next_id, rule, seed, self._note_change)
         self._next_id += 1
         self._rules.append(active)
-        self._install()
+        self._install(self._targets)
         return active.id
 
     def check_topics(self, rule: Rule) -> None:
         """Raises RuleError for a topic, or a partition, that the rule needs and the target does not have."""
-        if self._target is None or not needs_topics(rule):
+        if not self._targets or not needs_topics(rule):
             return
-        known = self._target.known_topics.topics
+        known = next(iter(self._targets.values())).known_topics.topics
         for name in rule.filters.get(TOPIC, ()):
             if name not in known:
                 raise RuleError(
@@ -184,7 +202,7 @@ class FaultRules(Interceptor):
             self._removed.append(active.state)
         active.is_removed = True
         active.release()
-        self._install()
+        self._install(self._targets)
 
     def clear(self) -> None:
         """Remove all rules."""
@@ -269,32 +287,32 @@ class FaultRules(Interceptor):
                 due.append(active)
         if not due:
             return None
-        assert self._target is not None
-        return await Exchange(self._target.dispatcher, context, due, self._rows_of, self._topic_name).run()
+        dispatcher = self._target_of(context).dispatcher
+        return await Exchange(dispatcher, context, due, self._rows_of, self._topic_name).run()
 
     def _rows_of(self, context: RequestContext) -> RequestRows:
         if context.request is None:
             return RequestRows((), {}, Row(None, {}, {}))
         rows = rows_of_request(context.api.row.name, context.request, context.api_version, self._topic_name)
-        if context.api.row.name == "fetch" and self._target is not None:
-            add_session(rows, context.request, self._target.fetch_sessions, self._topic_name)
-        elif (
-            context.api.row.name == "share_fetch"
-            and self._target is not None
-            and self._target.share_sessions is not None
-        ):
-            sessions = self._target.share_sessions
-            add_share_session(rows, context.request, sessions, self._topic_name)
+        if context.api.row.name == "fetch":
+            sessions = self._target_of(context).fetch_sessions
+            add_session(rows, context.request, sessions, self._topic_name)
+        elif context.api.row.name == "share_fetch":
+            share_sessions = self._target_of(context).share_sessions
+            if share_sessions is not None:
+                add_share_session(rows, context.request, share_sessions, self._topic_name)
         return rows
 
     def _topic_name(self, topic_id: Uuid) -> str | None:
-        assert self._target is not None
-        topic = self._target.known_topics.topics_by_id.get(topic_id)
-        return topic.name if topic is not None else None
+        for target in self._targets.values():
+            topic = target.known_topics.topics_by_id.get(topic_id)
+            if topic is not None:
+                return topic.name
+        return None
 
-    def _accepts(self, listener: str) -> bool:
-        """Return whether this listener accepts new connections."""
-        return self.fire_for_event("refuse_connections", True, {"listener": listener}) is None
+    def _accepts(self, listener: str, node_id: int | None) -> bool:
+        """Return whether this listener, of this node, accepts new connections."""
+        return self.fire_for_event("refuse_connections", True, {LISTENER: listener, NODE: node_id}) is None
 
 
 def needs_topics(rule: Rule) -> bool:
@@ -320,5 +338,6 @@ def _header(context: RequestContext) -> dict[str, Any]:
     return {
         "client_id": context.client_id,
         "version": context.api_version,
-        "listener": context.connection.listener_name,
+        LISTENER: context.connection.listener_name,
+        NODE: context.connection.node_id,
     }

@@ -63,7 +63,7 @@ def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-LISTENER = "listener"
+LISTENER, NODE = "listener", "node"
 ROW_FILTERS = FACTS
 COUNTS = tuple(name for name, word in WORDS.items() if word.kind == "count")
 ACTIONS = tuple(name for name, word in WORDS.items() if word.kind == "action")
@@ -84,6 +84,8 @@ class TargetLimits(NamedTuple):
     """Actions that it cannot perform, with the reason."""
     listeners: Sequence[str] | None = None
     """The names of its listeners; None if they are not known."""
+    nodes: Sequence[int] | None = None
+    """The ids of its nodes if there are several; None if they are not known."""
 
 
 NO_LIMITS = TargetLimits()
@@ -138,12 +140,16 @@ def parse_rule(data: Any) -> Rule:
 
 
 def check_possible(rule: Rule, limits: TargetLimits) -> None:
-    """Raises RuleError for an action that the target cannot do, and for a listener that it does not have."""
+    """Raises RuleError for an action that the target cannot do, and for a listener or a node that it does not have."""
     if rule.action in limits.refused:
         raise RuleError(f"{rule.action}: {limits.refused[rule.action]}", rule.action)
     for name in rule.filters.get(LISTENER, ()):
         if limits.listeners is not None and name not in limits.listeners:
             raise RuleError(f"listener {name!r} does not exist{suggestion(name, limits.listeners)}", LISTENER)
+    for node_id in rule.filters.get(NODE, ()):
+        if limits.nodes is not None and node_id not in limits.nodes:
+            known = ", ".join(map(str, limits.nodes)) or "no several nodes here"
+            raise RuleError(f"node {node_id} does not exist (there are {known})", NODE)
 
 
 def _one_of(names: Iterable[str], values: Mapping[str, Any]) -> str | None:

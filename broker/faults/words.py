@@ -83,11 +83,14 @@ def _text(word: str) -> Callable[[Any], Any]:
     return lambda value: _listed(word, value, str, "a text")
 
 
-def _partition(value: Any) -> tuple[Any, ...]:
-    values = _listed("partition", value, int, "a number")
-    if min(values) < 0:
-        raise RuleError("partition is a number from 0 on", "partition")
-    return values
+def _number(word: str) -> Callable[[Any], Any]:
+    def check(value: Any) -> tuple[Any, ...]:
+        values = _listed(word, value, int, "a number")
+        if min(values) < 0:
+            raise RuleError(f"{word} is a number from 0 on", word)
+        return values
+
+    return check
 
 
 def _version(value: Any) -> tuple[int, ...]:
@@ -220,7 +223,9 @@ WORDS: dict[str, Word] = {
         "on", _on, {}, 'Kafka\'s name of an API, or a list, or "*" for every API but those of the log-in.'
     ),
     "topic": Word("filter", _text("topic"), _names_or(_TEXT), "Requests with a row for this topic."),
-    "partition": Word("filter", _partition, _names_or(_NUMBER), "Requests with a row for this partition."),
+    "partition": Word(
+        "filter", _number("partition"), _names_or(_NUMBER), "Requests with a row for this partition."
+    ),
     "group": Word("filter", _text("group"), _names_or(_TEXT), "Requests that name this group."),
     "transactional_id": Word(
         "filter", _text("transactional_id"), _names_or(_TEXT), "Requests that name this transactional id."
@@ -234,6 +239,9 @@ WORDS: dict[str, Word] = {
     ),
     "listener": Word(
         "filter", _text("listener"), _names_or(_TEXT), "Requests that come in by this listener."
+    ),
+    "node": Word(
+        "filter", _number("node"), _names_or(_NUMBER), "Requests to the node with this id, of several."
     ),
     "topic_exists": Word(
         "option",
@@ -292,14 +300,14 @@ WORDS: dict[str, Word] = {
         _true("pause"),
         _IS_TRUE,
         "Every request of client_id waits until the rule is released.",
-        ("client_id", "listener"),
+        ("client_id", "listener", "node"),
     ),
     "refuse_connections": Word(
         "action",
         _true("refuse_connections"),
         _IS_TRUE,
         "New connections are closed at once.",
-        ("listener",),
+        ("listener", "node"),
     ),
     "crash_at": Word(
         "action",

@@ -53,11 +53,23 @@ class LogOutput:
     `Logger` drops lines below ``level`` (one of `LEVELS`); `set_level` gives single loggers other levels.
     """
 
-    __slots__ = ("_clock", "_levels", "_render", "_second", "_second_text", "_sink", "_style", "level")
+    __slots__ = (
+        "_clock",
+        "_levels",
+        "_render",
+        "_second",
+        "_second_text",
+        "_sink",
+        "_style",
+        "fields",
+        "level",
+    )
 
     def __init__(self, sink: Sink, clock: Clock, *, style: str = "human", level: str = "info") -> None:
         self.level = LEVELS[level]
         """The lowest level of any logger."""
+        self.fields: dict[str, Any] = {}
+        """Fields that every line has."""
         self._levels: dict[str, int] = {ROOT: self.level}
         self._sink = sink
         self._clock = clock
@@ -95,7 +107,7 @@ class LogOutput:
         """Write one line, unless its logger has a higher level, and a second one if lines were lost."""
         if len(self._levels) > 1 and level < self.level_of(name):
             return
-        line = self._render(self._timestamp(), level, name, text, fields, trace)
+        line = self._render(self._timestamp(), level, name, text, {**self.fields, **fields}, trace)
         self._sink.write(line.encode("utf-8", "backslashreplace"))
         lost = self._sink.take_lost()
         if lost:

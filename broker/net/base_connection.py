@@ -60,6 +60,7 @@ class BaseConnection:
         "must_log_in_since",
         "muted_until",
         "needs_no_authentication",
+        "node_id",
         "on_close",
         "software",
         "transport",
@@ -69,6 +70,8 @@ class BaseConnection:
     def __init__(self, server: Server[Any], transport: Transport, listener: BoundListener) -> None:
         self.transport = transport
         self.listener_name = listener.name
+        self.node_id = listener.node_id
+        """See `BoundListener`."""
         self.client_id: str | None = None
         """The client id of its latest decoded request."""
         self.software = (UNKNOWN_SOFTWARE, UNKNOWN_SOFTWARE)

@@ -59,7 +59,8 @@ class BoundListener(NamedTuple):
     security: ListenerSecurity | None = None
     """None: every peer is anonymous, and nothing is encrypted."""
     node_id: int | None = None
-    """The upstream node that it stands for, in a proxy."""
+    """The node, of several in this process, or of those behind a proxy, that it stands for; None for the only one, or
+    for any of them."""
 
 
 class ServerServices(Protocol):
@@ -204,7 +205,7 @@ class Server(Generic[ConnectionT]):
 
     def _admit(self, transport: Transport, bound: BoundListener) -> None:
         accepts = self._interception.accepts
-        if accepts is not None and not accepts(bound.name):
+        if accepts is not None and not accepts(bound.name, bound.node_id):
             transport.close()
             return
         address = _address_of(transport)

@@ -7,6 +7,7 @@ later (`Network.changed`). What has arrived is handled nevertheless, as by a nod
 
 from __future__ import annotations
 
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import trio
@@ -78,7 +79,7 @@ class Network:
 
     def __init__(self, *, encodes: bool = False) -> None:
         self._encodes = encodes
-        self._receivers: dict[int, tuple[Receive, trio.Nursery]] = {}
+        self._receivers: dict[int, tuple[Receive, trio.Nursery, Context]] = {}
         self._cut: set[Direction] = set()
         self._delays_s: dict[Direction, float] = {}
         self._calls: set[_Call] = set()
@@ -87,8 +88,10 @@ class Network:
     # -- nodes
 
     def attach(self, node_id: int, receive: Receive, nursery: trio.Nursery) -> None:
-        """From now on ``receive`` handles the requests to a node, each in a task of ``nursery``."""
-        self._receivers[node_id] = receive, nursery
+        """From now on ``receive`` handles the requests to a node, each in a task of ``nursery`` and with the caller's
+        context variables: its log is the node's, not the sender's.
+        """
+        self._receivers[node_id] = receive, nursery, copy_context()
         self._change()
 
     def detach(self, node_id: int) -> None:
@@ -138,8 +141,9 @@ class Network:
             await self._travel(source, target)
             if target not in self._receivers:
                 raise LinkDownError(f"node {target} does not run")
-            receive, nursery = self._receivers[target]
-            nursery.start_soon(
+            receive, nursery, context = self._receivers[target]
+            context.run(
+                nursery.start_soon,
                 self._handle,
                 call,
                 receive,

@@ -163,7 +163,7 @@ class Controller:
         self.store.commit(records)
         self.sessions.begin(request.broker_id, epoch)
         self.feed.forget(request.broker_id)
-        log.info("registered a node", node=request.broker_id, epoch=epoch)
+        log.info("registered a broker", broker=request.broker_id, epoch=epoch)
         return BrokerRegistrationResponse(broker_epoch=epoch)
 
     def _heartbeat(self, request: BrokerHeartbeatRequest, version: int) -> BrokerHeartbeatResponse:
@@ -202,7 +202,7 @@ class Controller:
         known = self.store.image.brokers.get(broker_id)
         if known is not None and not known.fenced:
             self.store.commit(leadership.fence(self.store.image, self.config.current, broker_id))
-            log.info("fenced a node", node=broker_id)
+            log.info("fenced a broker", broker=broker_id)
 
     def end_session(self, broker_id: int) -> None:
         """Let the session of a node end now, as if its time were over."""

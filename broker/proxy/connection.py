@@ -63,7 +63,6 @@ class ProxyConnection(BaseConnection):
         "_pipes",
         "_reactor",
         "in_flight",
-        "node_id",
         "passed_ids",
         "progress",
         "renewal",
@@ -81,8 +80,6 @@ class ProxyConnection(BaseConnection):
         listener: BoundListener,
     ) -> None:
         super().__init__(server, transport, listener)
-        self.node_id = listener.node_id
-        """The upstream node whose port the client has connected to; None for any of them."""
         self.in_flight = InFlightRequests()
         """The requests whose responses have not left, in their order."""
         self.passed_ids = b""

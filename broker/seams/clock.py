@@ -57,6 +57,36 @@ class Clock(Protocol):
         ...
 
 
+class SkewedClock:
+    """The time of one node of several: ``shared``, but for the wall time, which is ``skew_ms`` milliseconds ahead of it
+    (behind it, if negative), as clocks of machines differ.
+    """
+
+    __slots__ = (
+        "_shared",
+        "monotonic",
+        "move_on_after",
+        "move_on_at",
+        "pause",
+        "skew_ms",
+        "sleep",
+        "sleep_until",
+    )
+
+    def __init__(self, shared: Clock) -> None:
+        self.skew_ms = 0
+        self._shared = shared
+        self.monotonic = shared.monotonic
+        self.sleep = shared.sleep
+        self.sleep_until = shared.sleep_until
+        self.pause = shared.pause
+        self.move_on_at = shared.move_on_at
+        self.move_on_after = shared.move_on_after
+
+    def now_ms(self) -> int:
+        return self._shared.now_ms() + self.skew_ms
+
+
 class SystemClock:
     """The machine's wall clock, and Trio's clock for the rest."""
 

@@ -95,11 +95,12 @@ class Trace(Interceptor):
             frozenset(selection.apis) if selection.apis and not _has_wildcard(selection.apis) else None
         )
 
-    def attach(self, source: Served) -> None:
+    def attach(self, source: Served, node_id: int | None = None) -> None:
         """Tell of the requests to a node, or through a proxy. Call it before anything else but the journal is
-        installed.
+        installed. ``node_id``: which one of several nodes it is.
         """
-        self._open.clear()
+        for context in [one for one in self._open if node_id in (None, one.connection.node_id)]:
+            del self._open[context]
         self._now_ms = source.host.clock.now_ms
         self.known_topics = source.known_topics
         source.dispatcher.interception.install(self)
@@ -201,9 +202,11 @@ class Trace(Interceptor):
         return message_text(message, version, self._shown)
 
     def _tell(self, number: int, direction: str, context: RequestContext, rest: str) -> None:
-        client, peer = quoted(context.client_id or ""), context.connection.transport.peer
+        client, connection = quoted(context.client_id or ""), context.connection
+        node = "" if connection.node_id is None else f" node={connection.node_id}"
+        api = f"{context.api_name} v{context.api_version}"
         self._write(
-            f"{self._time()} #{number} {direction} {client} {peer} {context.api_name} v{context.api_version}{rest}"
+            f"{self._time()} #{number} {direction} {client} {connection.transport.peer}{node} {api}{rest}"
         )
 
     def _time(self) -> str:

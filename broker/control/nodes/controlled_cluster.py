@@ -15,7 +15,7 @@ import trio
 from oncelog.broker.config.listeners import listener_names
 from oncelog.broker.control import operations
 from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
-from oncelog.broker.control.disks import new_disk
+from oncelog.broker.control.disks import emptied_disk, new_disk
 from oncelog.broker.control.errors import (
     InvalidArgumentError,
     NotRunningError,
@@ -28,10 +28,12 @@ from oncelog.broker.control.nodes.controlled_node import ControlledNode
 from oncelog.broker.control.nodes.nodes_client import NodesClient
 from oncelog.broker.control.runs import Runs
 from oncelog.broker.emulation.release import OURS, emulated
+from oncelog.broker.log.data_directory import META_PROPERTIES
 from oncelog.broker.network.network import CONTROLLER_ID, Network
 from oncelog.broker.node.controller import open_controller
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.seams.mortal_files import without_deaths
 from oncelog.wire.messages.create_topics import CreateTopicsRequest
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.network.network import Receive
     from oncelog.broker.node.controller import Controller
+    from oncelog.broker.node.node import Node
 
 TOPICS_TIMEOUT_MS = 30_000
 
@@ -58,18 +61,24 @@ class ControlledCluster:
         self.lines = self._instruments.lines
         """The log lines of all nodes and the controller."""
         self.journal = self._instruments.journal
-        """Empty: nodes are not journalled."""
+        """The requests of clients to all nodes since the last reset."""
         self.clock = MovableClock()
         self.turns = trio.Lock()
         """Held while an operation starts or stops nodes: several may come at the same time."""
         self.network = Network(encodes=options.encodes)
-        self.controller: Controller
-        """That of the latest run."""
+        self._controller_config = controller_config(self.config, options.count)
+        self._controller_files = new_disk(options.of_nodes, self._controller_config, self.clock)
         self.nodes: dict[int, ControlledNode] = {}
         """By id. They are made at the first start, which gives them their cluster id."""
         self.runs: Runs[Controller] = Runs("controller", "", lambda: None)
         self._nursery: trio.Nursery
-        self._is_new = True
+        self._producer_ids_from = 0
+        """Producer ids below this one were given out before a reset."""
+        self._had_data = False
+        """Whether the data on disk is older than the cluster."""
+        self._faults: FaultRules | None = None
+        self._rules = extras.rules
+        self._add_rules()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Carry the nodes until cancelled."""
@@ -82,17 +91,33 @@ class ControlledCluster:
         """Perform an operation by name and return its result. Raises KeyError for an unknown name, UnsupportedError for
         one that several nodes cannot perform.
         """
-        if operation in of_nodes.SHARED:
-            return await operations.operation(operation)(self, **arguments)
-        if operation in of_nodes.OPERATIONS:
-            return await of_nodes.OPERATIONS[operation](self, **arguments)
-        if operation in OF_CLUSTER:
-            result = await OF_CLUSTER[operation](self.client, **arguments)
-            await self.wait_followed()
-            return result
+        try:
+            if operation in of_nodes.SHARED:
+                return await operations.operation(operation)(self, **arguments)
+            if operation in of_nodes.OPERATIONS:
+                return await of_nodes.OPERATIONS[operation](self, **arguments)
+            if operation in OF_CLUSTER:
+                result = await OF_CLUSTER[operation](self.client, **arguments)
+                await self.wait_followed()
+                return result
+        except BaseException as error:
+            if without_deaths(error) is not None:
+                raise
+            raise self._died() from None
+        finally:
+            self.journal.changes.note()
         if operation not in operations.MODULES:
             raise KeyError(operation)
         raise UnsupportedError(f"{operation}: not of several nodes")
+
+    def _died(self) -> NotRunningError:
+        """Return the error of an operation by which a node came to a crash point."""
+        died = [
+            f"node {node_id} died at {node.died_at}"
+            for node_id, node in self.nodes.items()
+            if node.died_at is not None
+        ]
+        return NotRunningError(f"{', '.join(died) or 'a node died meanwhile'}: start() starts it again")
 
     # -- what there is now
 
@@ -155,12 +180,31 @@ class ControlledCluster:
 
     @property
     def faults(self) -> FaultRules:
-        """Raises UnsupportedError."""
-        raise UnsupportedError("fault rules: not of several nodes")
+        """The rules for what goes wrong between clients and any of the nodes."""
+        if self._faults is None:
+            from oncelog.broker.faults.fault_rules import FaultRules
+            from oncelog.broker.faults.rule import TargetLimits
+
+            limits = TargetLimits(
+                listeners=listener_names(self.config), nodes=range(1, self.options.count + 1)
+            )
+            self._faults = FaultRules(random.Random(self.seed), limits)
+            self._faults.on_change.append(self._watch_crash_points)
+            for node_id, node in self.nodes.items():
+                if node.is_running:
+                    self._faults.attach(node.node, node_id)
+        return self._faults
 
     async def prepare_rules(self) -> bool:
-        """See `Controlled`."""
+        """See `Controlled`: the nodes know their topics."""
         return True
+
+    def pauses(self, client_id: str) -> bool:
+        """Whether a rule holds every request of this client id."""
+        return self._faults is not None and self._faults.pauses(client_id)
+
+    def _watch_crash_points(self, node: Node, rules: FaultRules) -> None:
+        self.nodes[node.config.static.node_id].watch_crash_points(node, rules)
 
     # -- its runs
 
@@ -169,6 +213,9 @@ class ControlledCluster:
         are missing are created. Raises BrokerFailedError if one cannot start.
         """
         if not self.runs.is_running:
+            if self.runs.latest is None:
+                identity = f"{self._controller_config.data_dir}/{META_PROPERTIES}"
+                self._had_data = self._controller_files.exists(identity)
             await self.runs.start(self._open_controller())
         if not self.nodes:
             await self._make_nodes()
@@ -197,23 +244,60 @@ class ControlledCluster:
             await node.kill()
         await self.runs.end()
 
+    async def reset(self) -> None:
+        """Make the nodes and the controller as they were after the first start, with the same addresses and cluster id.
+        No topic id and no producer id is given out again. Connections are closed, cuts and delays end. Raises
+        UnsupportedError if it would delete data that is older than the cluster.
+        """
+        store = self.runs.current.store
+        if self._had_data:
+            raise UnsupportedError(
+                f"reset: data was in {self.options.of_nodes.data_dir} before these nodes, and would be deleted"
+            )
+        self._producer_ids_from = store.image.next_producer_id
+        await self.kill()
+        if self._faults is not None:
+            self._faults.clear()
+        self._add_rules()  # only now: a request to an old node must not count
+        self.journal.clear()
+        self.network.heal()
+        self.clock = MovableClock()
+        self._controller_files = emptied_disk(
+            self._controller_files, self.options.of_nodes, self._controller_config, self.clock
+        )
+        for node in self.nodes.values():
+            node.reset(self.clock)
+        await self.start()
+
+    def _add_rules(self) -> None:
+        for rule in self._rules:
+            self.faults.add(rule)
+
+    @property
+    def connected_client_ids(self) -> list[str]:
+        """The client ids of the connections to any node that are open, sorted; of those that say one."""
+        found: set[str] = set()
+        for node in self.nodes.values():
+            if node.is_running:
+                found.update(one.client_id for one in node.node.server.connections if one.client_id)
+        return sorted(found)
+
     @asynccontextmanager
     async def _open_controller(self) -> AsyncIterator[Controller]:
         options = self.options.of_nodes
-        config = controller_config(self.config, self.options.count)
-        files = new_disk(options, config, self.clock)
         with (
-            self._instruments.logging(self.clock),
+            self._instruments.logging(self.clock, CONTROLLER_ID),
             open_controller(
-                config,
+                self._controller_config,
                 self.network,
-                files=files,
+                files=self._controller_files,
                 clock=self.clock,
                 rng=self.random,
                 release=self.release,
                 users=options.users,
                 acls=options.acls,
                 keeps_data=options.data_dir is not None,
+                on_loaded=lambda controller: controller.store.skip_producer_ids(self._producer_ids_from),
             ) as controller,
         ):
             yield controller
@@ -224,19 +308,29 @@ class ControlledCluster:
             own = self.options.configs.get(node_id, {})
             config = node_config(self.config, self.options.count, node_id, own, self.cluster_id)
             node = self.nodes[node_id] = ControlledNode(
+                options,
                 config,
                 self.network,
-                files=new_disk(options, config, self.clock),
                 clock=self.clock,
                 rng=random.Random(self.seed + node_id),
                 release=self.release,
-                users=options.users,
-                host_name=options.host_name,
-                keeps_data=options.data_dir is not None,
-                logging=partial(self._instruments.logging, self.clock),
-                on_loaded=lambda node: None,
+                logging=partial(self._instruments.logging, node_id=node_id),
+                on_loaded=partial(self._prepare, node_id),
+                on_end=partial(self._on_end, node_id),
             )
             await self._nursery.start(node.runs.carry)
+
+    def _prepare(self, node_id: int, node: Node) -> None:
+        """Called before a node listens."""
+        self._instruments.attach(node, node_id)
+        if self._faults is not None:
+            self._faults.attach(node, node_id)
+
+    def _on_end(self, node_id: int) -> None:
+        """Called at the end of a node's run."""
+        if self._faults is not None:
+            self._faults.detach(node_id)
+        self.journal.detach(node_id)
 
     async def _create_topics(self) -> None:
         image = self.runs.current.store.image

@@ -6,55 +6,65 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from oncelog.broker.control.crash_watch import CrashWatch
+from oncelog.broker.control.disks import emptied_disk, new_disk
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.runs import Runs
+from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.node.member_node import open_member
+from oncelog.broker.seams.clock import SkewedClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractContextManager
 
     from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.emulation.release import Release
+    from oncelog.broker.faults.active_rule import ActiveRule
+    from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.network.network import Network
     from oncelog.broker.node.node import Node
     from oncelog.broker.seams.clock import Clock
-    from oncelog.broker.seams.mortal_files import MortalFileSystem
-    from oncelog.broker.security.sasl.users import Users
+
+log = get_logger(__name__)
 
 
 class ControlledNode:
-    """The node of ``config`` on the disk ``files``. It opens nothing before `start`; `carry` must run meanwhile.
+    """The node of ``config``, one of several with ``options``. It opens nothing before `start`; `Runs.carry` must run
+    meanwhile.
 
-    ``logging`` gives a context in which its log lines are kept, ``on_loaded`` is called before it listens.
+    ``clock`` is that of all nodes. ``logging`` gives a context in which its log lines are kept. ``on_loaded`` is called
+    before it listens, and ``on_end`` at the end of each run.
     """
 
     def __init__(
         self,
+        options: BrokerOptions,
         config: BrokerConfig,
         network: Network,
         *,
-        files: MortalFileSystem,
         clock: Clock,
         rng: random.Random,
         release: Release,
-        users: Users,
-        host_name: str,
-        keeps_data: bool,
-        logging: Callable[[], AbstractContextManager[None]],
+        logging: Callable[[Clock], AbstractContextManager[None]],
         on_loaded: Callable[[Node], None],
+        on_end: Callable[[], None],
     ) -> None:
         self.config = config
-        self.files = files
+        self.clock = SkewedClock(clock)
+        self.files = new_disk(options, config, self.clock)
+        self._options = options
         self._network = network
-        self._clock = clock
         self._random = rng
         self._release = release
-        self._users = users
-        self._keeps_data = keeps_data
         self._logging = logging
         self._on_loaded = on_loaded
-        self.runs: Runs[Node] = Runs(f"node {config.node_id}", host_name, self._on_end)
+        self._on_ended = on_end
+        self._crashes = CrashWatch(self.crash, config.node_id)
+        self.died_at: ActiveRule | None = None
+        """The rule by which the latest run died, if it did."""
+        self.runs: Runs[Node] = Runs(f"node {config.node_id}", options.host_name, self._on_end)
 
     @property
     def is_running(self) -> bool:
@@ -73,22 +83,23 @@ class ControlledNode:
         if self.is_running:
             return
         await self.runs.wait_ended()
+        self.died_at = None
         self.files.restart()
         await self.runs.start(self._open())
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Node]:
-        with self._logging(), self.runs.ports.listen(self.config) as listeners:
+        with self._logging(self.clock), self.runs.ports.listen(self.config) as listeners:
             async with open_member(
                 self.config,
-                listeners,
+                [one._replace(node_id=self.config.node_id) for one in listeners],
                 self._network,
                 files=self.files,
-                clock=self._clock,
+                clock=self.clock,
                 rng=self._random,
                 release=self._release,
-                users=self._users,
-                keeps_data=self._keeps_data,
+                users=self._options.users,
+                keeps_data=self._options.data_dir is not None,
                 on_loaded=self._on_loaded,
             ) as node:
                 yield node
@@ -116,6 +127,24 @@ class ControlledNode:
             raise UnsupportedError(f"lose_power: {error.strerror}") from None
         await self.runs.end()
 
+    def reset(self, clock: Clock) -> None:
+        """Empty its disk, but for its identity, while it does not run; ``clock`` is that of all nodes from now on."""
+        self.clock = SkewedClock(clock)
+        self.files = emptied_disk(self.files, self._options, self.config, self.clock)
+
+    def watch_crash_points(self, node: Node, rules: FaultRules) -> None:
+        """Let ``node``, its latest run, die where ``rules`` say so."""
+        self._crashes.update(node, rules)
+
+    def crash(self, rule: ActiveRule) -> None:
+        """Let it die now, at the crash point of a rule: see `ControlledBroker.crash`."""
+        log.warning("the node dies", crash_at=rule.rule.value)
+        self.died_at = rule
+        self.files.kill()
+        if self.runs.latest is not None:
+            self.runs.latest.scope.cancel()
+
     def _on_end(self) -> None:
+        self._on_ended()
         if self.files.is_dead:
             self.files.release_all()

@@ -7,19 +7,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, WaitTimeoutError
+from oncelog.broker.control.errors import InvalidArgumentError, WaitTimeoutError
+from oncelog.broker.control.names import no_partition
 from oncelog.broker.control.partition_states import partition_states
+from oncelog.broker.control.records import ReplicaReader
+from oncelog.broker.control.requests import checked_filter, find_requests
 from oncelog.broker.control.types import NodeInfo
+from oncelog.broker.controller.leadership import PREFERRED, UNCLEAN
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.broker.seams.clock import real_time
+from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
-    from oncelog.broker.control.types import PartitionState
+    from oncelog.broker.control.request_types import Request
+    from oncelog.broker.control.types import PartitionState, Record
 
-SHARED = ("start", "stop", "kill", "info", "log_lines")
+SHARED = (
+    *("start", "stop", "kill", "reset", "info", "log_lines"),
+    *("requests", "wait_for", "failed_logins", "wait_for_failed_login"),
+    *("add_rule", "load_rules", "rules", "wait_fired", "release", "remove_rule", "clear_rules"),
+)
 """The operations that are the same for one node and for several."""
 
 
@@ -67,6 +83,58 @@ async def expire_node(cluster: ControlledCluster, *, node: int) -> None:
     cluster.of(node)
     cluster.runs.current.end_session(node)
     await cluster.wait_followed()
+
+
+# -- what one node has
+
+
+async def log_lines_of_node(cluster: ControlledCluster, *, node: int) -> list[str]:
+    """Return the latest log lines of a node, newest last."""
+    cluster.of(node)
+    return cluster.lines.latest(node)
+
+
+async def requests_of_node(
+    cluster: ControlledCluster,
+    *,
+    node: int,
+    api: str | None = None,
+    client_id: str | None = None,
+    topic: str | None = None,
+    group: str | None = None,
+    transactional_id: str | None = None,
+    error: str | None = None,
+    limit: int | None = None,
+) -> list[Request]:
+    """Return the latest requests to a node that match all given arguments, the newest last. Raises
+    InvalidArgumentError.
+    """
+    cluster.of(node)
+    wanted = checked_filter(
+        api=api,
+        client_id=client_id,
+        topic=topic,
+        group=group,
+        transactional_id=transactional_id,
+        error=error,
+    )
+    return await find_requests(cluster.journal, wanted._replace(node=node), limit)
+
+
+async def records_of_node(
+    cluster: ControlledCluster,
+    *,
+    node: int,
+    topic: str,
+    partition: int | None = None,
+    from_offset: int = 0,
+    limit: int | None = None,
+) -> list[Record]:
+    """Return the records that a node's replicas of a topic have, by partition and offset, up to the ends of their logs:
+    also those that are not committed. Raises NotFoundError, InvalidArgumentError, NotRunningError.
+    """
+    reader = ReplicaReader(topic, partition=partition, from_offset=from_offset, limit=limit)
+    return await reader.read(cluster.of(node).node)
 
 
 # -- the network
@@ -133,7 +201,7 @@ async def wait_for_partition(
             if topic in store.image.topics:
                 known = await partitions(cluster, topic=topic)
                 if not 0 <= partition < len(known):
-                    raise NotFoundError(f"{topic} has no partition {partition}")
+                    raise no_partition(topic, partition, len(known))
                 found = known[partition]
                 if leader in (None, found.leader) and in_sync in (None, sorted(found.isr)):
                     await cluster.wait_followed()
@@ -146,6 +214,47 @@ async def wait_for_partition(
     )
 
 
+async def elect_leaders(
+    cluster: ControlledCluster, *, topic: str, partition: int | None = None, unclean: bool = False
+) -> None:
+    """Elect the preferred leaders of a partition, or of all of a topic; with ``unclean``, where there is no leader, any
+    replica that is there. Raises NotFoundError; KafkaError: PREFERRED_LEADER_NOT_AVAILABLE,
+    ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    known = await partitions(cluster, topic=topic)
+    if partition is not None and not 0 <= partition < len(known):
+        raise no_partition(topic, partition, len(known))
+    indexes = list(range(len(known))) if partition is None else [partition]
+    kind = UNCLEAN if unclean else PREFERRED
+    response = await cluster.client.call(ElectLeadersRequest(kind, [TopicPartitions(topic, indexes)]))
+    for row in response.replica_election_results[0].partition_result:
+        if row.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+            raise KafkaError(ErrorCode(row.error_code), row.error_message)
+    await cluster.wait_followed()
+
+
+async def move_leader(cluster: ControlledCluster, *, topic: str, partition: int, to: int) -> None:
+    """Make a node the preferred leader of a partition, and its leader. Raises NotFoundError; InvalidArgumentError if it
+    has no replica of it; KafkaError (PREFERRED_LEADER_NOT_AVAILABLE) if its replica is not in sync.
+    """
+    known = await partitions(cluster, topic=topic)
+    if not 0 <= partition < len(known):
+        raise no_partition(topic, partition, len(known))
+    replicas = [one.node for one in known[partition].replicas]
+    if to not in replicas:
+        raise InvalidArgumentError(f"to={to!r}: the replicas of {topic}-{partition} are on {replicas}")
+    if replicas[0] != to:
+        ordered = [to, *(one for one in replicas if one != to)]
+        rows = [ReassignableTopic(topic, [ReassignablePartition(partition, ordered)])]
+        response = await cluster.client.call(AlterPartitionReassignmentsRequest(topics=rows))
+        [row] = response.responses[0].partitions
+        if row.error_code:
+            raise KafkaError(ErrorCode(row.error_code), row.error_message)
+    if known[partition].leader != to:
+        await elect_leaders(cluster, topic=topic, partition=partition)
+    await cluster.wait_followed()
+
+
 OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     operation.__name__: operation
     for operation in (
@@ -155,11 +264,16 @@ OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
         kill_node,
         lose_power_of_node,
         expire_node,
+        log_lines_of_node,
+        requests_of_node,
+        records_of_node,
         cut,
         delay,
         heal,
         partitions,
         wait_for_partition,
+        elect_leaders,
+        move_leader,
     )
 }
 """By name."""

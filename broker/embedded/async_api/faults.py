@@ -43,13 +43,15 @@ class AsyncFaults:
         client_id: str | Iterable[str] | None = None,
         version: int | str | None = None,
         listener: str | None = None,
+        node: int | Iterable[int] | None = None,
         topic_exists: bool = True,
     ) -> AsyncRuleDraft:
         """Begin a rule for requests of these APIs, by Kafka's names (``"Produce"``, ``"EndTxn"``; ``"*"`` for all).
 
         Only requests that pass every filter match. ``topic``, ``partition``, ``group`` and ``transactional_id``: the
-        request has a row that names it. ``version``: 9, "9-11" or "9+". A filter with several values lets any of them
-        pass. ``topic_exists=False``: the topic is created only later.
+        request has a row that names it. ``version``: 9, "9-11" or "9+". ``node``: it comes to that node, of several; by
+        default a rule counts what comes to any. A filter with several values lets any of them pass.
+        ``topic_exists=False``: the topic is created only later.
         """
         filters = {
             "topic": topic,
@@ -59,6 +61,7 @@ class AsyncFaults:
             "client_id": client_id,
             "version": version,
             "listener": listener,
+            "node": node,
         }
         words: dict[str, Any] = {"on": list(apis)}
         for word, value in filters.items():
@@ -72,11 +75,17 @@ class AsyncFaults:
         """Hold every request of a client, so that it looks dead, until `AsyncRule.release`: a zombie."""
         return await self.add({"pause": True, "client_id": client_id})
 
-    async def refuse_connections(self, listener: str | None = None) -> AsyncRule:
-        """Close new connections at once, on this listener or on all, until `AsyncRule.remove`. Open ones stay."""
+    async def refuse_connections(
+        self, listener: str | None = None, *, node: int | Iterable[int] | None = None
+    ) -> AsyncRule:
+        """Close new connections at once, on this listener or on all, to this node or to any, until `AsyncRule.remove`.
+        Open ones stay.
+        """
         words: dict[str, Any] = {"refuse_connections": True}
         if listener is not None:
             words["listener"] = listener
+        if node is not None:
+            words["node"] = node if isinstance(node, int) else list(node)
         return await self.add(words)
 
     async def crash_at(
@@ -88,6 +97,7 @@ class AsyncFaults:
         partition: int | Iterable[int] | None = None,
         group: str | Iterable[str] | None = None,
         transactional_id: str | Iterable[str] | None = None,
+        node: int | Iterable[int] | None = None,
         nth: int = 1,
     ) -> AsyncRule:
         """Let the broker die at a crash point, as `AsyncBroker.kill` does; `AsyncBroker.start` starts it again.
@@ -98,7 +108,8 @@ class AsyncFaults:
         each partition), "completion", "response" (of EndTxn, or of the APIs in ``on``). docs/exactly-once.md says what
         a start finds after each.
         One more belongs to share groups: "share state" (what was acknowledged in a partition, or came back;
-        docs/share-groups.md).
+        docs/share-groups.md). Of several nodes, only the one dies that leads the partition, or sends the response:
+        what followers copy does not count; `AsyncNode.start` starts it again.
 
         It happens once, at the ``nth`` write or response that passes the filters. The test's own writes count, too,
         such as `AsyncBroker.produce`, a commit of offsets, and what `AsyncClock.advance` ends: the call by which the
@@ -111,6 +122,7 @@ class AsyncFaults:
             "partition": partition,
             "group": group,
             "transactional_id": transactional_id,
+            "node": node,
         }
         words: dict[str, Any] = {"crash_at": point, "nth": nth}
         for word, value in filters.items():

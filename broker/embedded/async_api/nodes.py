@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncelog.broker.control.types import NodeInfo
+    from oncelog.broker.control.request_types import Request
+    from oncelog.broker.control.types import NodeInfo, Record
     from oncelog.broker.embedded.async_api.facade import AsyncFacade
 
 
@@ -46,6 +47,40 @@ class AsyncNode:
         """
         await self._broker._call("expire_node", node=self.node_id)
 
+    def topic(self, name: str) -> AsyncReplica:
+        """Return the replicas that it has of a topic: ``kafka.nodes[1].topic("orders").records()``."""
+        return AsyncReplica(self._broker, self.node_id, name)
+
+    async def log_lines(self) -> list[str]:
+        """Return its latest log lines, newest last."""
+        lines: list[str] = await self._broker._call("log_lines_of_node", node=self.node_id)
+        return lines
+
+    async def requests(
+        self,
+        api: str | None = None,
+        *,
+        client_id: str | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        error: str | None = None,
+        limit: int | None = None,
+    ) -> list[Request]:
+        """Return the latest requests of clients to this node; see `AsyncBroker.requests`, which has those to all."""
+        requests: list[Request] = await self._broker._call(
+            "requests_of_node",
+            node=self.node_id,
+            api=api,
+            client_id=client_id,
+            topic=topic,
+            group=group,
+            transactional_id=transactional_id,
+            error=error,
+            limit=limit,
+        )
+        return requests
+
     @property
     async def info(self) -> NodeInfo:
         """Its address, whether it runs, and whether the controller counts it."""
@@ -54,6 +89,32 @@ class AsyncNode:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.node_id}>"
+
+
+class AsyncReplica:
+    """What the node ``node_id`` has of the topic ``name``."""
+
+    def __init__(self, broker: AsyncFacade, node_id: int, name: str) -> None:
+        self._broker = broker
+        self.node_id = node_id
+        self.name = name
+
+    async def records(
+        self, *, partition: int | None = None, from_offset: int = 0, limit: int | None = None
+    ) -> list[Record]:
+        """Return the records in its logs, by partition and offset, up to the ends of the logs: also those beyond the
+        high watermark, which no consumer sees yet, and those of aborted transactions. Partitions of which it has no
+        replica have none. Raises NotRunningError if the node does not run; otherwise as `AsyncTopic.records`.
+        """
+        records: list[Record] = await self._broker._call(
+            "records_of_node",
+            node=self.node_id,
+            topic=self.name,
+            partition=partition,
+            from_offset=from_offset,
+            limit=limit,
+        )
+        return records
 
 
 class AsyncNetwork:

@@ -112,6 +112,27 @@ class Broker(Facade, ClientMetrics):
         self._check_several()
         return Network(self)
 
+    def move_leader(self, topic: str, partition: int, *, to: int) -> None:
+        """Make a node the preferred leader of a partition, and its leader; all nodes know it then.
+
+        Raises InvalidArgumentError if it has no replica of the partition, KafkaError (PREFERRED_LEADER_NOT_AVAILABLE)
+        if its replica is not in sync, UnsupportedError if there is only one node.
+        """
+        self._check_several()
+        self._call("move_leader", topic=topic, partition=partition, to=to)
+
+    def elect_leaders(self, topic: str, partition: int | None = None, *, unclean: bool = False) -> None:
+        """Elect the preferred leaders of a partition, or of all of a topic; all nodes know it then.
+
+        unclean: instead, where there is no leader, let any replica lead whose node runs, though it may not have all
+            that was acknowledged.
+
+        Raises KafkaError (PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE), UnsupportedError if there is
+        only one node.
+        """
+        self._check_several()
+        self._call("elect_leaders", topic=topic, partition=partition, unclean=unclean)
+
     def _check_several(self) -> None:
         if len(self._nodes) == 1:
             raise UnsupportedError("there is one node: Broker(nodes=3) has several")

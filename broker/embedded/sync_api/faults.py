@@ -44,13 +44,15 @@ class Faults:
         client_id: str | Iterable[str] | None = None,
         version: int | str | None = None,
         listener: str | None = None,
+        node: int | Iterable[int] | None = None,
         topic_exists: bool = True,
     ) -> RuleDraft:
         """Begin a rule for requests of these APIs, by Kafka's names (``"Produce"``, ``"EndTxn"``; ``"*"`` for all).
 
         Only requests that pass every filter match. ``topic``, ``partition``, ``group`` and ``transactional_id``: the
-        request has a row that names it. ``version``: 9, "9-11" or "9+". A filter with several values lets any of them
-        pass. ``topic_exists=False``: the topic is created only later.
+        request has a row that names it. ``version``: 9, "9-11" or "9+". ``node``: it comes to that node, of several; by
+        default a rule counts what comes to any. A filter with several values lets any of them pass.
+        ``topic_exists=False``: the topic is created only later.
         """
         filters = {
             "topic": topic,
@@ -60,6 +62,7 @@ class Faults:
             "client_id": client_id,
             "version": version,
             "listener": listener,
+            "node": node,
         }
         words: dict[str, Any] = {"on": list(apis)}
         for word, value in filters.items():
@@ -73,11 +76,17 @@ class Faults:
         """Hold every request of a client, so that it looks dead, until `Rule.release`: a zombie."""
         return self.add({"pause": True, "client_id": client_id})
 
-    def refuse_connections(self, listener: str | None = None) -> Rule:
-        """Close new connections at once, on this listener or on all, until `Rule.remove`. Open ones stay."""
+    def refuse_connections(
+        self, listener: str | None = None, *, node: int | Iterable[int] | None = None
+    ) -> Rule:
+        """Close new connections at once, on this listener or on all, to this node or to any, until `Rule.remove`.
+        Open ones stay.
+        """
         words: dict[str, Any] = {"refuse_connections": True}
         if listener is not None:
             words["listener"] = listener
+        if node is not None:
+            words["node"] = node if isinstance(node, int) else list(node)
         return self.add(words)
 
     def crash_at(
@@ -89,6 +98,7 @@ class Faults:
         partition: int | Iterable[int] | None = None,
         group: str | Iterable[str] | None = None,
         transactional_id: str | Iterable[str] | None = None,
+        node: int | Iterable[int] | None = None,
         nth: int = 1,
     ) -> Rule:
         """Let the broker die at a crash point, as `Broker.kill` does; `Broker.start` starts it again.
@@ -99,7 +109,8 @@ class Faults:
         each partition), "completion", "response" (of EndTxn, or of the APIs in ``on``). docs/exactly-once.md says what
         a start finds after each.
         One more belongs to share groups: "share state" (what was acknowledged in a partition, or came back;
-        docs/share-groups.md).
+        docs/share-groups.md). Of several nodes, only the one dies that leads the partition, or sends the response:
+        what followers copy does not count; `Node.start` starts it again.
 
         It happens once, at the ``nth`` write or response that passes the filters. The test's own writes count, too,
         such as `Broker.produce`, a commit of offsets, and what `Clock.advance` ends: the call by which the
@@ -112,6 +123,7 @@ class Faults:
             "partition": partition,
             "group": group,
             "transactional_id": transactional_id,
+            "node": node,
         }
         words: dict[str, Any] = {"crash_at": point, "nth": nth}
         for word, value in filters.items():

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncelog.broker.control.types import NodeInfo
+    from oncelog.broker.control.request_types import Request
+    from oncelog.broker.control.types import NodeInfo, Record
     from oncelog.broker.embedded.sync_api.facade import Facade
 
 
@@ -47,6 +48,40 @@ class Node:
         """
         self._broker._call("expire_node", node=self.node_id)
 
+    def topic(self, name: str) -> Replica:
+        """Return the replicas that it has of a topic: ``kafka.nodes[1].topic("orders").records()``."""
+        return Replica(self._broker, self.node_id, name)
+
+    def log_lines(self) -> list[str]:
+        """Return its latest log lines, newest last."""
+        lines: list[str] = self._broker._call("log_lines_of_node", node=self.node_id)
+        return lines
+
+    def requests(
+        self,
+        api: str | None = None,
+        *,
+        client_id: str | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        error: str | None = None,
+        limit: int | None = None,
+    ) -> list[Request]:
+        """Return the latest requests of clients to this node; see `Broker.requests`, which has those to all."""
+        requests: list[Request] = self._broker._call(
+            "requests_of_node",
+            node=self.node_id,
+            api=api,
+            client_id=client_id,
+            topic=topic,
+            group=group,
+            transactional_id=transactional_id,
+            error=error,
+            limit=limit,
+        )
+        return requests
+
     @property
     def info(self) -> NodeInfo:
         """Its address, whether it runs, and whether the controller counts it."""
@@ -55,6 +90,32 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.node_id}>"
+
+
+class Replica:
+    """What the node ``node_id`` has of the topic ``name``."""
+
+    def __init__(self, broker: Facade, node_id: int, name: str) -> None:
+        self._broker = broker
+        self.node_id = node_id
+        self.name = name
+
+    def records(
+        self, *, partition: int | None = None, from_offset: int = 0, limit: int | None = None
+    ) -> list[Record]:
+        """Return the records in its logs, by partition and offset, up to the ends of the logs: also those beyond the
+        high watermark, which no consumer sees yet, and those of aborted transactions. Partitions of which it has no
+        replica have none. Raises NotRunningError if the node does not run; otherwise as `Topic.records`.
+        """
+        records: list[Record] = self._broker._call(
+            "records_of_node",
+            node=self.node_id,
+            topic=self.name,
+            partition=partition,
+            from_offset=from_offset,
+            limit=limit,
+        )
+        return records
 
 
 class Network:

@@ -1,0 +1,250 @@
+"""What a test sees of several nodes, and does to them, by `oncelog.Broker(nodes=3)` and confluent-kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import oncelog
+
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def kafka() -> Iterator[oncelog.Broker]:
+    with oncelog.Broker(nodes=3, topics={"t": 3}) as broker:
+        yield broker
+
+
+def new_producer(kafka: oncelog.Broker, **settings: object) -> Producer:
+    return Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "client.id": "app", "log_level": 0, **settings}
+    )
+
+
+def write(kafka: oncelog.Broker, *partitions: int, **settings: object) -> list[Any]:
+    """Write a record to each of the partitions; return the errors, None for what was acknowledged."""
+    producer, outcomes = new_producer(kafka, **settings), []
+    for partition in partitions:
+        value = b"to %d" % partition
+        producer.produce(
+            "t", value, partition=partition, on_delivery=lambda error, message: outcomes.append(error)
+        )
+    assert producer.flush(PATIENCE_S) == 0
+    return outcomes
+
+
+def leader_of(kafka: oncelog.Broker, partition: int) -> int:
+    leader = kafka.topic("t").partitions[partition].leader
+    assert leader is not None
+    return leader
+
+
+# -- what one node has
+
+
+def test_the_journal_names_the_node(kafka: oncelog.Broker) -> None:
+    assert write(kafka, 0, 1, 2) == [None, None, None]
+    requests = kafka.requests("Produce", topic="t")
+    leaders = [leader_of(kafka, request.records[0].partition) for request in requests]
+    assert [request.node for request in requests] == leaders
+    assert sorted(leaders) == [1, 2, 3]
+    assert [request.number for request in requests] == sorted(request.number for request in requests)
+    assert f"node={leaders[0]}" in repr(requests[0])
+    for node_id, node in kafka.nodes.items():
+        assert node.requests("Produce") == [one for one in requests if one.node == node_id]
+    latest = kafka.wait_for("Produce", times=3)
+    assert latest == requests[-1]
+
+
+def test_log_lines_name_the_node(kafka: oncelog.Broker) -> None:
+    for node_id, node in kafka.nodes.items():
+        lines = node.log_lines()
+        assert lines
+        assert all(f" node={node_id}" in line for line in lines)
+        assert set(lines) < set(kafka.log_lines)
+    [fenced] = [line for line in kafka.log_lines if "registered a broker" in line and "broker=2" in line]
+    assert "node=3000" in fenced
+
+
+def test_a_replica_has_what_no_consumer_sees(kafka: oncelog.Broker) -> None:
+    assert write(kafka, 0) == [None]
+    leader = leader_of(kafka, 0)
+    followers = {1, 2, 3} - {leader}
+    for follower in followers:
+        kafka.network.cut(leader, follower)
+    assert write(kafka, 0, acks=1) == [None]
+    assert len(kafka.nodes[leader].topic("t").records()) == 2
+    assert [len(kafka.nodes[one].topic("t").records(partition=0)) for one in followers] == [1, 1]
+    assert len(kafka.topic("t").records()) == 1
+    [record] = kafka.nodes[leader].topic("t").records(from_offset=1)
+    assert (record.value, record.offset) == (b"to 0", 1)
+
+
+def test_what_waits_at_a_killed_node_is_lost(kafka: oncelog.Broker) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "g",
+            "log_level": 0,
+            "fetch.wait.max.ms": 30_000,
+            "socket.timeout.ms": 60_000,
+        }
+    )
+    consumer.assign([TopicPartition("t", partition, 0) for partition in range(3)])
+    waiting: set[int | None] = set()
+    while len(waiting) < 3:
+        consumer.poll(0.05)
+        waiting = {one.node for one in kafka.requests("Fetch") if one.outcome == "pending"}
+    kafka.nodes[2].kill()
+    assert {one.outcome for one in kafka.nodes[2].requests("Fetch")} == {"lost"}
+    assert kafka.nodes[1].requests("Fetch")[-1].outcome == "pending"
+    consumer.close()
+
+
+# -- who leads
+
+
+def test_a_leader_moves_where_it_is_told_to(kafka: oncelog.Broker) -> None:
+    before = kafka.topic("t").partitions[0]
+    to = next(one.node for one in before.replicas if one.node != before.leader)
+    kafka.move_leader("t", 0, to=to)
+    after = kafka.topic("t").partitions[0]
+    assert (after.leader, after.replicas[0].node) == (to, to)
+    assert after.leader_epoch > before.leader_epoch
+    assert write(kafka, 0) == [None]
+    assert kafka.wait_for("Produce").node == to
+    kafka.move_leader("t", 0, to=to)
+    assert kafka.topic("t").partitions[0].leader_epoch == after.leader_epoch
+
+
+def test_a_leader_moves_only_to_replicas_in_sync(kafka: oncelog.Broker) -> None:
+    kafka.nodes[3].kill()
+    kafka.nodes[3].expire()
+    with pytest.raises(oncelog.KafkaError, match="PREFERRED_LEADER_NOT_AVAILABLE"):
+        kafka.move_leader("t", 0, to=3)
+    with pytest.raises(oncelog.InvalidArgumentError, match="replicas of t-0 are on"):
+        kafka.move_leader("t", 0, to=4)
+    with pytest.raises(oncelog.NotFoundError, match=r"no partition 9 of topic"):
+        kafka.move_leader("t", 9, to=1)
+    with pytest.raises(oncelog.NotFoundError):
+        kafka.elect_leaders("no-topic")
+
+
+def test_an_unclean_election_lets_a_replica_lead_that_was_not_in_sync(kafka: oncelog.Broker) -> None:
+    leader = leader_of(kafka, 0)
+    first, second = sorted({1, 2, 3} - {leader})
+    for node in (first, second):
+        kafka.nodes[node].kill()
+        kafka.nodes[node].expire()
+    assert write(kafka, 0, acks=1) == [None]
+    kafka.nodes[leader].kill()
+    kafka.nodes[leader].expire()
+    kafka.nodes[first].start()
+    assert kafka.topic("t").partitions[0].leader is None
+    kafka.elect_leaders("t", 0, unclean=True)
+    assert kafka.topic("t").wait_for_partition(0, leader=first).isr == (first,)
+    assert kafka.topic("t").records(partition=0) == []
+
+
+# -- what goes wrong on purpose
+
+
+def test_a_rule_counts_what_comes_to_any_node(kafka: oncelog.Broker) -> None:
+    rule = kafka.faults.on("Produce", topic="t").nth(2).error("INVALID_RECORD")
+    outcomes = [write(kafka, partition)[0] for partition in (0, 1, 2)]
+    assert [error and error.name() for error in outcomes] == [None, "INVALID_RECORD", None]
+    assert (rule.state.matched, rule.fired) == (3, 1)
+
+
+def test_a_rule_for_a_node(kafka: oncelog.Broker) -> None:
+    node = leader_of(kafka, 1)
+    rule = kafka.faults.on("Produce", node=node).error("INVALID_RECORD")
+    outcomes = [write(kafka, partition)[0] for partition in (0, 1, 2)]
+    assert [error and error.name() for error in outcomes] == [None, "INVALID_RECORD", None]
+    assert rule.fired == 1
+    kafka.nodes[node].kill()
+    kafka.nodes[node].start()
+    kafka.move_leader("t", 1, to=node)
+    assert [error.name() for error in write(kafka, 1)] == ["INVALID_RECORD"]  # it outlives the run
+    with pytest.raises(oncelog.InvalidArgumentError, match="node 4 does not exist"):
+        kafka.faults.on("Produce", node=4).error("INVALID_RECORD")
+    with oncelog.Broker() as one, pytest.raises(oncelog.InvalidArgumentError, match="node 1 does not exist"):
+        one.faults.refuse_connections(node=1)
+
+
+def test_a_node_that_refuses_connections(kafka: oncelog.Broker) -> None:
+    node = leader_of(kafka, 0)
+    rule = kafka.faults.refuse_connections(node=node)
+    assert write(kafka, 1, 2) == [None, None]
+    [error] = write(kafka, 0, **{"message.timeout.ms": 500})
+    assert error.name() == "_MSG_TIMED_OUT"
+    assert rule.fired
+    rule.remove()
+    assert write(kafka, 0) == [None]
+
+
+@pytest.mark.parametrize("point", ["before append", "after append"])
+def test_only_the_leader_dies_at_its_write(kafka: oncelog.Broker, point: str) -> None:
+    leader = leader_of(kafka, 0)
+    rule = kafka.faults.crash_at(point, topic="t", nth=2)
+    write(kafka, 0)
+    assert rule.fired == 0  # the followers' copies do not count
+    producer = new_producer(kafka, **{"enable.idempotence": True})
+    producer.produce("t", b"twice?", partition=0)
+    producer.poll(0)
+    assert rule.wait_fired().fired == 1
+    assert [node.info.is_running for node in kafka.nodes.values()].count(False) == 1
+    assert not kafka.nodes[leader].info.is_running
+    assert producer.flush(PATIENCE_S) == 0  # the session ends, and another leads
+    kafka.nodes[leader].start()
+    assert [record.value for record in kafka.topic("t").records(partition=0)] == [b"to 0", b"twice?"]
+
+
+def test_the_tests_own_write_by_which_a_node_dies(kafka: oncelog.Broker) -> None:
+    kafka.faults.crash_at("before append", topic="t")
+    with pytest.raises(oncelog.NotRunningError, match=r"node \d died at rule 1"):
+        kafka.produce("t", b"v", partition=0)
+    kafka.start()
+    kafka.produce("t", b"v", partition=0)
+
+
+# -- again from the beginning
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_reset_mends_all(on_disk: bool, tmp_path: Any) -> None:
+    options: Any = {"data_dir": tmp_path / "data"} if on_disk else {}
+    with oncelog.Broker(nodes=3, topics={"t": 3}, **options) as kafka:
+        before = (kafka.bootstrap_servers, kafka.cluster_id, kafka.topic("t").info.topic_id)
+        assert write(kafka, 0, 1, 2, **{"enable.idempotence": True}) == [None] * 3
+        producer_ids = {one.producer_id for one in kafka.topic("t").records()}
+        kafka.create_topics(["other"])
+        kafka.faults.refuse_connections(node=2)
+        kafka.network.cut(1, 3)
+        kafka.nodes[1].kill()
+        assert kafka.reset() == []
+        assert (kafka.bootstrap_servers, kafka.cluster_id) == before[:2]
+        assert kafka.topics == ["t"]
+        assert kafka.topic("t").info.topic_id != before[2]
+        assert kafka.topic("t").records() == kafka.requests() == kafka.faults.rules == []
+        assert [node.info.is_fenced for node in kafka.nodes.values()] == [False] * 3
+        assert write(kafka, 0, 1, 2, **{"enable.idempotence": True}) == [None] * 3
+        assert not producer_ids & {one.producer_id for one in kafka.topic("t").records()}
+    if on_disk:
+        with oncelog.Broker(nodes=3, data_dir=tmp_path / "data") as kafka:
+            assert kafka.cluster_id == before[1]
+            assert len(kafka.topic("t").wait_for_records(3)) == 3
+            with pytest.raises(oncelog.UnsupportedError, match="would be deleted"):
+                kafka.reset()
+
+
+def test_a_stop_of_all_nodes_keeps_what_they_have(kafka: oncelog.Broker) -> None:
+    assert write(kafka, 0) == [None]
+    for end in (kafka.stop, kafka.kill):
+        end()
+        kafka.start()
+        assert [one.value for one in kafka.topic("t").wait_for_records(1)] == [b"to 0"]
