@@ -12,7 +12,7 @@ from compat_tests.real_kafka import run_tool
 MEGABYTE = b"x" * 1_000_000
 MEGABYTES = 100
 CRAWL, WALK = 10_000, 4_000_000
-"""Bytes a second. Kafka's rate is that of the last ten seconds: who has crawled so long may then run for a while."""
+"""Bytes a second, over ten seconds: who has crawled so long may then run for a while."""
 TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 
 
@@ -73,6 +73,7 @@ def test_a_partition_moves_under_load(
         assert topic.ends()[3] < MEGABYTES / 2
         set_throttle(kafka, WALK)
         wait_until(topic.ends, lambda ends: ends[3] > MEGABYTES / 2)
+        set_throttle(kafka, CRAWL)
         said = reassign("--cancel")
         assert f"Successfully cancelled partition reassignment for: {name}-0" in said, said
         # The leader's epoch rises though it stays, and the order is the plan's.
