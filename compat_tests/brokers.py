@@ -155,7 +155,7 @@ class Proxied:
         self.upstream.restart()
 
     def output(self) -> str:
-        return f"{self.started_proxy.output()}\n{self.upstream.output()}"
+        return f"{self.upstream.output()}\n{self.started_proxy.output()}"
 
     def __enter__(self) -> Self:
         try:

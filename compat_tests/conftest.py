@@ -32,7 +32,7 @@ LONGEST = (
     "groups/test_group_restart",
     "compat_tests/test_testing_page",
     "streams/",
-    "nodes/test_kafka_cluster",
+    "nodes/",
     "compat_tests/test_restart",
     "groups/",
     "transactions/",

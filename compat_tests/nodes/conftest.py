@@ -20,7 +20,7 @@ PROPERTIES = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwa
 RACKS = {1: {"broker.rack": "a"}, 2: {"broker.rack": "b"}, 3: {"broker.rack": "c"}}
 
 
-@pytest.fixture(scope="session", params=CLUSTERS)
+@pytest.fixture(scope="package", params=CLUSTERS)
 def _cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     try:
         with CLUSTERS[request.param](PROPERTIES, RACKS) as cluster:

@@ -3,6 +3,7 @@
 import pytest
 from confluent_kafka import Producer
 
+from compat_tests.batches import WAIT_MS
 from compat_tests.nodes.readers import Reader, reading
 from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import READ_COMMITTED, Topic, create_topic
@@ -80,7 +81,9 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back(
         for client in TELLS:
             found[client].wait_for_node(NODE)
         kafka.network.cut(1, 3)
-        assert topic.produce(1, b"meanwhile")["error_code"] == 0  # when the ISR has shrunk
+        assert (
+            topic.produce(1, b"meanwhile", timeout_ms=WAIT_MS)["error_code"] == 0
+        )  # when the ISR has shrunk
         assert topic.partitions[0][:4] == (1, 0, REPLICAS, (1, 2))
         assert topic.ends() == {1: 2, 2: 2, 3: 1}
         # It is not named any more, and gives what it has to those who are there.

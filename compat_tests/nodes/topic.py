@@ -14,7 +14,8 @@ PREFERRED, UNCLEAN = 0, 1
 READ_COMMITTED = 1
 ANY_REPLICA = -2
 """The replica id of a debugging consumer: a follower answers it, and from the end of its log."""
-ENTITY_TOPIC, SET = 2, 0
+BROKER = 4
+SET = 0
 
 
 class Partition(NamedTuple):
@@ -164,18 +165,6 @@ class Topic:
             ]
         return found
 
-    def set_config(self, key: str, value: str) -> None:
-        resource = {
-            "resource_type": ENTITY_TOPIC,
-            "resource_name": self.name,
-            "configs": [{"name": key, "config_operation": SET, "value": value}],
-        }
-        asked = {"resources": [resource]}
-        (row,) = call(self._cluster, min(reachable(self._cluster)), "IncrementalAlterConfigs", 1, asked)[
-            "responses"
-        ]
-        assert row["error_code"] == 0, row
-
     def move_leader(self, to: int, partition: int = 0) -> Partition:
         """Have a replica of the ISR lead the partition, which it then prefers."""
         first = self.partitions[partition]
@@ -202,6 +191,15 @@ class Topic:
         response = call(self._cluster, min(reachable(self._cluster)), "ElectLeaders", 2, asked)
         assert response["error_code"] == 0, response
         return int(response["replica_election_results"][0]["partition_result"][0]["error_code"])
+
+
+def set_config(cluster: Cluster, kind: int, name: str, key: str, value: str) -> None:
+    """Set a key of a resource, such as BROKER."""
+    row = {"name": key, "config_operation": SET, "value": value}
+    asked = {"resources": [{"resource_type": kind, "resource_name": name, "configs": [row]}]}
+    node = int(name) if kind == BROKER else min(reachable(cluster))
+    (answer,) = call(cluster, node, "IncrementalAlterConfigs", 1, asked)["responses"]
+    assert answer["error_code"] == 0, answer
 
 
 def create_topic(

@@ -1,0 +1,59 @@
+"""The brokers of a cluster know each other; topics are spread over them; one that was away comes back as it was."""
+
+from compat_tests.nodes.target import Cluster
+from compat_tests.nodes.topic import Topic, call
+
+NODES = (1, 2, 3)
+TIMEOUT_MS = 15_000
+INVALID_REPLICATION_FACTOR = 38
+
+
+def create(kafka: Cluster, name: str, partitions: int, factor: int) -> int:
+    row = {"name": name, "num_partitions": partitions, "replication_factor": factor}
+    response = call(kafka, 1, "CreateTopics", 7, {"topics": [row], "timeout_ms": TIMEOUT_MS})
+    return int(response["topics"][0]["error_code"])
+
+
+def addresses(kafka: Cluster, node: int) -> dict[int, str]:
+    rows = call(kafka, node, "Metadata", 12, {"topics": []})["brokers"]
+    return {row["node_id"]: f"{row['host']}:{row['port']}" for row in rows}
+
+
+def test_every_node_knows_every_node(kafka: Cluster) -> None:
+    expected = {node: kafka.nodes[node].bootstrap for node in NODES}
+    assert len({*expected.values()}) == len(NODES)
+    for node in NODES:
+        assert addresses(kafka, node) == expected
+
+
+def test_where_replicas_go(kafka: Cluster, name: str) -> None:
+    """Each node leads one of three partitions, and the order of their replicas goes round."""
+    for factor in (1, 3, -1):
+        topic = Topic(kafka, f"{name}-{factor}", b"")
+        assert create(kafka, topic.name, 3, factor) == 0
+        rows = topic.wait_until_in_sync()
+        assert {row.leader for row in rows} == {*NODES}
+        for row in rows:
+            assert row.leader == row.replicas[0]
+            assert (row.epoch, row.isr) == (0, tuple(sorted(row.replicas)))
+            round_from = NODES.index(row.leader)
+            count = 1 if factor == 1 else 3
+            assert row.replicas == (NODES[round_from:] + NODES[:round_from])[:count]
+    assert create(kafka, f"{name}-4", 1, 4) == INVALID_REPLICATION_FACTOR
+
+
+def test_a_node_that_was_away_has_its_address_and_data(kafka: Cluster, name: str) -> None:
+    topic = Topic(kafka, name, b"")
+    assert create(kafka, name, 3, 1) == 0
+    (partition,) = [number for number, row in enumerate(topic.wait_until_in_sync()) if row.leader == 3]
+    assert topic.produce(3, b"before", partition=partition)["error_code"] == 0
+    before = addresses(kafka, 1)
+    for number, leave in enumerate((kafka.nodes[3].stop, kafka.nodes[3].kill)):
+        leave()
+        row = topic.wait_for(lambda row: row.leader == -1, partition)
+        assert (row.epoch, row.isr, row.elr, row.offline) == (2 * number + 1, (), (3,), (3,))
+        kafka.nodes[3].start()
+        assert topic.wait_for(lambda row: row.leader == 3, partition)[:4] == (3, 2 * number + 2, (3,), (3,))
+        assert topic.ends(partition) == {3: 1}
+    for node in NODES:
+        assert addresses(kafka, node) == before
