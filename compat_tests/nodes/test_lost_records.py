@@ -94,7 +94,7 @@ def test_below_the_minimum_nothing_is_acknowledged_by_all(
         assert (late["error_code"], late["error_message"]) == (REQUEST_TIMED_OUT, None)
         assert late["base_offset"] > 0  # it was written all the same
         assert delivered.result() == REQUEST_TIMED_OUT
-        alone = topic.wait_for(lambda row: row.isr == (1,))
+        alone = topic.wait_for(lambda row: row.isr == (1,) and row.offline == (2, 3))
         assert alone[:4] == (1, 0, REPLICAS, (1,))
         assert (len(alone.elr), alone.last_known_elr, alone.offline) == (1, (), (2, 3))
         refused = topic.produce(1, b"refused")

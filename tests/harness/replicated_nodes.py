@@ -149,7 +149,7 @@ class ReplicatedNode:
             cluster=self.cluster,
             replication=self.replication,
             authorization=SimpleNamespace(
-                authorizer=None, allows=lambda *_, **__: True, filter=lambda *_: lambda name: True
+                authorizer=None, allows=lambda *_, **__: True, predicate=lambda *_: lambda name: True
             ),
             config=self.dynamic,
             fetch_sessions=FetchSessions(100, self.clock, self.random),
