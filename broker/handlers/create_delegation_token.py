@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.delegation_tokens import check_channel, told
+from oncelog.broker.handlers.delegation_tokens import NO_TIME, check_channel, told
 from oncelog.broker.requests.authorization import CREATE_TOKENS, USER_RESOURCE
 from oncelog.broker.security.delegation_tokens import USER_TYPE, Principal
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -21,8 +21,6 @@ from oncelog.wire.messages.create_delegation_token import (
 if TYPE_CHECKING:
     from oncelog.broker.handlers.services import AccessServices
     from oncelog.broker.requests.request import RequestContext
-
-NO_TIME = -1
 
 
 def handle(

@@ -26,17 +26,14 @@ def handle(
     services: Services, request: UnregisterControllerRequest, context: RequestContext
 ) -> UnregisterControllerResponse:
     image, controller_id = services.metadata.image, request.controller_id
-    try:
-        if controller_id == services.config.current.node_id:
-            text = "Controller cannot unregister itself while it is active."
-            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-        if image.features.get(METADATA_VERSION, 0) < METADATA_VERSION_4_4_IV2:
-            text = "The current MetadataVersion is too old to support controller unregistration."
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-        if controller_id not in image.controllers:
-            text = f"Controller ID {controller_id} is not currently registered."
-            raise KafkaError(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, text)
-        services.metadata.commit([UnregisterControllerRecord(controller_id)])
-    except KafkaError as error:
-        return UnregisterControllerResponse(0, error.code, error.message)
+    if controller_id == services.config.current.node_id:
+        text = "Controller cannot unregister itself while it is active."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if image.features.get(METADATA_VERSION, 0) < METADATA_VERSION_4_4_IV2:
+        text = "The current MetadataVersion is too old to support controller unregistration."
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    if controller_id not in image.controllers:
+        text = f"Controller ID {controller_id} is not currently registered."
+        raise KafkaError(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, text)
+    services.metadata.commit([UnregisterControllerRecord(controller_id)])
     return UnregisterControllerResponse()
