@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listeners import ListenerConfig
 from oncelog.broker.config.options import (
     BOOLEANS,
     DEFAULT_PORT,
@@ -17,17 +20,10 @@ from oncelog.broker.config.options import (
     suggestion,
     variable_of,
 )
+from oncelog.broker.config.sources import Setting
 from oncelog.broker.logging.logs import get_logger
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.config.listeners import ListenerConfig
-    from oncelog.broker.config.sources import Setting
-    from oncelog.broker.metadata.acls import AclBinding
-    from oncelog.broker.security.sasl.users import Users
+from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.security.sasl.users import Users
 
 # Attributes of the argparse.Namespace that are no options, or that no environment variable sets.
 WITHOUT_VARIABLE = {"help", "settings", "version", "words"}

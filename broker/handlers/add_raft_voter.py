@@ -5,7 +5,7 @@ A Kafka whose voters are in its metadata log would ask the new voter for its ver
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from oncelog.broker.handlers.raft_voters import (
     check_voter,
@@ -13,12 +13,10 @@ from oncelog.broker.handlers.raft_voters import (
     own_voter,
     voter_text,
 )
+from oncelog.broker.handlers.services import Services
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.add_raft_voter import AddRaftVoterRequest
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(services: Services, request: AddRaftVoterRequest, context: RequestContext) -> NoReturn:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.security.delegation_tokens import Principal
 from oncelog.wire.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.requests.request import RequestContext
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
 REQUESTER_FROM_VERSION = 3

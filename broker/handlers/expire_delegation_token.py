@@ -5,17 +5,13 @@ Source: ``KafkaApis.handleExpireTokenRequest``, ``DelegationTokenControlManager`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncelog.broker.handlers.delegation_tokens import changed_expiry
+from oncelog.broker.handlers.services import AccessServices
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import AccessServices
-    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

@@ -5,7 +5,7 @@ This node is the last one, which Kafka keeps, too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from oncelog.broker.handlers.raft_voters import (
     check_voter,
@@ -13,12 +13,10 @@ from oncelog.broker.handlers.raft_voters import (
     own_voter,
     voter_text,
 )
+from oncelog.broker.handlers.services import Services
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(services: Services, request: RemoveRaftVoterRequest, context: RequestContext) -> NoReturn:

@@ -5,17 +5,13 @@ Source: ``KafkaApis.handleRenewTokenRequest``, ``DelegationTokenControlManager``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncelog.broker.handlers.delegation_tokens import changed_expiry
+from oncelog.broker.handlers.services import AccessServices
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import AccessServices
-    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

@@ -6,20 +6,16 @@ It needs ``metadata.version`` 4.4-IV2. This node is the active controller and ca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oncelog.broker.handlers.services import Services
 from oncelog.broker.metadata.features import METADATA_VERSION_4_4_IV2
 from oncelog.broker.metadata.image import METADATA_VERSION
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.unregister_controller import (
     UnregisterControllerRequest,
     UnregisterControllerResponse,
 )
 from oncelog.wire.stored.metadata import UnregisterControllerRecord
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(
