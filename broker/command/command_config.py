@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.config.listeners import ListenerConfig
 from oncelog.broker.config.options import (
     BOOLEANS,
     DEFAULT_PORT,
@@ -20,10 +17,17 @@ from oncelog.broker.config.options import (
     suggestion,
     variable_of,
 )
-from oncelog.broker.config.sources import Setting
 from oncelog.broker.logging.logs import get_logger
-from oncelog.broker.metadata.acls import AclBinding
-from oncelog.broker.security.sasl.users import Users
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from oncelog.broker.config.broker_config import BrokerConfig
+    from oncelog.broker.config.listeners import ListenerConfig
+    from oncelog.broker.config.sources import Setting
+    from oncelog.broker.metadata.acls import AclBinding
+    from oncelog.broker.security.sasl.users import Users
 
 # Attributes of the argparse.Namespace that are no options, or that no environment variable sets.
 WITHOUT_VARIABLE = {"help", "settings", "version", "words"}
