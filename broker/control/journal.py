@@ -14,7 +14,7 @@ from oncelog.broker.control.changes import Changes
 from oncelog.broker.control.messages import errors_and_rows, hide_secrets, name_topics
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.policies import Interceptor
-from oncelog.broker.handlers.table import GROUP, HANDLERS, TOPIC, TRANSACTIONAL_ID, api_name
+from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.broker.security.failed_authentication import FailedAuthentication
 from oncelog.wire.errors import ErrorCode
@@ -303,6 +303,7 @@ class Journal(Interceptor):
 
     def facts(self, entry: Entry) -> dict[str, tuple[str, ...]]:
         """Return the topics, groups and transactional ids that a request names."""
+        from oncelog.broker.handlers.table import GROUP, TOPIC, TRANSACTIONAL_ID
         from oncelog.broker.refusal.rows import locate
 
         if entry.facts is None:
@@ -324,6 +325,7 @@ class Journal(Interceptor):
     def request(self, entry: Entry) -> Request:
         """Return the request as users see it: with decoded messages that nobody else has."""
         from oncelog.broker.control.request_types import Request
+        from oncelog.broker.handlers.table import GROUP, TOPIC, TRANSACTIONAL_ID
 
         facts = self.facts(entry)
         body = entry.body()

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import begun
-from oncelog.broker.metadata.topics import error_of_missing
+from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.requests.authorization import DESCRIBE, TOPIC_RESOURCE
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -105,9 +105,12 @@ def _invalid_cursor(request: DescribeTopicPartitionsRequest) -> DescribeTopicPar
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(
-        error_of_missing(name), name, ZERO_UUID, name in INTERNAL_TOPICS
-    )
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name(name)
+    except KafkaError as error:
+        code = error.code
+    return DescribeTopicPartitionsResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 
 def _topic_page(topic: Topic, page: range) -> DescribeTopicPartitionsResponseTopic:

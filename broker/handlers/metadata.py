@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from oncelog.broker.handlers.chunked import begun
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.internal_topics import auto_create
-from oncelog.broker.metadata.topics import error_of_missing
+from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.requests.authorization import CLUSTER, CREATE, DESCRIBE, NOT_ASKED, TOPIC_RESOURCE
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -163,9 +163,7 @@ def _by_name(
     for name in names:
         topic = services.cluster.topic(name)
         if topic is None:
-            missing[name] = MetadataResponseTopic(
-                error_of_missing(name), name, ZERO_UUID, name in INTERNAL_TOPICS
-            )
+            missing[name] = _unknown(name)
         else:
             results.append(_existing(topic))
         yield
@@ -193,6 +191,15 @@ def _create(services: Services, names: list[str], context: RequestContext) -> St
             services.metadata.lines.write(
                 _log.warning, "topic not created on first use", about, topic=name, reason=error.message
             )
+
+
+def _unknown(name: str) -> MetadataResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name(name)
+    except KafkaError as error:
+        code = error.code
+    return MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 
 def _existing(topic: Topic) -> MetadataResponseTopic:

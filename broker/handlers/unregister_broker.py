@@ -29,15 +29,18 @@ def handle(
 ) -> UnregisterBrokerResponse:
     image, broker_id = services.metadata.image, request.broker_id
     broker = image.brokers.get(broker_id)
-    if broker is None:
-        text = f"Broker ID {broker_id} is not currently registered"
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
-    if broker_id == services.config.current.node_id:
-        text = f"Broker ID {broker_id} is this broker: it cannot unregister itself"
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-    services.metadata.commit(
-        [*_without(image, broker_id), UnregisterBrokerRecord(broker_id, broker.broker_epoch)]
-    )
+    try:
+        if broker is None:
+            text = f"Broker ID {broker_id} is not currently registered"
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
+        if broker_id == services.config.current.node_id:
+            text = f"Broker ID {broker_id} is this broker: it cannot unregister itself"
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+        services.metadata.commit(
+            [*_without(image, broker_id), UnregisterBrokerRecord(broker_id, broker.broker_epoch)]
+        )
+    except KafkaError as error:
+        return UnregisterBrokerResponse(0, error.code, error.message)
     return UnregisterBrokerResponse()
 
 

@@ -67,15 +67,6 @@ def check_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def error_of_missing(name: str) -> ErrorCode:
-    """Return the error of a topic that does not exist, and perhaps cannot."""
-    try:
-        check_name(name)
-    except KafkaError as error:
-        return error.code
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
 class TopicRights(NamedTuple):
     """The rights of a client by topic name: to know of the topic, and to create or delete it."""
 
