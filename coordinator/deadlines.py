@@ -14,12 +14,9 @@ the check would find. `next_possible`, `postpone`, `hasten` and `hasten_possible
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterator
 
 NEVER = float("inf")
 

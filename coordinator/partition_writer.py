@@ -8,13 +8,10 @@ fails changes nothing. Loading replays the same records from the log, so a resta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from oncelog.wire.schema import Message
-
+from oncelog.wire.schema import Message
 
 NO_PRODUCER_ID = -1
 

@@ -7,12 +7,9 @@ at a stop or crash: ids are unique without a write for each. Source: Kafka's ``P
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from oncelog.wire.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BLOCK_SIZE = 1000
 """Ids in a block."""

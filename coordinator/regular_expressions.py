@@ -7,10 +7,8 @@ many copies. So the text is bounded before it is compiled. The library is import
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Any
 
 EXPRESSION_BYTES_MAX = 8192
 """Bytes of an expression in UTF-8."""

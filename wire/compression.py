@@ -7,17 +7,13 @@ offsets instead of copies of the rest, and can be done in steps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from oncelog.wire.errors import DecodeError
-from oncelog.wire.steps import finish
+from oncelog.wire.steps import Steps, finish
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.wire.steps import Steps
-
-    Data = bytes | bytearray | memoryview
+Data = bytes | bytearray | memoryview
 
 NONE = 0
 GZIP = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from oncelog.wire import compiler
 from oncelog.wire.compiler import (
@@ -18,9 +18,7 @@ from oncelog.wire.compiler import (
     tagged_fields,
 )
 from oncelog.wire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from oncelog.wire.schema import Field, Message, Struct
+from oncelog.wire.schema import Field, Message, Struct
 
 _HELPERS: dict[str, Any] = {
     "new": object.__new__,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from oncelog.wire import compiler
 from oncelog.wire.compiler import FIXED, NEW, STRING_LENGTH_MAX, FunctionSource, in_range, tagged_fields
-
-if TYPE_CHECKING:
-    from oncelog.wire.schema import Field, Message, Struct
+from oncelog.wire.schema import Field, Message, Struct
 
 _HELPERS: dict[str, Any] = {
     "pack": struct.pack,

@@ -6,16 +6,11 @@ nothing (`finish`), or other work (`oncelog.broker.scheduling.slices`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-    from typing import TypeAlias
+from collections.abc import Generator, Iterable
+from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
-
-if TYPE_CHECKING:
-    Steps: TypeAlias = Generator[None, None, T]
+Steps: TypeAlias = Generator[None, None, T]
 
 
 def listed(items: Iterable[T]) -> Steps[list[T]]:

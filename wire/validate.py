@@ -11,7 +11,7 @@ decompression if needed. Known differences, all of them stricter:
 - So is a batch of more than ``RECORDS_MAX`` records, which would take too long to check.
 - A record length whose varint has more than five bytes is INVALID_RECORD; in an uncompressed batch Kafka fails with
   UNKNOWN_SERVER_ERROR.
-- A response lists at most ``RECORD_ERRORS_MAX`` record errors, and none for a batch of more than ``RECORDS_NAMED_MAX``
+- A response lists at most ``record_errors_max`` record errors, and none for a batch of more than ``records_named_max``
   records.
 
 Kafka sends an error message only together with errors of single records; here it is always sent.
@@ -56,10 +56,6 @@ SHORT_BATCH_BYTES = 16 * 1024
 """The records of an uncompressed batch of so many bytes are always checked at once."""
 RECORDS_MAX = 1 << 20
 """Records of one batch. Clients send far fewer, and while a batch is checked all connections wait."""
-RECORD_ERRORS_MAX = 10_000
-"""Records of one batch that a response lists as invalid."""
-RECORDS_NAMED_MAX = 50_000
-"""A batch of more records than this is refused as a whole, without errors of single records."""
 
 STEPS_AT_ONCE = 32
 """Steps of a validation that are taken at once: some milliseconds. A megabyte of ordinary records needs fewer."""
@@ -375,7 +371,7 @@ def _max_timestamp(
             or latest > INT64_MAX
         )
     if suspect:
-        if header.record_count <= RECORDS_NAMED_MAX:
+        if header.record_count <= rules.records_named_max:
             return None
         latest = _check_extremes(header, result, rules, now_ms)
     return now_ms if rules.log_append_time else max(latest, NO_TIMESTAMP)
@@ -421,7 +417,7 @@ def _check_each(records: Data, header: BatchHeader, rules: ValidationRules, now_
             if not message:
                 continue
             bad_timestamp = True
-        if len(errors) < RECORD_ERRORS_MAX:
+        if len(errors) < rules.record_errors_max:
             errors.append((index, message))
     if bad_timestamp:
         raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, "records with an invalid timestamp", errors)

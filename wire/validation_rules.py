@@ -6,6 +6,11 @@ DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 DECOMPRESSED_RATIO_MAX = 16
 """Limit of a batch's decompressed bytes: the first value, or the second times max.message.bytes if that is more."""
 
+RECORD_ERRORS_MAX = 10_000
+"""Records of one batch that a response lists as invalid."""
+RECORDS_NAMED_MAX = 50_000
+"""A batch of more records than this is refused as a whole, without errors of single records."""
+
 INT64_MAX = (1 << 63) - 1
 _AN_HOUR_MS = 3_600_000
 
@@ -23,6 +28,8 @@ class ValidationRules:
         "log_append_time",
         "max_decompressed_message_bytes",
         "max_message_bytes",
+        "record_errors_max",
+        "records_named_max",
         "segment_bytes",
         "timestamp_after_max_ms",
         "timestamp_before_max_ms",
@@ -45,6 +52,8 @@ class ValidationRules:
         zstd_allowed: bool = True,
         decompressed_bytes_max: int | None = None,
         fast_readers: bool = True,
+        record_errors_max: int = RECORD_ERRORS_MAX,
+        records_named_max: int = RECORDS_NAMED_MAX,
     ) -> None:
         self.compacted = compacted
         """cleanup.policy contains "compact": every record needs a key."""
@@ -69,3 +78,5 @@ class ValidationRules:
         if decompressed_bytes_max is None:
             decompressed_bytes_max = max(DECOMPRESSED_BYTES_MAX, DECOMPRESSED_RATIO_MAX * max_message_bytes)
         self.decompressed_bytes_max = decompressed_bytes_max
+        self.record_errors_max = record_errors_max
+        self.records_named_max = records_named_max

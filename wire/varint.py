@@ -6,13 +6,10 @@ Each byte holds seven bits, lowest first, and has the top bit set unless it is t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from oncelog.wire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 VARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10

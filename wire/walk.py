@@ -14,19 +14,12 @@ accept nothing that the third refuses, and leave to it whatever they cannot read
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oncelog.wire.compression import Data
 from oncelog.wire.errors import DecodeError
-from oncelog.wire.records import HEADERS_AT_ONCE, ManyHeaders, scan, skip_headers_at
-from oncelog.wire.steps import finish
+from oncelog.wire.records import HEADERS_AT_ONCE, ManyHeaders, RecordLayout, scan, skip_headers_at
+from oncelog.wire.steps import Steps, finish
 from oncelog.wire.walk_equal_length import BIG_BLOCK, BLOCK, RUN_MIN, read_equal_length
 from oncelog.wire.walk_short_varints import read_short_varints
-
-if TYPE_CHECKING:
-    from oncelog.wire.compression import Data
-    from oncelog.wire.records import RecordLayout
-    from oncelog.wire.steps import Steps
-
 
 _STEP_RECORDS = 512
 """Records that one step reads by short varints. What takes longer, or less, counts for more or fewer of them."""

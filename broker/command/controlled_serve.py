@@ -4,7 +4,7 @@ control API, rules, filters, a snapshot.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -62,7 +62,7 @@ async def serve_controlled(
         config=config.texts,
         data_dir=None if settings.in_memory else config.data_dir,
         seed=seed,
-        requests_kept=0 if settings.address is None else REQUESTS_KEPT,
+        requests_kept=_requests_kept(settings),
         version=settings.version,
         from_snapshot=settings.from_snapshot,
         snapshot_bytes_max=settings.snapshot_bytes_max or SNAPSHOT_BYTES_MAX,
@@ -79,12 +79,12 @@ async def serve_controlled(
         cluster = ControlledCluster(
             cluster_options(settings.nodes, options), settings.extras(output, write_trace, "handler")
         )
-        await _carry(cluster, settings, lambda address: on_nodes_ready(cluster, address))
+        await _carry(cluster, settings, lambda _controller, _none, address: on_nodes_ready(cluster, address))
         return
     broker = ControlledBroker(options, settings.extras(output, write_trace, "handler"))
     if settings.address is None:
         broker.on_crash = on_crash
-    await _carry(broker, settings, lambda address: on_ready(broker.node, broker.runs.listeners, address))
+    await _carry(broker, settings, on_ready)
 
 
 async def serve_controlled_proxy(
@@ -107,15 +107,22 @@ async def serve_controlled_proxy(
     proxy = ControlledProxy(
         settings,
         seed=seed,
-        requests_kept=0 if control.address is None else REQUESTS_KEPT,
+        requests_kept=_requests_kept(control),
         host_name=host_name,
         extras=control.extras(output, write_trace, "upstream"),
     )
-    await _carry(proxy, control, lambda address: on_ready(proxy.proxy, proxy.runs.listeners, address))
+    await _carry(proxy, control, on_ready)
+
+
+def _requests_kept(settings: ControlSettings) -> int:
+    """Return how many requests of each API the journal keeps: none where there is no control API to ask for them."""
+    return 0 if settings.address is None else REQUESTS_KEPT
 
 
 async def _carry(
-    controlled: Controlled, settings: ControlSettings, announce: Callable[[tuple[str, int] | None], None]
+    controlled: Controlled,
+    settings: ControlSettings,
+    on_ready: Callable[[Any, list[BoundListener], tuple[str, int] | None], None],
 ) -> None:
     """Start a broker or a proxy and its control API, announce them with the API's address, and wait until it fails."""
     listener = None if settings.address is None else _open_control(*settings.address)
@@ -127,7 +134,7 @@ async def _carry(
             if listener is not None:
                 address = listener.address
                 await nursery.start(_serve_control, controlled, listener, settings.token)
-            announce(address)
+            on_ready(controlled.runs.current, controlled.runs.listeners, address)
             failure = await controlled.runs.wait_failed()
             raise BrokerFailedError(f"it ended by itself: {failure!r}") from failure
     finally:

@@ -5,17 +5,21 @@ Keys, defaults and error messages are those of Kafka's ``ClientMetricsConfigs``;
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from oncelog.broker.config.definitions import INT, LIST, ConfigError, KeyCollector, key, no_empty_items
+from oncelog.broker.config.definitions import (
+    INT,
+    LIST,
+    ConfigError,
+    ConfigKey,
+    KeyCollector,
+    key,
+    no_empty_items,
+)
 from oncelog.coordinator.regular_expressions import ExpressionError, RegularExpression, compile_work
 from oncelog.wire.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from oncelog.broker.config.definitions import ConfigKey
 
 ALL_METRICS = "*"
 INTERVAL_MS_DEFAULT = 300_000

@@ -6,6 +6,8 @@ DescribeConfigs shows its value."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from oncelog.broker.config.definitions import (
     BOOLEAN,
     CLUSTER_WIDE,
@@ -29,9 +31,30 @@ MIGRATION_POLICIES = ("disabled", "downgrade", "upgrade", "bidirectional")
 CODEC_NUMBERS = range(5)
 
 
-def check_codec_number(name: str, value: int) -> None:
+def _check_codec_number(name: str, value: int) -> None:
     if value not in CODEC_NUMBERS:
         raise ConfigError(f"Unknown compression type id: {value} for configuration {name}")
+
+
+def partitions_of(topic: str) -> Any:
+    """Declare the number of partitions of a coordinator's topic."""
+    return key(INT, 50, f"Partitions of {topic}.", at_least=1, importance=HIGH)
+
+
+def replicas_of(topic: str) -> Any:
+    """Declare the replication factor of a coordinator's topic."""
+    return key(SHORT, 3, f"Replicas of {topic}.", at_least=1, importance=HIGH)
+
+
+def segment_bytes_of(topic: str) -> Any:
+    """Declare the size of the segments of a coordinator's topic."""
+    return key(INT, 100 << 20, f"Bytes of a segment of {topic}.", at_least=1, importance=HIGH)
+
+
+def codec_of(topic: str) -> Any:
+    """Declare the codec of a coordinator's topic."""
+    text = f"The number of the codec of {topic}; 0 is none."
+    return key(INT, 0, text, importance=HIGH, check=_check_codec_number)
 
 
 _ASSIGNORS = ("uniform", "range")
@@ -151,22 +174,10 @@ class GroupKeys(metaclass=KeyCollector):
     offsets_retention_check_interval_ms: int = key(
         LONG, 600_000, "Milliseconds between two searches for expired offsets.", at_least=1, importance=HIGH
     )
-    offsets_topic_num_partitions: int = key(
-        INT, 50, "Partitions of __consumer_offsets.", at_least=1, importance=HIGH
-    )
-    offsets_topic_replication_factor: int = key(
-        SHORT, 3, "Replicas of __consumer_offsets.", at_least=1, importance=HIGH
-    )
-    offsets_topic_segment_bytes: int = key(
-        INT, 100 << 20, "Bytes of a segment of __consumer_offsets.", at_least=1, importance=HIGH
-    )
-    offsets_topic_compression_codec: int = key(
-        INT,
-        0,
-        "The number of the codec of __consumer_offsets; 0 is none.",
-        importance=HIGH,
-        check=check_codec_number,
-    )
+    offsets_topic_num_partitions: int = partitions_of("__consumer_offsets")
+    offsets_topic_replication_factor: int = replicas_of("__consumer_offsets")
+    offsets_topic_segment_bytes: int = segment_bytes_of("__consumer_offsets")
+    offsets_topic_compression_codec: int = codec_of("__consumer_offsets")
 
 
 class TransactionKeys(metaclass=KeyCollector):
@@ -215,15 +226,9 @@ class TransactionKeys(metaclass=KeyCollector):
         "Whether a producer may have transactions that never time out (KIP-939).",
         importance=LOW,
     )
-    transaction_state_log_num_partitions: int = key(
-        INT, 50, "Partitions of __transaction_state.", at_least=1, importance=HIGH
-    )
-    transaction_state_log_replication_factor: int = key(
-        SHORT, 3, "Replicas of __transaction_state.", at_least=1, importance=HIGH
-    )
+    transaction_state_log_num_partitions: int = partitions_of("__transaction_state")
+    transaction_state_log_replication_factor: int = replicas_of("__transaction_state")
     transaction_state_log_min_isr: int = key(
         INT, 2, "In-sync replicas that a write to __transaction_state needs.", at_least=1, importance=HIGH
     )
-    transaction_state_log_segment_bytes: int = key(
-        INT, 100 << 20, "Bytes of a segment of __transaction_state.", at_least=1, importance=HIGH
-    )
+    transaction_state_log_segment_bytes: int = segment_bytes_of("__transaction_state")

@@ -11,7 +11,7 @@ its documentation::
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from oncelog.broker.config.definitions import (
     CLUSTER_WIDE,
@@ -21,9 +21,6 @@ from oncelog.broker.config.definitions import (
     ConfigKey,
     ConfigType,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _MODES = {"per-broker": PER_BROKER, "cluster-wide": CLUSTER_WIDE}
 

@@ -21,7 +21,12 @@ from oncelog.broker.config.definitions import (
     KeyCollector,
     key,
 )
-from oncelog.broker.config.definitions_coordinators import check_codec_number
+from oncelog.broker.config.definitions_coordinators import (
+    codec_of,
+    partitions_of,
+    replicas_of,
+    segment_bytes_of,
+)
 
 
 def _assignor_offload() -> Any:
@@ -126,25 +131,13 @@ class ShareCoordinatorKeys(metaclass=KeyCollector):
 
     __slots__ = ()
 
-    share_coordinator_state_topic_num_partitions: int = key(
-        INT, 50, "Partitions of __share_group_state.", at_least=1, importance=HIGH
-    )
-    share_coordinator_state_topic_replication_factor: int = key(
-        SHORT, 3, "Replicas of __share_group_state.", at_least=1, importance=HIGH
-    )
+    share_coordinator_state_topic_num_partitions: int = partitions_of("__share_group_state")
+    share_coordinator_state_topic_replication_factor: int = replicas_of("__share_group_state")
     share_coordinator_state_topic_min_isr: int = key(
         SHORT, 2, "In-sync replicas that a write to __share_group_state needs.", at_least=1, importance=HIGH
     )
-    share_coordinator_state_topic_segment_bytes: int = key(
-        INT, 100 << 20, "Bytes of a segment of __share_group_state.", at_least=1, importance=HIGH
-    )
-    share_coordinator_state_topic_compression_codec: int = key(
-        INT,
-        0,
-        "The number of the codec of __share_group_state; 0 is none.",
-        importance=HIGH,
-        check=check_codec_number,
-    )
+    share_coordinator_state_topic_segment_bytes: int = segment_bytes_of("__share_group_state")
+    share_coordinator_state_topic_compression_codec: int = codec_of("__share_group_state")
     share_coordinator_snapshot_update_records_per_snapshot: int = key(
         INT, 500, "Updates of a share partition between two of its snapshots.", at_least=0, at_most=500
     )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.broker_config import BrokerConfig
 
 
 class Reconfigurable(Protocol):

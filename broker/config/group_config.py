@@ -6,7 +6,8 @@ keys of streams groups are checked, stored and shown, but have no effect: there 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import (
@@ -17,16 +18,13 @@ from oncelog.broker.config.definitions import (
     LOW,
     STRING,
     ConfigError,
+    ConfigKey,
+    ConfigType,
     KeyCollector,
     Value,
     key,
 )
 from oncelog.wire.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from oncelog.broker.config.definitions import ConfigKey, ConfigType
 
 _BY_DURATION = "by_duration:"
 _ISO_DURATION = r"\+?P(?=[^T]|T.)(?:\+?\d+D)?(?:T(?=.)(?:\+?\d+H)?(?:\+?\d+M)?(?:\+?\d+(?:[.,]\d{0,9})?S)?)?"

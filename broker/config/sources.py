@@ -10,15 +10,13 @@ kafka."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from oncelog.broker.config.broker_config import BrokerConfig, is_known, key_of
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import parse_endpoint
 from oncelog.broker.config.properties import parse_properties
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 ENVIRONMENT_ORIGIN = "environment variable "
 PREFIX = "KAFKA_"

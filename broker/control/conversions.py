@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from oncelog.broker.client.errors import to_error_code
+from oncelog.broker.control.errors import NotFoundError
 from oncelog.broker.control.new_records import NewRecord
 from oncelog.broker.control.options import config_texts
 from oncelog.broker.control.types import Assignment, Member, Offsets, Record, TransactionInfo
@@ -44,6 +45,32 @@ def config_change(
     """Return the request that sets configuration keys of a resource. Raises InvalidArgumentError."""
     rows = [AlterableConfig(key, SET, value) for key, value in config_texts(config).items()]
     return IncrementalAlterConfigsRequest([AlterConfigsResource(resource_type, name, rows)])
+
+
+async def lag_of(
+    committed: Offsets,
+    subscribed: set[str],
+    partitions: Callable[[str], Awaitable[Iterable[int]]],
+    bounds: Callable[[str, int], Awaitable[tuple[int, int]]],
+) -> Offsets:
+    """Return the lag of a group in each partition of its ``subscribed`` topics, and in each other one with a committed
+    offset.
+
+    ``partitions`` gives the partitions of a topic and may raise NotFoundError; ``bounds`` gives the log start offset of
+    one, and the end of what a consumer may read.
+    """
+    lag: Offsets = {}
+    for name in sorted(committed.keys() | subscribed):
+        known = committed.get(name, {})
+        try:
+            numbers = await partitions(name)
+        except NotFoundError:
+            continue
+        for partition in numbers:
+            if name in subscribed or partition in known:
+                start, end = await bounds(name, partition)
+                lag.setdefault(name, {})[partition] = max(0, end - max(known.get(partition, 0), start))
+    return lag
 
 
 def classic_subscription(metadata: bytes) -> tuple[str, ...]:

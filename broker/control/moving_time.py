@@ -14,24 +14,19 @@ requests that the group waits for: deadlines that are only for such members move
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 
 import trio
 
 from oncelog.broker.control.due import occurrence
 from oncelog.broker.control.errors import WaitTimeoutError
+from oncelog.broker.control.types import Occurrence
 from oncelog.broker.coordinators.marker_writer import END_OF_TRANSACTION
-from oncelog.broker.seams.clock import real_time
+from oncelog.broker.node.node import Node
+from oncelog.broker.seams.clock import MovableClock, real_time
+from oncelog.coordinator.groups.group import Group
 from oncelog.coordinator.groups.group_deadline import GroupDeadline
 from oncelog.wire.topic_names import INTERNAL_TOPICS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Hashable, Mapping
-
-    from oncelog.broker.control.types import Occurrence
-    from oncelog.broker.node.node import Node
-    from oncelog.broker.seams.clock import MovableClock
-    from oncelog.coordinator.groups.group import Group
 
 ROUNDS = 3
 """Rounds of the loop without anything to do after which all is done. A task that was woken runs in the next one."""

@@ -17,10 +17,10 @@ from oncelog.broker.emulation.release import emulated
 from oncelog.broker.metadata.acls import AclBinding
 from oncelog.broker.security.sasl.users import Users
 from oncelog.broker.security.user_options import check_logins, security_config
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
     from oncelog.broker.control.controlled import Controlled
-    from oncelog.wire.messages.create_topics import CreatableTopic
 
 REQUESTS_KEPT = 1000
 """How many requests of each API the journal keeps by default."""
@@ -54,8 +54,6 @@ class TopicOptions:
 
     def creatable(self, name: str) -> CreatableTopic:
         """Return the row of CreateTopics."""
-        from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
-
         configs = [CreatableTopicConfig(key, value) for key, value in self.config.items()]
         return CreatableTopic(name, self.partitions, -1, configs=configs)
 

@@ -16,12 +16,12 @@ from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.filters.loading import FilterError, checked_filter, is_filter, load_filter
 from oncelog.broker.proxy.settings import (
     NOTHING_TO_KEEP,
-    WITHOUT_SASL,
     ProxySettings,
+    served_listeners,
     upstream_addresses,
 )
 from oncelog.broker.proxy.upstream_logins import UpstreamLogins, checked_upstream_users, read_upstream_users
-from oncelog.broker.proxy.used_keys import has_own_access, without_effect
+from oncelog.broker.proxy.used_keys import without_effect
 
 if TYPE_CHECKING:
     from oncelog.broker.control.controlled import Controlled
@@ -50,17 +50,10 @@ class ProxyOptions:
         unused = without_effect(config, self.own.config, listeners, pass_through=self.pass_logins)
         if unused:
             raise ConfigError(*(f"config {why}" for why in unused.values()))
-        if self.pass_logins:
-            listeners = [row._replace(protocol=WITHOUT_SASL[row.protocol]) for row in listeners]
-        protocols = {row.protocol for row in listeners}
-        if self.own.data_dir is not None and not has_own_access(
-            config, protocols, pass_through=self.pass_logins
-        ):
-            raise ConfigError(f"data_dir= {NOTHING_TO_KEEP}")
         port = self.own.port
-        return ProxySettings(
+        settings = ProxySettings(
             config,
-            listeners,
+            served_listeners(listeners, pass_through=self.pass_logins),
             list(self.upstream),
             {listeners[0].bind.listener: port + 1} if port else {},
             self.own.users,
@@ -74,6 +67,9 @@ class ProxyOptions:
             acls=self.own.acls,
             data_dir=self.own.data_dir,
         )
+        if settings.has_idle_data_dir:
+            raise ConfigError(f"data_dir= {NOTHING_TO_KEEP}")
+        return settings
 
     def controlled(self) -> Controlled:
         """Return a proxy with these options."""

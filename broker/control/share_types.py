@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from oncelog.broker.control.errors import NotFoundError, UnsupportedError
 from oncelog.broker.control.names import meant
-from oncelog.broker.control.types import Assignment, Offsets, Shown
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from oncelog.broker.control.types import Record
-    from oncelog.wire.messages.share_group_describe import DescribedGroup
+from oncelog.broker.control.types import Assignment, Offsets, Record, Shown
+from oncelog.wire.messages.share_group_describe import DescribedGroup
 
 DeliveryStateName: TypeAlias = Literal["available", "acquired", "acknowledged", "archiving", "archived"]
 

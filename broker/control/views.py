@@ -31,7 +31,7 @@ from oncelog.wire.schema import uuid_to_text
 from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from oncelog.broker.control.types import Assignment
     from oncelog.broker.node.node import Node
@@ -117,7 +117,7 @@ async def group(node: Node, *, group_id: str, isolation: IsolationLevel = "read_
         if group_id in await share_group_shards(node):
             raise NotFoundError(f"{group_id} is a share group: kafka.share_group({group_id!r}) shows it")
         raise not_found("group", group_id, shards)
-    return group_view(node, shards[group_id], shards[group_id].groups[group_id], isolation)
+    return await _group(node, shards[group_id], shards[group_id].groups[group_id], isolation)
 
 
 async def share_group_shards(node: Node) -> dict[str, GroupShard]:
@@ -143,8 +143,8 @@ async def _shards(node: Node) -> dict[tuple[str, bool], GroupShard]:
     }
 
 
-def group_view(node: Node, shard: GroupShard, found: GroupState, isolation: IsolationLevel) -> GroupInfo:
-    """Return the view of a group in its shard."""
+async def _group(node: Node, shard: GroupShard, found: GroupState, isolation: IsolationLevel) -> GroupInfo:
+    """Return the view of a group in its shard. Waits for nothing."""
     from oncelog.coordinator.groups.classic.group import ClassicGroup
     from oncelog.coordinator.groups.consumer.group import ConsumerGroup
 
@@ -160,6 +160,14 @@ def group_view(node: Node, shard: GroupShard, found: GroupState, isolation: Isol
         protocol, epoch, members, subscribed = _classic_group(found)
     for member in members:
         subscribed |= member.assignment.keys()
+
+    async def partitions(name: str) -> Sequence[int]:
+        return partitions_of(node, name, None)
+
+    async def bounds(name: str, partition: int) -> tuple[int, int]:
+        log = node.cluster.leader_partition(name, partition).log
+        return log.log_start_offset, end_of(log, isolation)
+
     return GroupInfo(
         group_id=found.group_id,
         type="consumer" if is_consumer else "classic",
@@ -170,7 +178,7 @@ def group_view(node: Node, shard: GroupShard, found: GroupState, isolation: Isol
         members=members,
         committed=committed,
         pending=_pending(shard, found.group_id),
-        lag=_lag(node, committed, subscribed, isolation),
+        lag=await conversions.lag_of(committed, subscribed, partitions, bounds),
     )
 
 
@@ -219,22 +227,6 @@ def _pending(shard: GroupShard, group_id: str) -> Offsets:
                 {partition: stored[0] for partition, stored in partitions.items()}
             )
     return pending
-
-
-def _lag(node: Node, committed: Offsets, subscribed: set[str], isolation: IsolationLevel) -> Offsets:
-    lag: Offsets = {}
-    for name in sorted(committed.keys() | subscribed):
-        found = node.metadata.image.topics.get(name)
-        if found is None:
-            continue
-        offsets: Mapping[int, int] = committed.get(name, {})
-        for partition in range(len(found.partitions)):
-            if partition not in offsets and name not in subscribed:
-                continue
-            log = node.cluster.leader_partition(name, partition).log
-            offset = max(offsets.get(partition, 0), log.log_start_offset)
-            lag.setdefault(name, {})[partition] = max(0, end_of(log, isolation) - offset)
-    return lag
 
 
 # -- transactions and producers

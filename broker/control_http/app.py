@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
+from starlette.types import ASGIApp
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control_http.annotations import to_json
@@ -19,17 +22,9 @@ from oncelog.broker.control_http.calls import arguments_of, signature
 from oncelog.broker.control_http.failures import INTERNAL, HttpError, error_json, status_of
 from oncelog.broker.control_http.guard import Guard
 from oncelog.broker.control_http.openapi import openapi
-from oncelog.broker.control_http.routes import ROUTES
+from oncelog.broker.control_http.routes import ROUTES, Route
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.seams.clock import real_time
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from starlette.requests import Request
-    from starlette.types import ASGIApp
-
-    from oncelog.broker.control_http.routes import Route
 
 BODY_MAX_BYTES = 64 * 1024 * 1024
 """A longer body is refused. Values of records stand in it, as text or base64."""

@@ -7,17 +7,14 @@ name was made to lead to 127.0.0.1 (DNS rebinding), it sends that name as Host, 
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from oncelog.broker.config.options import is_loopback
 from oncelog.broker.control_http.failures import HttpError, error_json
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 _FROM_OTHER_SITES = ("cross-site", "same-site")
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.results import FileRange
 from oncelog.broker.logging.logs import get_logger
-from oncelog.wire.batch import HEADER_SIZE, crc_matches, read_header
+from oncelog.wire.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER, read_control_type
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import iterate_records
+from oncelog.wire.schema import Message
 from oncelog.wire.stored.coordinator import decode_key, decode_value, is_known_version
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
-
-    from oncelog.broker.log.partition_log import PartitionLog
-    from oncelog.wire.batch import BatchHeader
-    from oncelog.wire.schema import Message
 
 READ_BYTES = 64 * 1024
 """A load reads this many bytes of the log at a time, or more if a single batch is larger."""

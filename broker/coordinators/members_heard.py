@@ -5,10 +5,8 @@ Whether it is still open tells a member that is alive from one that is not, befo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Protocol
 
 SWEEP_AT_LEAST = 1_000
 """So many are remembered before those are forgotten that are no members any more, or whose connection is closed."""

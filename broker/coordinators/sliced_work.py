@@ -7,18 +7,14 @@ Kafka: the background executor of the group coordinator, and writes to all shard
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import trio
 
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.scheduling.background_work import BackgroundWork
 from oncelog.broker.scheduling.slices import in_slices
 from oncelog.wire.errors import KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from oncelog.broker.scheduling.background_work import BackgroundWork
 
 _log = get_logger(__name__)
 

@@ -7,22 +7,17 @@ then does what is due of the request's group, transactional id or share partitio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
 
 import trio
 
+from oncelog.broker.logging.line_limiter import LineLimiter
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.scheduling.background_work import BackgroundWork
 from oncelog.broker.scheduling.slices import Slices
-from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.clock import Clock, real_time
 from oncelog.coordinator.deadlines import Deadlines
 from oncelog.wire.errors import KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
-    from oncelog.broker.logging.line_limiter import LineLimiter
-    from oncelog.broker.scheduling.background_work import BackgroundWork
-    from oncelog.broker.seams.clock import Clock
 
 RETRY_BACKOFF_MS = 500
 """Milliseconds until an action whose append failed is tried again (``CoordinatorTimerImpl``)."""

@@ -96,7 +96,7 @@ class Dispatcher:
         """Whether interceptors or quotas are installed: `_intercepts` says which requests they concern."""
         self._uses_fast_produce = services.config.static.oncelog_fast_produce_enable
         self._completes_fetches = services.config.static.oncelog_response_templates_enable
-        self._fast_produce: FastProduce | None = None
+        self.fast_produce: FastProduce | None = None
         """None before the first Produce, with interceptors, and where it is switched off."""
         self.satisfied_fetches = services.delayed_fetches.satisfied
         """Delayed fetches that an append has just satisfied. A connection that finds some calls
@@ -107,14 +107,14 @@ class Dispatcher:
 
     def forget(self) -> None:
         """Empty what the fast paths remember: what somebody may do has changed."""
-        if self._fast_produce is not None:
-            self._fast_produce.forget()
+        if self.fast_produce is not None:
+            self.fast_produce.forget()
         self._services.delayed_fetches.forget()
 
     def _on_installed(self) -> None:
         self.forget()
         if self.interception.interceptors:
-            self._fast_produce = None
+            self.fast_produce = None
         self._may_intercept = bool(self.interception.interceptors) or self.interception.quotas is not None
 
     # -- the path
@@ -124,7 +124,7 @@ class Dispatcher:
         or return a `Pending` one. Raises CloseConnection, DecodeError.
         """
         api_key, version, correlation_id = _fixed_header_at(frame, 0)
-        fast, prefixes = self._fast_produce, connection.produce_prefixes
+        fast, prefixes = self.fast_produce, connection.produce_prefixes
         if fast is not None and api_key == PRODUCE_KEY and prefixes is not None:
             if not connection.pending:
                 if fast.append(frame, prefixes, version, correlation_id, connection.writer.out):
@@ -367,12 +367,12 @@ class Dispatcher:
         self, connection: Connection, context: RequestContext, frame: memoryview, response: Any
     ) -> None:
         """Let the fast path take requests with the prefix of this Produce, unless the handler refused something."""
-        if self._fast_produce is None:
+        if self.fast_produce is None:
             from oncelog.broker.dispatch.fast_produce import FastProduce
 
-            self._fast_produce = FastProduce(self._services, context.api)
+            self.fast_produce = FastProduce(self._services, context.api)
         sent = None if isinstance(response, Pending) else response
-        self._fast_produce.remember(connection, context, frame, sent)
+        self.fast_produce.remember(connection, context, frame, sent)
 
     # -- respond in the order of the requests
 

@@ -136,7 +136,7 @@ class ProducePrefixes:
 class FastProduce:
     """The prefixes of lately seen Produce requests, of all connections."""
 
-    __slots__ = ("_api", "_cluster", "_count", "_known", "_services", "has_followers")
+    __slots__ = ("_api", "_cluster", "_count", "_known", "_services", "has_followers", "known_max")
 
     def __init__(self, services: Services, api: Api) -> None:
         self._services = services
@@ -144,6 +144,7 @@ class FastProduce:
         """Whether responses may wait for followers (`append_delayed`)."""
         self._cluster = services.cluster
         self._api = api
+        self.known_max = KNOWN_MAX
         self._known: dict[object, dict[bytes, _KnownPrefix]] = {}
         """By `Authorization.identity` (the principal; with an authorizer, also the host), and by the bytes between a
         request's correlation id and the size of its records.
@@ -338,7 +339,7 @@ class FastProduce:
             by_id = self._cluster.topic_by_id(topic.topic_id)
             name = by_id.name if by_id is not None else ""
         if name and name not in INTERNAL_TOPICS and name != CLUSTER_METADATA_TOPIC:
-            if self._count >= KNOWN_MAX:
+            if self._count >= self.known_max:
                 self.forget()
             if known is None:
                 self._count += 1

@@ -6,9 +6,13 @@ Many records stay on disk: a row holds a range of a log file, which the connecti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from oncelog.broker.fetch.sessions import FetchContext, FetchItem, FetchKey, len_of
+from oncelog.broker.cluster.cluster import Cluster
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.fetch.sessions import FetchContext, FetchItem, FetchKey, FetchSessions, len_of
+from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.results import FileRange
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.header import FETCH_KEY, SHARE_FETCH_KEY
@@ -23,14 +27,6 @@ from oncelog.wire.messages.fetch import (
     PartitionData,
 )
 from oncelog.wire.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.cluster.cluster import Cluster
-    from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.fetch.sessions import FetchSessions
-    from oncelog.broker.log.partition_log import PartitionLog
 
 STORAGE_ERROR_VERSION = 6
 """The first version whose clients know KAFKA_STORAGE_ERROR; older ones are told NOT_LEADER_OR_FOLLOWER."""

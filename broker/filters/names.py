@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from oncelog.broker.filters.loading import FilterError
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.requests.request import RequestContext
-
-    Named = tuple[str, Callable[[str, RequestContext], str | None]]
-    """A function, after its name for messages."""
+Named = tuple[str, Callable[[str, RequestContext], str | None]]
+"""A function, after its name for messages."""
 
 LITERAL, PREFIXED = 3, 4
 """Pattern types of ACLs (Kafka: ``PatternType``)."""

@@ -5,7 +5,7 @@ A Kafka whose voters are in its metadata log would ask the new voter for its ver
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from oncelog.broker.handlers.raft_voters import (
     check_voter,
@@ -13,27 +13,13 @@ from oncelog.broker.handlers.raft_voters import (
     own_voter,
     voter_text,
 )
+from oncelog.broker.handlers.services import Services
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import RequestContext
+from oncelog.wire.messages.add_raft_voter import AddRaftVoterRequest
 
 
-def handle(services: Services, request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
-    try:
-        _refuse(services, request)
-    except KafkaError as error:
-        return AddRaftVoterResponse(0, error.code, error.message)
-    return AddRaftVoterResponse(
-        0,
-        ErrorCode.REQUEST_TIMED_OUT,
-        f"New voter {voter_text(request.voter_id, request.voter_directory_id)} is not ready to receive requests",
-    )
-
-
-def _refuse(services: Services, request: AddRaftVoterRequest) -> None:
+def handle(services: Services, request: AddRaftVoterRequest, context: RequestContext) -> NoReturn:
     voter_id, directory = request.voter_id, request.voter_directory_id
     check_voter(services, "Add", request.cluster_id, voter_id, directory)
     names = services.config.static.controller_listener_names
@@ -52,3 +38,7 @@ def _refuse(services: Services, request: AddRaftVoterRequest) -> None:
             f"The voter id for {voter_text(voter_id, directory)} is already part of the set of voters "
             f"[{own_voter(services)}].",
         )
+    raise KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"New voter {voter_text(voter_id, directory)} is not ready to receive requests",
+    )

@@ -6,24 +6,21 @@ Kafka calls it legacy, but some clients have nothing else (aiokafka, kafkajs).
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.altered_configs import alter_configs
+from oncelog.broker.handlers.services import Services
 from oncelog.broker.metadata.config_changes import (
     KEYS_PER_RESOURCE_MAX,
     SET,
     AlteredResource,
     ConfigChange,
 )
+from oncelog.broker.requests.request import Pending, RequestContext
 from oncelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.handlers.config_rights import config_refusal
-from oncelog.broker.metadata.config_changes import alter
+from oncelog.broker.handlers.services import Services
+from oncelog.broker.metadata.config_changes import AlteredResource, alter
 from oncelog.broker.metadata.image import CLIENT_METRICS
 from oncelog.broker.requests.authorization import ALTER_CONFIGS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.metadata.config_changes import AlteredResource
-    from oncelog.broker.requests.request import Pending, RequestContext
-    from oncelog.wire.schema import Message
+from oncelog.broker.requests.request import Pending, RequestContext
+from oncelog.wire.schema import Message
 
 R = TypeVar("R", bound="Message")
 

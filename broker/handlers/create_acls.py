@@ -5,16 +5,12 @@ One that exists already is no error. Source: ``AclApis``, ``AclControlManager``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncelog.broker.handlers.describe_acls import check_kinds, require_authorizer
+from oncelog.broker.handlers.services import AccessServices
 from oncelog.broker.metadata import acl_changes
 from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import AccessServices
-    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

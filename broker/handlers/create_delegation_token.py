@@ -7,22 +7,16 @@ Source: ``KafkaApis.handleCreateTokenRequest``; KIP-48, KIP-373.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from oncelog.broker.handlers.delegation_tokens import check_channel, told
+from oncelog.broker.handlers.delegation_tokens import NO_TIME, check_channel, told
+from oncelog.broker.handlers.services import AccessServices
 from oncelog.broker.requests.authorization import CREATE_TOKENS, USER_RESOURCE
+from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.security.delegation_tokens import USER_TYPE, Principal
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import AccessServices
-    from oncelog.broker.requests.request import RequestContext
-
-NO_TIME = -1
 
 
 def handle(

@@ -1,22 +1,32 @@
-"""What the APIs of delegation tokens share: over which connections they are served."""
+"""What the APIs of delegation tokens share: over which connections they are served, and changes of an expiry."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.security.delegation_tokens import Principal
 from oncelog.wire.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from oncelog.broker.requests.request import RequestContext
-
 ANONYMOUS = Principal("User", "ANONYMOUS")
 REQUESTER_FROM_VERSION = 3
+NO_TIME = -1
 
 
 def told(requester: Principal, version: int) -> Principal:
     """Return who asked for a token, as a response of this version tells it (KIP-373)."""
     return requester if version >= REQUESTER_FROM_VERSION else Principal("", "")
+
+
+def changed_expiry(context: RequestContext, change: Callable[[Principal], int]) -> tuple[ErrorCode, int]:
+    """Return the error and the new expiry of a token, in milliseconds. ``change`` makes it for who asks; may raise
+    KafkaError.
+    """
+    try:
+        check_channel(context)
+    except KafkaError as error:
+        return error.code, NO_TIME
+    return ErrorCode.NONE, change(Principal.parse(context.principal))
 
 
 def check_channel(context: RequestContext) -> None:

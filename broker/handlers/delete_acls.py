@@ -6,11 +6,11 @@ All are deleted in one batch. Source: ``AclApis``, ``AclControlManager``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncelog.broker.handlers.chunked import chunked_then
 from oncelog.broker.handlers.describe_acls import check_kinds, require_authorizer
+from oncelog.broker.handlers.services import AccessServices
 from oncelog.broker.metadata.acl_changes import AclFilter, Deletion
+from oncelog.broker.requests.request import Pending, RequestContext
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.delete_acls import (
     DeleteAclsFilterResult,
@@ -18,10 +18,6 @@ from oncelog.wire.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import AccessServices
-    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

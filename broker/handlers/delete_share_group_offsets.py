@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked_steps
-from oncelog.broker.handlers.rights import check_rights
-from oncelog.broker.metadata.features import are_share_groups_enabled
+from oncelog.broker.handlers.share_requests import check_group
 from oncelog.broker.requests.authorization import READ, TOPIC_DENIED, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.coordinator.errors import to_client_error
@@ -32,13 +31,7 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: DeleteShareGroupOffsetsRequest, context: RequestContext
 ) -> DeleteShareGroupOffsetsResponse | Pending[DeleteShareGroupOffsetsResponse]:
-    if not are_share_groups_enabled(services.metadata.image):
-        return _error_response(
-            KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The version of API is not supported.")
-        )
-    check_rights(services.authorization, context)
-    if not request.group_id:
-        return _error_response(KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid."))
+    check_group(services, context)
     return chunked_steps(_look_and_delete(services, request, context))
 
 

@@ -6,11 +6,13 @@ Clients know this error from a Kafka without an authorizer, and go on without th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from oncelog.broker.handlers.chunked import chunked
+from oncelog.broker.handlers.services import AccessServices
 from oncelog.broker.metadata.acl_changes import AclFilter
-from oncelog.broker.requests.request import CloseConnection, Pending
+from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.requests.request import CloseConnection, Pending, RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_acls import (
     AclDescription,
@@ -18,13 +20,6 @@ from oncelog.wire.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from oncelog.broker.handlers.services import AccessServices
-    from oncelog.broker.metadata.acls import AclBinding
-    from oncelog.broker.requests.request import RequestContext
 
 UNKNOWN = 0
 """The resource type, pattern type, permission type or operation that no client may send."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oncelog.broker.handlers.services import AccessServices
 from oncelog.broker.metadata.client_quota_changes import select
 from oncelog.broker.metadata.client_quotas import KEYS
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -13,10 +13,6 @@ from oncelog.wire.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import AccessServices
-    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oncelog.broker.handlers.services import Services
 from oncelog.broker.requests.authorization import NOT_ASKED
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
 """Endpoint types (KIP-919)."""

@@ -8,15 +8,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.handlers.chunked import chunked
 from oncelog.broker.handlers.config_rights import config_refusal
+from oncelog.broker.handlers.services import Services
 from oncelog.broker.metadata import configs
-from oncelog.broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from oncelog.broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from oncelog.broker.metadata.logger_levels import logger_rows
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.requests.authorization import DESCRIBE_CONFIGS
+from oncelog.broker.requests.request import Pending, RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -25,14 +28,6 @@ from oncelog.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from oncelog.broker.config.dynamic import DynamicBrokerConfig
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.metadata.image import MetadataImage
-    from oncelog.broker.requests.request import Pending, RequestContext
 
 _TYPES = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
 _MALFORMED = (

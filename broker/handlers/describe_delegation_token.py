@@ -6,15 +6,15 @@ Owners and renewers may, who has DESCRIBE on the token, and who has DESCRIBE_TOK
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncelog.broker.handlers.delegation_tokens import check_channel, told
+from oncelog.broker.handlers.services import AccessServices
 from oncelog.broker.requests.authorization import (
     DELEGATION_TOKEN_RESOURCE,
     DESCRIBE,
     DESCRIBE_TOKENS,
     USER_RESOURCE,
 )
+from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.security.delegation_tokens import Principal, is_owner_or_renewer
 from oncelog.wire.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -22,11 +22,7 @@ from oncelog.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import AccessServices
-    from oncelog.broker.requests.request import RequestContext
-    from oncelog.wire.stored.metadata import DelegationTokenRecord
+from oncelog.wire.stored.metadata import DelegationTokenRecord
 
 
 def handle(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oncelog.broker.handlers.services import Services
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -12,10 +12,6 @@ from oncelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

@@ -5,32 +5,19 @@ Source: ``KafkaApis.handleExpireTokenRequest``, ``DelegationTokenControlManager`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from oncelog.broker.handlers.delegation_tokens import check_channel
-from oncelog.broker.security.delegation_tokens import Principal
-from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.broker.handlers.delegation_tokens import changed_expiry
+from oncelog.broker.handlers.services import AccessServices
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
 
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import AccessServices
-    from oncelog.broker.requests.request import RequestContext
-
-NO_TIME = -1
-
 
 def handle(
     services: AccessServices, request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> ExpireDelegationTokenResponse:
-    try:
-        check_channel(context)
-    except KafkaError as error:
-        return ExpireDelegationTokenResponse(error.code, NO_TIME)
-    requester = Principal.parse(context.principal)
-    expires_ms = services.delegation_tokens.expire(
-        bytes(request.hmac), requester, request.expiry_time_period_ms
+    hmac, period_ms, tokens = bytes(request.hmac), request.expiry_time_period_ms, services.delegation_tokens
+    return ExpireDelegationTokenResponse(
+        *changed_expiry(context, lambda requester: tokens.expire(hmac, requester, period_ms))
     )
-    return ExpireDelegationTokenResponse(ErrorCode.NONE, expires_ms)

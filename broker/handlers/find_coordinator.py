@@ -56,10 +56,7 @@ def handle(
                 yield
 
         return chunked(rows(), len(request.coordinator_keys), response)
-    try:
-        node = _coordinator(services, request.key_type, request.key, context)
-    except KafkaError as error:
-        return FindCoordinatorResponse(0, error.code, error.message, *NO_NODE)
+    node = _coordinator(services, request.key_type, request.key, context)
     return FindCoordinatorResponse(0, 0, "NONE", *node[:3])
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncelog.broker.client_metrics.manager import CODECS
-from oncelog.broker.requests.request import Pending
+from oncelog.broker.handlers.services import Services
+from oncelog.broker.requests.request import Pending, RequestContext
 from oncelog.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

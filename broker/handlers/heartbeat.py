@@ -5,15 +5,11 @@ While the group is being loaded the response has no error. Source: ``GroupCoordi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncelog.broker.handlers.client import client_of
+from oncelog.broker.handlers.services import Services
+from oncelog.broker.requests.request import Pending, RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

@@ -7,19 +7,16 @@ which are not stored; subscriptions to metrics of clients.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.altered_configs import alter_configs
+from oncelog.broker.handlers.services import Services
 from oncelog.broker.metadata.config_changes import KEYS_PER_RESOURCE_MAX, AlteredResource, ConfigChange
+from oncelog.broker.requests.request import Pending, RequestContext
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

@@ -32,13 +32,10 @@ def handle(
     services: Services, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return _error_response(ErrorCode.INVALID_REQUEST)
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return _transactional(services, request, request.transactional_id, context)
-    try:
-        return InitProducerIdResponse(0, 0, services.next_producer_id(), 0)
-    except KafkaError as error:
-        return _error_response(error.code)
+    return InitProducerIdResponse(0, 0, services.next_producer_id(), 0)
 
 
 def _transactional(
@@ -49,11 +46,11 @@ def _transactional(
 
     config = services.config.current
     if not transactional_id:
-        return _error_response(ErrorCode.INVALID_REQUEST)
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.enable2_pc and not config.transaction_two_phase_commit_enable:
-        return _error_response(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if request.keep_prepared_txn:
-        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     timeout_ms = None if request.enable2_pc else request.transaction_timeout_ms
     expected = None
     if request.producer_id != NO_PRODUCER_ID:
@@ -64,12 +61,9 @@ def _transactional(
         return InitProducerIdResponse(0, 0, *initialized)
 
     def error_response(error: KafkaError) -> InitProducerIdResponse:
-        return _error_response(producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION))
+        code = producer_fenced_or_older(error.code, context.api_version, FENCED_VERSION)
+        return InitProducerIdResponse(0, code, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
     if timeout_ms is not None and not 0 < timeout_ms <= config.transaction_max_timeout_ms:
-        return _error_response(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     return services.transactions.serve(transactional_id, step, error_response)
-
-
-def _error_response(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(0, code, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)

@@ -6,16 +6,12 @@ Source: ``KafkaApis.handleJoinGroupRequest``, ``GroupCoordinatorService.joinGrou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncelog.broker.handlers.client import client_of
+from oncelog.broker.handlers.services import Services
 from oncelog.broker.requests.authorization import GROUP_RESOURCE, READ
+from oncelog.broker.requests.request import Pending, RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import Pending, RequestContext
 
 
 def handle(

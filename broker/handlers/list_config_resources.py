@@ -5,19 +5,15 @@ Version 0 lists subscriptions to metrics of clients only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oncelog.broker.handlers.services import Services
 from oncelog.broker.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import RequestContext
 
 RESOURCE_TYPES_VERSION = 1
 

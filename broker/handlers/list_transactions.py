@@ -25,10 +25,7 @@ def handle(
     def error_response(error: KafkaError) -> ListTransactionsResponse:
         return ListTransactionsResponse(0, error.code)
 
-    try:
-        shards = services.transactions.runtime.shards()
-    except KafkaError as error:
-        return error_response(error)
+    shards = services.transactions.runtime.shards()
     response = ListTransactionsResponse()
     may_describe = services.authorization.predicate(context, DESCRIBE, TRANSACTIONAL_ID_RESOURCE, quiet=True)
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from oncelog.broker.requests.request import Pending
+from oncelog.broker.handlers.services import Services
+from oncelog.broker.requests.request import Pending, RequestContext
 from oncelog.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

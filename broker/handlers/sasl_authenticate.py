@@ -6,14 +6,10 @@ after the log-in, is refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oncelog.broker.handlers.services import AccessServices
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import AccessServices
-    from oncelog.broker.requests.request import RequestContext
 
 
 def handle(

@@ -9,14 +9,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.rights import check_rights
-from oncelog.broker.metadata.features import are_share_groups_enabled
+from oncelog.broker.handlers.share_requests import member_of
 from oncelog.broker.requests.authorization import READ, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.broker.share.acknowledging import RENEW_VERSION, Acknowledging
-from oncelog.broker.share.responses import by_topic, endpoints_of, is_member_id, leader_of
+from oncelog.broker.share.responses import by_topic, endpoints_of, leader_of
 from oncelog.broker.share.sessions import FINAL_EPOCH
-from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.share_acknowledge import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -34,16 +32,9 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: ShareAcknowledgeRequest, context: RequestContext
 ) -> Pending[ShareAcknowledgeResponse]:
-    if not are_share_groups_enabled(services.metadata.image):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    if request.group_id is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
-    check_rights(services.authorization, context)
-    if not is_member_id(request.member_id):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
-    assert request.member_id is not None
-    services.shares.sessions.check_epoch((request.group_id, request.member_id), request.share_session_epoch)
-    return Pending(_respond(services, request, context, request.group_id, request.member_id))
+    member = member_of(services, context)
+    services.shares.sessions.check_epoch(member, request.share_session_epoch)
+    return Pending(_respond(services, request, context, *member))
 
 
 async def _respond(

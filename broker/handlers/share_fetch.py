@@ -10,8 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.rights import check_rights
-from oncelog.broker.metadata.features import are_share_groups_enabled
+from oncelog.broker.handlers.share_requests import member_of
 from oncelog.broker.requests.authorization import READ, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
 from oncelog.broker.seams.clock import real_time
@@ -19,7 +18,7 @@ from oncelog.broker.share.acknowledging import RENEW_VERSION, Acknowledging
 from oncelog.broker.share.delayed import DelayedShareFetch
 from oncelog.broker.share.fetch import ACQUIRE_MODES, ShareFetch, error_row, release_rows
 from oncelog.broker.share.partition import NOTHING
-from oncelog.broker.share.responses import by_topic, endpoints_of, is_member_id, leader_of
+from oncelog.broker.share.responses import by_topic, endpoints_of, leader_of
 from oncelog.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.share_fetch import (
@@ -42,20 +41,13 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: ShareFetchRequest, context: RequestContext
 ) -> Pending[ShareFetchResponse]:
-    if not are_share_groups_enabled(services.metadata.image):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    if request.group_id is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
-    check_rights(services.authorization, context)
-    if not is_member_id(request.member_id):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
-    assert request.member_id is not None
+    member = member_of(services, context)
     if request.share_acquire_mode not in ACQUIRE_MODES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown acquire mode {request.share_acquire_mode}.")
     if request.is_renew_ack:
         _check_renewal(request)
     try:
-        opened = _open(services, request, context, (request.group_id, request.member_id))
+        opened = _open(services, request, context, member)
     except KafkaError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return Pending(_refuse_later(request, error))

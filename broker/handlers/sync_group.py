@@ -6,16 +6,12 @@ The response waits for the leader. From version 5 on the request must name the p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncelog.broker.handlers.client import client_of
 from oncelog.broker.handlers.rights import check_rights
+from oncelog.broker.handlers.services import Services
+from oncelog.broker.requests.request import Pending, RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import Pending, RequestContext
 
 PROTOCOL_VERSION = 5
 

@@ -6,10 +6,10 @@ It needs ``metadata.version`` 4.4-IV2. This node is the active controller and ca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oncelog.broker.handlers.services import Services
 from oncelog.broker.metadata.features import METADATA_VERSION_4_4_IV2
 from oncelog.broker.metadata.image import METADATA_VERSION
+from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.unregister_controller import (
     UnregisterControllerRequest,
@@ -17,26 +17,19 @@ from oncelog.wire.messages.unregister_controller import (
 )
 from oncelog.wire.stored.metadata import UnregisterControllerRecord
 
-if TYPE_CHECKING:
-    from oncelog.broker.handlers.services import Services
-    from oncelog.broker.requests.request import RequestContext
-
 
 def handle(
     services: Services, request: UnregisterControllerRequest, context: RequestContext
 ) -> UnregisterControllerResponse:
     image, controller_id = services.metadata.image, request.controller_id
-    try:
-        if controller_id == services.config.current.node_id:
-            text = "Controller cannot unregister itself while it is active."
-            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-        if image.features.get(METADATA_VERSION, 0) < METADATA_VERSION_4_4_IV2:
-            text = "The current MetadataVersion is too old to support controller unregistration."
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-        if controller_id not in image.controllers:
-            text = f"Controller ID {controller_id} is not currently registered."
-            raise KafkaError(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, text)
-        services.metadata.commit([UnregisterControllerRecord(controller_id)])
-    except KafkaError as error:
-        return UnregisterControllerResponse(0, error.code, error.message)
+    if controller_id == services.config.current.node_id:
+        text = "Controller cannot unregister itself while it is active."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if image.features.get(METADATA_VERSION, 0) < METADATA_VERSION_4_4_IV2:
+        text = "The current MetadataVersion is too old to support controller unregistration."
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    if controller_id not in image.controllers:
+        text = f"Controller ID {controller_id} is not currently registered."
+        raise KafkaError(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, text)
+    services.metadata.commit([UnregisterControllerRecord(controller_id)])
     return UnregisterControllerResponse()

@@ -5,15 +5,12 @@ Source: Kafka's ``AclsImage``, ``AclControlManager``, ``StandardAcl``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from oncelog.wire.errors import DecodeError
+from oncelog.wire.schema import Uuid
 from oncelog.wire.stored.metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from oncelog.wire.schema import Uuid
 
 LITERAL, PREFIXED = 3, 4
 """Pattern types (Kafka: ``PatternType``)."""

@@ -6,12 +6,9 @@ An entity has a name for each of its types; None is the default of the type. Sou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from oncelog.wire.stored.metadata import ClientQuotaRecord, EntityData
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 TYPES = (CLIENT_ID, USER, IP)

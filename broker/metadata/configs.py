@@ -8,25 +8,19 @@ default. A topic key has the topic's override, or the value of the broker key th
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.client_metrics_config import ClientMetricsConfig
-from oncelog.broker.config.definitions import UpdateMode
+from oncelog.broker.config.definitions import ConfigKey, UpdateMode
 from oncelog.broker.config.definitions_security import SaslKeys, TlsKeys
+from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.config.group_config import GroupConfig
 from oncelog.broker.config.topic_config import TopicConfig, parse_topic_overrides
-from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_topics import CreatableTopicConfigs
 from oncelog.wire.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from oncelog.broker.config.definitions import ConfigKey
-    from oncelog.broker.config.dynamic import DynamicBrokerConfig
-    from oncelog.broker.metadata.image import MetadataImage
 
 # Where a value comes from (``DescribeConfigsResponse.ConfigSource``).
 DYNAMIC_TOPIC_CONFIG = 1

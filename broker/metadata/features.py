@@ -7,8 +7,9 @@ Source: Kafka's ``FeatureControlManager``, ``QuorumFeatures``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.metadata.image import (
     BROKER,
     ELR_VERSION,
@@ -19,6 +20,7 @@ from oncelog.broker.metadata.image import (
     MetadataImage,
 )
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import (
     BeginTransactionRecord,
     BrokerFeature,
@@ -26,10 +28,6 @@ from oncelog.wire.stored.metadata import (
     EndTransactionRecord,
     FeatureLevelRecord,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.wire.schema import Message
 
 METADATA_VERSION_4_3_IV0, METADATA_VERSION_4_4_IV1, METADATA_VERSION_4_4_IV2 = 30, 32, 33
 """Levels of ``metadata.version``. No record has another version at one of them than at another."""

@@ -7,19 +7,14 @@ Kafka's ``MetadataRecordSerde``, ``BatchBuilder`` of the raft module; KIP-595, K
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-from oncelog.wire.batch import crc_matches, read_header
+from oncelog.wire.batch import BatchHeader, crc_matches, read_header
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import iterate_records
+from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import RECORD_TYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from oncelog.wire.batch import BatchHeader
-    from oncelog.wire.schema import Message
 
 FRAME_VERSION = 1
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
+from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import StartError
-from oncelog.broker.config.listeners import PLAINTEXT
+from oncelog.broker.config.listeners import PLAINTEXT, ListenerConfig, ListenerEndpoint
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.transport import SocketListener
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.config.listeners import ListenerConfig, ListenerEndpoint
 
 
 class ListenError(StartError):

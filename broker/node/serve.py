@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import trio
 
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listeners import ListenerConfig
 from oncelog.broker.host.host import open_listeners
-from oncelog.broker.node.node import open_node
+from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.net.server import BoundListener
+from oncelog.broker.node.node import Node, open_node
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.os_files import OPEN_FILES_DEFAULT, OsFileSystem
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.config.listeners import ListenerConfig
-    from oncelog.broker.metadata.acls import AclBinding
-    from oncelog.broker.net.server import BoundListener
-    from oncelog.broker.node.node import Node
-    from oncelog.broker.security.sasl.users import Users
+from oncelog.broker.security.sasl.users import Users
 
 
 async def serve(

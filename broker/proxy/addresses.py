@@ -7,7 +7,8 @@ listener.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from oncelog.broker.proxy.apis import (
     CREATE_TOPICS_KEY,
@@ -17,14 +18,10 @@ from oncelog.broker.proxy.apis import (
     DESCRIBE_QUORUM_KEY,
     FIND_COORDINATOR_KEY,
 )
+from oncelog.broker.proxy.upstream import Upstream
 from oncelog.broker.seams.address import address_text
 from oncelog.wire.header import FETCH_KEY, METADATA_KEY, PRODUCE_KEY, SHARE_ACKNOWLEDGE_KEY, SHARE_FETCH_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.proxy.upstream import Upstream
-    from oncelog.wire.steps import Steps
+from oncelog.wire.steps import Steps
 
 BROKER_RESOURCE: Final = 4
 BROKER_ENDPOINTS: Final = 1

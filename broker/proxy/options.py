@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from oncelog.broker.config.options import (
     SYNONYMOUS_OPTIONS,
@@ -18,9 +18,6 @@ from oncelog.broker.config.options import (
     unknown_option,
     variable_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _SYNONYMOUS_OPTIONS = {
     **{one: meant for one, meant in SYNONYMOUS_OPTIONS.items() if meant in ("--listen", "--advertise", "-c")},

@@ -6,7 +6,7 @@ of which cluster, and `__cluster_metadata-0`. Each change is on the disk before 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.log.data_directory import PROXY_NODE_ID, DataDirectory, DataDirectoryError
@@ -14,15 +14,11 @@ from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.image import METADATA_VERSION
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.requests.request import CloseConnection
+from oncelog.broker.seams.clock import Clock
+from oncelog.broker.seams.files import FileSystem
 from oncelog.broker.seams.memory_files import MemoryFileSystem
 from oncelog.wire.errors import DecodeError, KafkaError
 from oncelog.wire.stored.metadata import FeatureLevelRecord
-
-if TYPE_CHECKING:
-    import random
-
-    from oncelog.broker.seams.clock import Clock
-    from oncelog.broker.seams.files import FileSystem
 
 IN_MEMORY = "/proxy"
 

@@ -16,6 +16,7 @@ from oncelog.broker.proxy.proxy import open_proxy
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import SystemClock
 from oncelog.broker.seams.memory_files import MemoryFileSystem
+from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.broker.seams.pipes import SocketPipes
 from oncelog.broker.seams.reactor import SocketReactor
 from oncelog.broker.seams.transport import SocketListener, connect
@@ -77,8 +78,6 @@ def open_proxy_on_sockets(
     """See `open_proxy`; the proxy is on the operating system's sockets."""
     files: FileSystem = MemoryFileSystem()
     if settings.data_dir is not None:
-        from oncelog.broker.seams.os_files import OsFileSystem
-
         files = OsFileSystem()
     return open_proxy(
         settings,

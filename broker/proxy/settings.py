@@ -60,9 +60,23 @@ class ProxySettings(NamedTuple):
     data_dir: str | None = None
     """Where the proxy keeps its own users, ACLs, quotas and tokens; in memory without it."""
 
+    @property
+    def has_idle_data_dir(self) -> bool:
+        """Whether there is a data directory in which the proxy would keep nothing."""
+        return self.data_dir is not None and not has_own_access(
+            self.config, {row.protocol for row in self.listeners}, pass_through=self.logins.pass_through
+        )
+
 
 NOTHING_TO_KEEP = "has no effect: no log-ins end at this proxy, and it has no ACLs of its own"
-"""The end of the error or warning about a data directory in which the proxy would keep nothing."""
+"""The end of the error or warning about `ProxySettings.has_idle_data_dir`."""
+
+
+def served_listeners(listeners: list[ListenerConfig], *, pass_through: bool) -> list[ListenerConfig]:
+    """Return the listeners with the protocols that the proxy itself has, where log-ins may pass through."""
+    if not pass_through:
+        return listeners
+    return [row._replace(protocol=WITHOUT_SASL[row.protocol]) for row in listeners]
 
 
 def proxy_settings(
@@ -124,19 +138,17 @@ def proxy_settings(
         check_acls(acl_origin, config)
     if not logins.pass_through:
         warnings += acl_warnings(acls, listeners, acl_origin)
-    if logins.pass_through:
-        if users:
-            raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
-        listeners = [listener._replace(protocol=WITHOUT_SASL[listener.protocol]) for listener in listeners]
+    elif users:
+        raise ConfigError("--user has no effect: log-ins pass through (--pass-logins)")
+    listeners = served_listeners(listeners, pass_through=logins.pass_through)
     first = _first_node_ports(_parts(given, "node_ports"), listeners)
     data_dir = given.text("data_dir")[0] or None
-    protocols = {listener.protocol for listener in listeners}
-    if data_dir is not None and not has_own_access(config, protocols, pass_through=logins.pass_through):
+    settings = ProxySettings(config, listeners, upstream, first, users, logins, acls, data_dir)
+    if settings.has_idle_data_dir:
         if options.data_dir is not None:
             raise ConfigError(f"--data-dir {NOTHING_TO_KEEP}: add --user or --acl, or leave it out")
         warnings.append(f"{variable_of('data_dir')} {NOTHING_TO_KEEP}")  # it may be there for a broker
-        data_dir = None
-    settings = ProxySettings(config, listeners, upstream, first, users, logins, acls, data_dir)
+        settings = settings._replace(data_dir=None)
     return settings, warnings
 
 

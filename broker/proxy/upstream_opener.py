@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.opening import CONNECT_TIMEOUT_S, open_connection
+from oncelog.broker.net.server import BoundListener
+from oncelog.broker.proxy.connection import ProxyConnection
+from oncelog.broker.proxy.dispatcher import ProxyDispatcher
 from oncelog.broker.proxy.passed_proxies import LOOP_ERROR, LoopError
-from oncelog.broker.proxy.upstream_logins import NoUpstreamLogin, Renewal
+from oncelog.broker.proxy.upstream import Upstream
+from oncelog.broker.proxy.upstream_logins import NoUpstreamLogin, Renewal, UpstreamLogins
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.transport import Connect, Transport
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from oncelog.broker.net.server import BoundListener
-    from oncelog.broker.proxy.connection import ProxyConnection
-    from oncelog.broker.proxy.dispatcher import ProxyDispatcher
-    from oncelog.broker.proxy.upstream import Upstream
-    from oncelog.broker.proxy.upstream_logins import UpstreamLogins
-    from oncelog.broker.seams.transport import Connect, Transport
 
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 

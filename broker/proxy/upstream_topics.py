@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
@@ -11,10 +12,6 @@ from oncelog.broker.scheduling.slices import in_slices
 from oncelog.wire.header import METADATA_KEY, encode_request_header
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from oncelog.wire.steps import listed
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-    from typing import Any
 
 BY_ID_VERSION = 12
 """The first version of Metadata whose request may name topics by their ids."""

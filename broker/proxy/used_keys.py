@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from oncelog.broker.client.security import keys as client_keys
-from oncelog.broker.config.broker_config import is_known
+from oncelog.broker.config.broker_config import BrokerConfig, is_known
 from oncelog.broker.config.definitions_known import AUTHORIZER_KEYS, LISTENER_PREFIX, listener_base
-from oncelog.broker.config.listeners import PLAINTEXT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.config.listeners import ListenerConfig
+from oncelog.broker.config.listeners import PLAINTEXT, ListenerConfig
 
 MAX_REAUTH = "connections.max.reauth.ms"
 OF_CLIENTS = (

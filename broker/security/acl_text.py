@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
+from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
-from oncelog.broker.config.listeners import PLAINTEXT
+from oncelog.broker.config.listeners import PLAINTEXT, ListenerConfig
 from oncelog.broker.metadata.acl_changes import error_of
 from oncelog.broker.metadata.acls import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD, AclBinding
 from oncelog.broker.requests.authorization import (
@@ -24,12 +25,6 @@ from oncelog.broker.requests.authorization import (
     acl_operation,
 )
 from oncelog.broker.security.acls import ANY_PRINCIPAL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from oncelog.broker.config.broker_config import BrokerConfig
-    from oncelog.broker.config.listeners import ListenerConfig
 
 _RESOURCES = {
     "topic": TOPIC_RESOURCE,

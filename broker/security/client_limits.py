@@ -5,14 +5,10 @@ Source: Kafka's ``ClientQuotaManager``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
 
-from oncelog.broker.metadata.client_quotas import CLIENT_ID, IP, USER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from oncelog.broker.metadata.client_quotas import Entity
+from oncelog.broker.metadata.client_quotas import CLIENT_ID, IP, USER, Entity
 
 UNLIMITED = float(2**63 - 1)
 """The limit of a client without a quota."""

@@ -7,15 +7,12 @@ if there is another one. Source: Kafka's ``ConnectionQuotas``; KIP-402, KIP-612.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from oncelog.broker.config.dynamic import DynamicBrokerConfig
+from oncelog.broker.config.dynamic import DynamicBrokerConfig
 
 CONNECTIONS, RATE = "max.connections", "max.connection.creation.rate"
 

@@ -6,19 +6,15 @@ Source: Kafka's ``ConnectionQuotas``; KIP-612.
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from oncelog.broker.config.definitions_log import INT_MAX
+from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.metadata.client_quotas import CONNECTION_CREATION_RATE, IP
+from oncelog.broker.metadata.image import MetadataImage
+from oncelog.broker.security.connection_limits import ConnectionLimits
 from oncelog.broker.security.quotas import time_ms
 from oncelog.broker.security.rates import Rate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from oncelog.broker.config.dynamic import DynamicBrokerConfig
-    from oncelog.broker.metadata.image import MetadataImage
-    from oncelog.broker.security.connection_limits import ConnectionLimits
 
 ADDRESSES_MAX = 10_000
 """Addresses whose rate is kept; beyond that the first ones are forgotten."""

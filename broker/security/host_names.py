@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from oncelog.broker.metadata.client_quotas import IP
+from oncelog.broker.metadata.client_quotas import IP, ClientQuotasImage
+from oncelog.broker.seams.files import FileSystem
 from oncelog.broker.seams.host_names import address_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from oncelog.broker.metadata.client_quotas import ClientQuotasImage
-    from oncelog.broker.seams.files import FileSystem
 
 NAMES_MAX = 10_000
 """Names whose addresses are remembered; one more, and all are forgotten."""

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.definitions_security import PER_LISTENER_KEYS
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.broker_config import BrokerConfig
 
 SSL_KEYS = (
     "ssl.cipher.suites",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from oncelog.broker.config.definitions import ConfigError
+from oncelog.broker.config.listeners import ListenerConfig
 from oncelog.broker.credentials.jaas import OAUTHBEARER
 from oncelog.broker.security.sasl.users import Users
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from oncelog.broker.config.listeners import ListenerConfig
 
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
 MECHANISMS_OF_USERS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"

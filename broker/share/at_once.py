@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import trio
 
 from oncelog.broker.scheduling.slices import Slices
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
 
 AT_ONCE = 20
 """States that are changed at the same time: they share a flush, and take no longer than a slice."""

@@ -5,20 +5,16 @@ An encoded record is what follows the offset delta: key, value and headers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from oncelog.wire.batch import CONTROL_BIT, HEADER_SIZE, read_header
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.records import records_of_in_steps, scan
+from oncelog.wire.steps import Steps
 from oncelog.wire.varint import varint
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from oncelog.wire.steps import Steps
-
-    Originals: TypeAlias = dict[int, tuple[bytes | None, bytes | None]]
-    """Offset -> key and value."""
+Originals: TypeAlias = dict[int, tuple[bytes | None, bytes | None]]
+"""Offset -> key and value."""
 
 REJECTED = b"Offset rejected by client."
 TOO_MANY_DELIVERIES = b"Offset delivery count exceeded the threshold."

@@ -5,17 +5,14 @@ The records themselves stay in the file; only headers are read, and the bytes ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from oncelog.broker.log.indexes import AbortedTxn
 from oncelog.broker.log.producers.replay import read_marker
 from oncelog.broker.log.results import FileRange
 from oncelog.wire.batch import CONTROL_BIT, LOG_OVERHEAD, TRANSACTIONAL_BIT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from oncelog.broker.log.indexes import AbortedTxn
 
 FIRST_BYTES = 16 * 1024
 """Bytes of the first read."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.group_config import (
     DLQ_COPY_RECORD_ENABLE,
     DLQ_TOPIC_NAME,
@@ -12,11 +14,6 @@ from oncelog.broker.config.group_config import (
     within_limits,
 )
 from oncelog.broker.share.window.window import Limits
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from oncelog.broker.config.broker_config import BrokerConfig
 
 READ_COMMITTED = "read_committed"
 EARLIEST, LATEST = "earliest", "latest"

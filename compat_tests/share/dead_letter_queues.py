@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from compat_tests.batches import now_ms
@@ -9,6 +10,7 @@ from compat_tests.differential import Session
 from compat_tests.share.readers import DEADLINE_MS, read_records, share_topic
 
 ENABLED = {"errors.deadletterqueue.group.enable": "true"}
+COPIES = {"errors_deadletterqueue_copy_record_enable": "true"}
 
 
 def queue_of(session: Session, queue: str, count: int, partition: int = 0) -> list[Any]:
@@ -31,12 +33,16 @@ def queue_of(session: Session, queue: str, count: int, partition: int = 0) -> li
         assert now_ms() < deadline, (len(found), count)
 
 
-def with_queue(session: Session, name: str, size: int, **configs: str) -> tuple[bytes, str]:
-    """A topic with a batch of so many records, and a group with a queue. Returns the topic's id, and the queue."""
+def with_queue(
+    session: Session, name: str, *sizes: int, of_queue: Mapping[str, str] | None = None, **configs: str
+) -> tuple[bytes, str]:
+    """A topic with batches of so many records, and a group with these ``configs`` and a queue, whose own are
+    ``of_queue``. Returns the topic's id, and the queue.
+    """
     queue = f"dlq.{name}"
-    session.topic(queue, 1, ENABLED)
+    session.topic(queue, 1, {**ENABLED, **(of_queue or {})})
     topic_id = share_topic(
-        session, name, size, partitions=1, errors_deadletterqueue_topic_name=queue, **configs
+        session, name, *sizes, partitions=1, errors_deadletterqueue_topic_name=queue, **configs
     )
     return topic_id, queue
 

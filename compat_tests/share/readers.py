@@ -21,6 +21,8 @@ DEADLINE_MS = 30_000
 
 Said = tuple[int, int, Sequence[int]]
 """First offset, last offset, types."""
+Acquired = tuple[int, int, int]
+"""First offset, last offset, delivery count."""
 
 
 def set_group_config(session: Session, group: str, **values: str) -> None:
@@ -152,21 +154,15 @@ class Reader:
             self.epoch = body["share_session_epoch"] + 1
         return response
 
-    def fetch(self, *said: Said, note: str = "", **how: Any) -> list[tuple[int, int, int]]:
+    def fetch(self, *said: Said, note: str = "", **how: Any) -> list[Acquired]:
         """Fetch; return what was acquired of partition 0."""
         response = self.send(self.body(*said, **how), note=note)
-        rows = [row for topic in response["responses"] for row in topic["partitions"]]
-        acquired = [
-            (one["first_offset"], one["last_offset"], one["delivery_count"])
-            for row in rows
-            if row["partition_index"] == 0
-            for one in row["acquired_records"]
-        ]
+        acquired = [found for partition, found in _acquired(response) if partition == 0]
         for first, last, _ in acquired:
             self.held.update(range(first, last + 1))
         return acquired
 
-    def begin(self, **how: Any) -> list[tuple[int, int, int]]:
+    def begin(self, **how: Any) -> list[Acquired]:
         """Begin the session, and wait until the share partition is loaded. Nothing is observed."""
         deadline = now_ms() + DEADLINE_MS
         while True:
@@ -180,14 +176,16 @@ class Reader:
                     any(row["acquired_records"] for row in rows) or how.get("most") == 0
                 ):
                     break
-        acquired = [
-            (one["first_offset"], one["last_offset"], one["delivery_count"])
-            for row in rows
-            for one in row["acquired_records"]
-        ]
+        acquired = [found for _, found in _acquired(response)]
         for first, last, _ in acquired:
             self.held.update(range(first, last + 1))
         return acquired
+
+    def acquire(self) -> list[tuple[int, Acquired]]:
+        """Fetch; return what was acquired, with its partition. Nothing is observed."""
+        response = self.connection.call("ShareFetch", VERSION, self.body(wait_ms=500))
+        self.epoch += response["error_code"] == 0
+        return _acquired(response)
 
     def say(self, *said: Said, note: str = "", epoch: int | None = None, renew: bool = False) -> Any:
         """Acknowledge by ShareAcknowledge."""
@@ -219,6 +217,15 @@ def batches(said: Sequence[Said]) -> list[Fields]:
     return [
         {"first_offset": first, "last_offset": last, "acknowledge_types": list(types)}
         for first, last, types in said
+    ]
+
+
+def _acquired(response: Any) -> list[tuple[int, Acquired]]:
+    return [
+        (row["partition_index"], (one["first_offset"], one["last_offset"], one["delivery_count"]))
+        for topic in response["responses"]
+        for row in topic["partitions"]
+        for one in row["acquired_records"]
     ]
 
 

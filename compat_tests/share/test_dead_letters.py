@@ -8,7 +8,7 @@ from compat_tests import facts
 from compat_tests.batches import GZIP, LZ4, ZSTD, batch, record
 from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
-from compat_tests.share.dead_letter_queues import ENABLED, queue_of, wait_until_done, with_queue
+from compat_tests.share.dead_letter_queues import COPIES, ENABLED, queue_of, wait_until_done, with_queue
 from compat_tests.share.readers import Reader, set_group_config, share_topic
 
 pytestmark = [
@@ -46,16 +46,7 @@ def test_records_that_were_released_too_often(pair: Pair, name: str) -> None:
 @pytest.mark.parametrize("max_bytes", ["1048588", "300"])
 def test_copies_as_far_as_they_fit(pair: Pair, name: str, max_bytes: str) -> None:
     def scenario(session: Session) -> None:
-        queue = f"dlq.{name}"
-        session.topic(queue, 1, {**ENABLED, "max.message.bytes": max_bytes})
-        topic_id = share_topic(
-            session,
-            name,
-            3,
-            2,
-            errors_deadletterqueue_topic_name=queue,
-            errors_deadletterqueue_copy_record_enable="true",
-        )
+        topic_id, queue = with_queue(session, name, 3, 2, of_queue={"max.message.bytes": max_bytes}, **COPIES)
         reader = Reader(session, topic_id, "one", name)
         reader.begin()
         reader.say((0, 4, REJECT))

@@ -14,6 +14,7 @@ from compat_tests.batches import GZIP, NONE, ZSTD, batch, now_ms, record
 from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
 from compat_tests.share.dead_letter_queues import (
+    COPIES,
     ENABLED,
     queue_of,
     wait_until_done,
@@ -21,7 +22,7 @@ from compat_tests.share.dead_letter_queues import (
 )
 from compat_tests.share.readers import (
     DEADLINE_MS,
-    VERSION,
+    Acquired,
     Reader,
     join,
     set_group_config,
@@ -96,10 +97,7 @@ def test_a_queue_with_fewer_partitions_than_the_source(pair: Pair, name: str) ->
         reader = Reader(session, topic_id, "one", name, partitions=5)
         acquired: set[int] = set()
         while len(acquired) < 5:
-            response = reader.connection.call("ShareFetch", VERSION, reader.body(wait_ms=500))
-            reader.epoch += response["error_code"] == 0
-            rows = [row for topic in response["responses"] for row in topic["partitions"]]
-            acquired |= {row["partition_index"] for row in rows if row["acquired_records"]}
+            acquired |= {partition for partition, _ in reader.acquire()}
         said = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": REJECT}]
         body = {
             "group_id": name, "member_id": "one", "share_session_epoch": reader.epoch, "is_renew_ack": False,
@@ -122,9 +120,7 @@ def test_a_queue_with_fewer_partitions_than_the_source(pair: Pair, name: str) ->
 
 def test_a_queue_too_small_for_the_headers_alone(pair: Pair, name: str) -> None:
     def scenario(session: Session) -> None:
-        queue = f"dlq.{name}"
-        session.topic(queue, 1, {**ENABLED, "max.message.bytes": "150"})
-        topic_id = share_topic(session, name, 3, errors_deadletterqueue_topic_name=queue)
+        topic_id, queue = with_queue(session, name, 3, of_queue={"max.message.bytes": "150"})
         reject_all(session, name, topic_id, 3)
         session.observe("queue", queue_of(session, queue, 0))
 
@@ -136,14 +132,7 @@ def test_a_compressed_batch_is_copied_if_it_fits_unpacked(
     pair: Pair, name: str, sizes: list[int], codec: int
 ) -> None:
     def scenario(session: Session) -> None:
-        queue = f"dlq.{name}"
-        session.topic(queue, 1, {**ENABLED, "max.message.bytes": "1500"})
-        topic_id = share_topic(
-            session,
-            name,
-            errors_deadletterqueue_topic_name=queue,
-            errors_deadletterqueue_copy_record_enable="true",
-        )
+        topic_id, queue = with_queue(session, name, of_queue={"max.message.bytes": "1500"}, **COPIES)
         records = [record(b"k", bytes(size), offset_delta=delta) for delta, size in enumerate(sizes)]
         assert session.produce(name, batch(records, codec=codec))["error_code"] == 0
         reject_all(session, name, topic_id, len(sizes))
@@ -155,14 +144,7 @@ def test_a_compressed_batch_is_copied_if_it_fits_unpacked(
 def test_a_copy_that_fits_only_without_the_headers(target: str, bootstrap: str, name: str) -> None:
     """Kafka loses it, and those that were to be written after it; oncelog writes it without key and value."""
     session = Session(bootstrap)
-    queue = f"dlq.{name}"
-    session.topic(queue, 1, {**ENABLED, "max.message.bytes": "1500"})
-    topic_id = share_topic(
-        session,
-        name,
-        errors_deadletterqueue_topic_name=queue,
-        errors_deadletterqueue_copy_record_enable="true",
-    )
+    topic_id, queue = with_queue(session, name, of_queue={"max.message.bytes": "1500"}, **COPIES)
     for size in (10, 1400, 10):
         assert session.produce(name, batch([record(b"k", bytes(size))]))["error_code"] == 0
     reject_all(session, name, topic_id, 3)
@@ -174,15 +156,8 @@ def test_a_copy_that_fits_only_without_the_headers(target: str, bootstrap: str, 
 @pytest.mark.parametrize("copy", ["true", "false"])
 def test_a_compacted_queue_wants_keys(pair: Pair, name: str, copy: str) -> None:
     def scenario(session: Session) -> None:
-        queue = f"dlq.{name}"
-        session.topic(queue, 1, {**ENABLED, "cleanup.policy": "compact"})
-        topic_id = share_topic(
-            session,
-            name,
-            3,
-            errors_deadletterqueue_topic_name=queue,
-            errors_deadletterqueue_copy_record_enable=copy,
-        )
+        configs = {"errors_deadletterqueue_copy_record_enable": copy}
+        topic_id, queue = with_queue(session, name, 3, of_queue={"cleanup.policy": "compact"}, **configs)
         reject_all(session, name, topic_id, 3)
         session.observe("queue", queue_of(session, queue, 0))
 
@@ -272,16 +247,9 @@ def test_a_group_that_reads_its_own_queue(pair: Pair, name: str) -> None:
         reader.say((0, 0, REJECT), (1, 1, REJECT))
         for first in (2, 4):
             queue_of(session, queue, first + 2)
-            found: list[tuple[int, int, int]] = []
+            found: list[Acquired] = []
             while sum(last - begin + 1 for begin, last, _ in found) < 2:
-                response = reader.connection.call("ShareFetch", VERSION, reader.body(wait_ms=500))
-                reader.epoch += 1
-                found += [
-                    (one["first_offset"], one["last_offset"], one["delivery_count"])
-                    for topic in response["responses"]
-                    for row in topic["partitions"]
-                    for one in row["acquired_records"]
-                ]
+                found += [acquired for _, acquired in reader.acquire()]
             session.observe(
                 "acquired", [offset for begin, last, _ in found for offset in range(begin, last + 1)]
             )

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-from oncelog.coordinator.timer_event import nobody
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Mapping, Sequence
-
-    from oncelog.coordinator.deadlines import Deadlines
-    from oncelog.coordinator.timer_event import TimerEvent
-    from oncelog.wire.schema import Uuid
+from oncelog.coordinator.deadlines import Deadlines
+from oncelog.coordinator.timer_event import TimerEvent, nobody
+from oncelog.wire.schema import Uuid
 
 
 class CoordinatorTopic(Protocol):

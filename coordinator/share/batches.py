@@ -7,13 +7,10 @@ the next write.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from oncelog.coordinator.share.state import StateBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _first = attrgetter("first_offset")
 _last = attrgetter("last_offset")

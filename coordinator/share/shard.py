@@ -6,25 +6,21 @@ Source: ``ShareCoordinatorShard``, ``ShareCoordinatorOffsetsManager``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from oncelog.coordinator.errors import to_client_error
-from oncelog.coordinator.partition_writer import NO_PRODUCER_ID
+from oncelog.coordinator.partition_writer import NO_PRODUCER_ID, CoordinatorRecord, PartitionWriter
 from oncelog.coordinator.share.state import SharePartitionKey
 from oncelog.coordinator.share.stored_state import StoredShareState
 from oncelog.wire.errors import KafkaError
+from oncelog.wire.schema import Message, Uuid
 from oncelog.wire.stored.share import (
     ShareSnapshotKey,
     ShareSnapshotValue,
     ShareUpdateKey,
     ShareUpdateValue,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from oncelog.coordinator.partition_writer import CoordinatorRecord, PartitionWriter
-    from oncelog.wire.schema import Message, Uuid
 
 
 class ShareSettings(Protocol):

@@ -6,12 +6,9 @@ Source: ``RecordState``, ``PersisterStateBatch``, ``ReadShareGroupStateResponse`
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from oncelog.wire.primitives import uuid_to_text
-
-if TYPE_CHECKING:
-    from oncelog.wire.primitives import Uuid
+from oncelog.wire.primitives import Uuid, uuid_to_text
 
 UNINITIALIZED_START_OFFSET = -1
 """The start offset of a share partition that nobody has read yet: the group's reset strategy sets it."""

@@ -5,7 +5,7 @@ Source: ``ShareGroupOffset``, ``ShareCoordinatorRecordHelpers``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from oncelog.coordinator.partition_writer import CoordinatorRecord
 from oncelog.coordinator.share.batches import combine
@@ -16,11 +16,7 @@ from oncelog.coordinator.share.state import (
     StateBatch,
 )
 from oncelog.wire.stored import share as records
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from oncelog.wire.stored.share import ShareSnapshotValue, ShareUpdateValue
+from oncelog.wire.stored.share import ShareSnapshotValue, ShareUpdateValue
 
 NO_TIMESTAMP = 0
 

@@ -6,10 +6,12 @@ Kafka: ``TransactionStateManager``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from oncelog.coordinator.partition_writer import NO_PRODUCER_ID, CoordinatorRecord
-from oncelog.coordinator.timer_event import nobody
+from oncelog.coordinator.deadlines import Deadlines
+from oncelog.coordinator.partition_writer import NO_PRODUCER_ID, CoordinatorRecord, PartitionWriter
+from oncelog.coordinator.timer_event import TimerEvent, nobody
 from oncelog.coordinator.transactions import expiry
 from oncelog.coordinator.transactions.errors import to_client_error
 from oncelog.coordinator.transactions.state import (
@@ -23,15 +25,8 @@ from oncelog.coordinator.transactions.state import (
     from_value,
 )
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.schema import Message
 from oncelog.wire.stored.transactions import TransactionLogKey, TransactionLogValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from oncelog.coordinator.deadlines import Deadlines
-    from oncelog.coordinator.partition_writer import PartitionWriter
-    from oncelog.coordinator.timer_event import TimerEvent
-    from oncelog.wire.schema import Message
 
 
 class TransactionSettings(Protocol):

@@ -7,13 +7,11 @@ with the process; Kafka does not store it either. Source: Kafka's ``TransactionS
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from oncelog.wire.stored.transactions import PartitionsSchema, TransactionLogValue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

@@ -6,21 +6,22 @@ import asyncio
 import pathlib
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType, KafkaException, ShareConsumer
 
 import oncelog
-from tests.harness.stock_share_consumers import settle
+from tests.harness.stock_share_consumers import PATIENCE_S, consuming_share_group, poll
 
-PATIENCE_S = 60
 GROUP, QUEUE = "workers", "dlq.workers"
 ENABLED = {"errors.deadletterqueue.group.enable": True}
 TOPICS = {"jobs": 1, QUEUE: {"config": ENABLED}}
 CONFIG = {"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": QUEUE}
 COPIES = {"errors.deadletterqueue.copy.record.enable": True}
+consuming = partial(consuming_share_group, group_id=GROUP, topic="jobs")
 REJECTED, TOO_OFTEN = "Offset rejected by client.", "Offset delivery count exceeded the threshold."
 
 
@@ -29,36 +30,6 @@ def kafka() -> Iterator[oncelog.Broker]:
     with oncelog.Broker(topics=TOPICS) as broker:
         broker.share_group(GROUP).configure(CONFIG)
         yield broker
-
-
-@contextmanager
-def consuming(
-    kafka: oncelog.Broker | oncelog.Proxy, topic: str = "jobs", client_id: str = "one"
-) -> Iterator[Any]:
-    settings = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "group.id": GROUP,
-        "client.id": client_id,
-        "share.acknowledgement.mode": "explicit",
-        "reconnect.backoff.ms": 10,
-        "reconnect.backoff.max.ms": 50,
-    }
-    consumer = ShareConsumer(settings)
-    consumer.subscribe([topic])
-    try:
-        yield consumer
-        settle(kafka, consumer, client_id)
-    finally:
-        consumer.close()
-
-
-def poll(consumer: Any) -> list[Any]:
-    """The next records."""
-    for _ in range(PATIENCE_S * 10):
-        found = [message for message in consumer.poll(0.1) if message.error() is None]
-        if found:
-            return found
-    raise AssertionError("no records")
 
 
 def reject(consumer: Any, count: int) -> None:
@@ -260,7 +231,7 @@ def test_moved_time_tells_of_dead_letters(kafka: oncelog.Broker) -> None:
 
 def test_a_group_that_reads_its_own_queue_is_warned_of_once(kafka: oncelog.Broker) -> None:
     kafka.produce(QUEUE, "sweep")
-    with consuming(kafka, QUEUE) as consumer:
+    with consuming(kafka, topic=QUEUE) as consumer:
         reject(consumer, 4)
         letters = kafka.share_group(GROUP).wait_for_dead_letters(4, timeout=PATIENCE_S)
     assert positions(letters) == [(QUEUE, 0, offset) for offset in range(4)]

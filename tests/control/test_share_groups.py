@@ -5,59 +5,24 @@ from __future__ import annotations
 import pathlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from functools import partial
 
 import pytest
 from confluent_kafka import AcknowledgeType, Consumer, ShareConsumer
 
 import oncelog
 from oncelog import RecordsInFlight
-from tests.harness.stock_share_consumers import settle
+from tests.harness.stock_share_consumers import PATIENCE_S, consuming_share_group, poll, settle
 
-PATIENCE_S = 60
 GROUP = "jobs"
-FAST = {
-    "group.share.heartbeat.interval.ms": 50,
-    "group.share.min.heartbeat.interval.ms": 50,
-    "group.share.assignment.interval.ms": 0,
-}
-"""Members get their partitions with a later heartbeat than the first."""
+consuming = partial(consuming_share_group, group_id=GROUP, topic="work")
 
 
 @pytest.fixture
 def kafka() -> Iterator[oncelog.Broker]:
-    with oncelog.Broker(topics={"work": 1}, config=FAST) as broker:
+    with oncelog.Broker(topics={"work": 1}) as broker:
         broker.share_group(GROUP).configure({"share.auto.offset.reset": "earliest"})
         yield broker
-
-
-@contextmanager
-def consuming(kafka: oncelog.Broker | oncelog.Proxy, client_id: str = "one") -> Iterator[Any]:
-    settings = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "group.id": GROUP,
-        "client.id": client_id,
-        "share.acknowledgement.mode": "explicit",
-        "reconnect.backoff.ms": 10,
-        "reconnect.backoff.max.ms": 50,
-    }
-    consumer = ShareConsumer(settings)
-    consumer.subscribe(["work"])
-    try:
-        yield consumer
-        settle(kafka, consumer, client_id)
-    finally:
-        consumer.close()
-
-
-def poll(consumer: Any) -> list[Any]:
-    """The next records."""
-    for _ in range(PATIENCE_S * 10):
-        found = [message for message in consumer.poll(0.1) if message.error() is None]
-        if found:
-            return found
-    raise AssertionError("no records")
 
 
 def states(kafka: oncelog.Broker) -> list[tuple[int, int, str, int]]:
@@ -154,11 +119,11 @@ def test_a_wait_says_what_there_was(kafka: oncelog.Broker) -> None:
 
 @pytest.mark.slow
 def test_a_wait_says_who_has_which_partitions() -> None:
-    with oncelog.Broker(topics={"work": 2}, config=FAST) as kafka, consuming(kafka, "one") as one:
+    with oncelog.Broker(topics={"work": 2}) as kafka, consuming(kafka) as one:
         group = kafka.share_group(GROUP)
         one.poll(0.1)
         group.wait_for(members=1, timeout=PATIENCE_S)
-        with consuming(kafka, "two") as two:
+        with consuming(kafka, client_id="two") as two:
             two.poll(0.1)
             group.wait_for(members=2, timeout=PATIENCE_S)
             while sorted(member.assignment.get("work", []) for member in group.members) != [[0], [1]]:

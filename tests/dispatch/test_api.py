@@ -14,7 +14,6 @@ from oncelog.broker.handlers.table import HANDLERS, ApiRow
 from oncelog.broker.net.held_bytes import HeldBytes
 from oncelog.broker.net.writer import SEND_SOON_BYTES, ResponseWriter
 from oncelog.broker.requests.request import CloseConnection
-from oncelog.broker.scheduling import slices
 from oncelog.broker.seams.transport import WOULD_BLOCK
 from oncelog.wire.encode_source import STEP_BYTES
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -76,8 +75,7 @@ def unread(reads: int = 0) -> tuple[ResponseWriter, bytearray, HeldBytes]:
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_a_long_response_has_the_same_bytes_in_steps(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
+def test_a_long_response_has_the_same_bytes_in_steps(version: int) -> None:
     api = apis.Api(HANDLERS[DESCRIBE_CONFIGS])
     at_once = bytearray(b"before")
     writer, sent, _ = unread()
@@ -99,7 +97,7 @@ def test_a_long_response_has_the_same_bytes_in_steps(version: int, monkeypatch: 
             assert sent == b""
             nursery.cancel_scope.cancel()
 
-    deterministic(run, 0)
+    deterministic(run, slice_steps=1)
     assert in_steps == at_once
     assert max(after - before for before, after in pairwise(lengths)) < 4 * STEP_BYTES
 

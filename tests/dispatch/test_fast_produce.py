@@ -12,7 +12,6 @@ import trio
 import trio.testing
 
 from compat_tests.batches import TRANSACTIONAL, batch, record
-from oncelog.broker.dispatch import fast_produce
 from oncelog.broker.dispatch.fast_produce import PREFIX_BYTES_MAX, FastProduce
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -202,9 +201,15 @@ async def _produce_as(client: SimClient, client_id: bytes, partition: int) -> in
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
-def test_only_so_many_and_short_requests_are_kept(fast: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def remember_at_most(broker: SimBroker, known_max: int) -> None:
+    """Limit the prefixes that are remembered, once there was a Produce."""
+    fast_produce = broker.node.dispatcher.fast_produce
+    assert fast_produce is not None
+    fast_produce.known_max = known_max
+
+
+def test_only_so_many_and_short_requests_are_kept(fast: list[bool]) -> None:
     kept_max = 10
-    monkeypatch.setattr(fast_produce, "KNOWN_MAX", kept_max)
 
     @simulated
     async def run() -> None:
@@ -213,6 +218,7 @@ def test_only_so_many_and_short_requests_are_kept(fast: list[bool], monkeypatch:
             await create_topic(client, "t", 3 * kept_max)
             for partition in range(3 * kept_max):
                 assert await _produce_as(client, b"me", partition) == 0
+                remember_at_most(broker, kept_max)
             assert True not in fast
             # Another connection that begins the same way profits as well, once it is known how long its requests are.
             for partition in (3 * kept_max - 1, 3 * kept_max - 2):
@@ -246,15 +252,15 @@ def test_a_prefix_that_was_refused_is_not_remembered(fast: list[bool]) -> None:
 
 
 @pytest.mark.slow
-def test_principals_that_are_gone_take_no_memory(fast: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_produce, "KNOWN_MAX", 10)
-
+def test_principals_that_are_gone_take_no_memory(fast: list[bool]) -> None:
     @simulated
     async def run() -> None:
         async with SimBroker() as broker:
             client = broker.connect()
             await create_topic(client, "t")
             [connection] = broker.server_connections()
+            assert await _produce_as(client, b"me", 0) == 0
+            remember_at_most(broker, 10)
 
             async def log_in(count: int) -> None:
                 for _ in range(count):

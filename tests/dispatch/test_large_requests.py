@@ -16,7 +16,6 @@ from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.requests.request import RequestContext
-from oncelog.broker.scheduling import slices
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.add_partitions_to_txn import (
@@ -82,7 +81,7 @@ from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError
-from tests.harness.simulation import simulated
+from tests.harness.simulation import simulated, simulated_work
 from tests.harness.steps import LongestTurn
 
 __all__ = ["lines"]
@@ -161,7 +160,7 @@ def longest_turns(make: Make, version: int, config: dict[str, str]) -> list[Long
     """Return the longest turns for `FEW` and for `MANY` rows."""
     found: list[LongestTurn] = []
 
-    @simulated
+    @simulated_work(steps=2)
     async def run() -> None:
         async with SimBroker(config={**config, "auto.create.topics.enable": "false"}) as broker:
             client = broker.connect() if config else await coordinated(broker)
@@ -192,16 +191,14 @@ CASES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("version", "make", "config"), CASES)
 def test_the_work_between_two_turns_does_not_grow_with_the_rows(
-    version: int, make: Make, config: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    version: int, make: Make, config: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 2)
     few, many = longest_turns(make, version, config)
     assert many.lines - few.lines < LINES_PER_ROW * (MANY - FEW), many.where.most_common(8)
 
 
-@simulated
-async def test_large_requests_are_answered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
+@simulated_work(steps=1)
+async def test_large_requests_are_answered_in_their_order() -> None:
     # The Produce waits for the disk, and the connection reads on.
     async with SimBroker(config={"log.flush.interval.messages": "1"}) as broker:
         client = broker.connect()

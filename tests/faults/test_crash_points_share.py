@@ -6,19 +6,20 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, ShareConsumer
+from confluent_kafka import KafkaException
 
 import oncelog
 from oncelog import RecordsInFlight
-from tests.harness.stock_share_consumers import settle
+from tests.harness.stock_share_consumers import PATIENCE_S, poll, poll_within, settle, share_consumer
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "share-groups.md"
 GROUP = "jobs"
-PATIENCE_S = 60
+consumer_of = partial(share_consumer, group_id=GROUP, topic="work")
 ACKNOWLEDGED = {"work": {0: (RecordsInFlight(0, 0, "acknowledged", 1),)}}
 
 FOUND: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -32,38 +33,10 @@ FOUND: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.fixture
 def kafka() -> Iterator[oncelog.Broker]:
-    config = {
-        "group.share.heartbeat.interval.ms": 50,
-        "group.share.min.heartbeat.interval.ms": 50,
-        "group.share.assignment.interval.ms": 0,
-    }
-    with oncelog.Broker(topics={"work": 1, "other": 1}, config=config) as broker:
+    with oncelog.Broker(topics={"work": 1, "other": 1}) as broker:
         broker.share_group(GROUP).configure({"share.auto.offset.reset": "earliest"})
         broker.produce("work", b"1")
         yield broker
-
-
-def consumer_of(kafka: oncelog.Broker, client_id: str = "one") -> Any:
-    settings = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "group.id": GROUP,
-        "client.id": client_id,
-        "share.acknowledgement.mode": "explicit",
-        "reconnect.backoff.ms": 10,
-        "reconnect.backoff.max.ms": 50,
-    }
-    consumer = ShareConsumer(settings)
-    consumer.subscribe(["work"])
-    return consumer
-
-
-def poll(consumer: Any, seconds: float = PATIENCE_S) -> list[Any]:
-    """The next records; none after so many seconds."""
-    for _ in range(int(seconds * 10)):
-        found = [message for message in consumer.poll(0.1) if message.error() is None]
-        if found:
-            return found
-    return []
 
 
 @pytest.mark.slow
@@ -89,10 +62,10 @@ def test_the_broker_dies_while_a_record_is_acknowledged(kafka: oncelog.Broker, p
     thread.join()
     with suppress(KafkaException):
         consumer.close()
-    with consumer_of(kafka, "other") as other:
+    with consumer_of(kafka, client_id="other") as other:
         if found:
             settle(kafka, other, "other")
-        again = poll(other, PATIENCE_S if not found else 1)
+        again = poll_within(other, PATIENCE_S if not found else 1)
         assert [one.value() for one in again] == ([] if found else [b"1"])
 
 

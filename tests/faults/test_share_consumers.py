@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, ShareConsumer
+from confluent_kafka import KafkaException
 
 import oncelog
+from tests.harness.stock_share_consumers import PATIENCE_S, share_consumer
 
 GROUP = "jobs"
-PATIENCE_S = 60
 SHORT_LOCKS = {
     "group.share.min.record.lock.duration.ms": 1000,
     "group.share.record.lock.duration.ms": 2000,
@@ -29,18 +29,8 @@ def kafka() -> Iterator[oncelog.Broker]:
 
 @contextmanager
 def consuming(kafka: oncelog.Broker, **settings: Any) -> Iterator[Any]:
-    consumer = ShareConsumer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": GROUP,
-            "share.acknowledgement.mode": "explicit",
-            "reconnect.backoff.ms": 10,
-            "reconnect.backoff.max.ms": 50,
-            "retry.backoff.ms": 20,
-            **settings,
-        }
-    )
-    consumer.subscribe(["work"])
+    more = {"retry.backoff.ms": 20, **settings}
+    consumer = share_consumer(kafka, group_id=GROUP, topic="work", **more)
     try:
         yield consumer
     finally:

@@ -13,7 +13,6 @@ from oncelog.broker.handlers.chunked import ROWS_AT_ONCE
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.metadata.config_changes import SET, AlteredResource, ConfigChange, alter
 from oncelog.broker.metadata.topics import delete
-from oncelog.broker.scheduling import slices
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -90,7 +89,7 @@ from tests.harness.classic_members import coordinated
 from tests.harness.metadata_node import StandInNode
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
-from tests.harness.simulation import simulated
+from tests.harness.simulation import simulated_work
 
 ROWS = ROWS_AT_ONCE + 19
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
@@ -162,10 +161,9 @@ def check(
     flush: str = "1000",
 ) -> Any:
     """Return the response. It equals the one that is made at once, and another connection had its turn before it."""
-    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
     found = []
 
-    @simulated
+    @simulated_work(steps=1)
     async def run() -> None:
         async with SimBroker(config={"log.flush.interval.messages": flush}) as broker:
             client, other = await coordinated(broker), broker.connect()
@@ -312,14 +310,13 @@ def test_offsets_of_a_transaction_in_chunks(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("before", [None, 2, 10])
-def test_committed_offsets_in_chunks(before: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_committed_offsets_in_chunks(before: int | None) -> None:
     """All offsets are one batch. A topic that is deleted between the chunks leaves none."""
-    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
     rows = [OffsetCommitRequestPartition(number, 5 + number) for number in range(3)]
     topics = [OffsetCommitRequestTopic(f"none-{number}", partitions=rows) for number in range(ROWS - 2)]
     topics[1:1] = [OffsetCommitRequestTopic(name, partitions=rows) for name in ("here", "gone")]
 
-    @simulated
+    @simulated_work(steps=1)
     async def run() -> None:
         async with SimBroker() as broker:
             client, other = await coordinated(broker), broker.connect()

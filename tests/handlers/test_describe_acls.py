@@ -7,9 +7,8 @@ import itertools
 import pytest
 
 from oncelog.broker.config.checks import STANDARD_AUTHORIZER
-from oncelog.broker.metadata import acl_changes
+from oncelog.broker.metadata.acl_changes import CHANGES_MAX
 from oncelog.broker.requests.request import CloseConnection
-from oncelog.broker.scheduling import slices
 from oncelog.broker.security.acls import StandardAuthorizer
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -20,7 +19,7 @@ from oncelog.wire.schema import Message
 from tests.harness.metadata_node import StandInNode
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient
-from tests.harness.simulation import simulated
+from tests.harness.simulation import simulated_work
 
 ANY, UNKNOWN, MATCH, LITERAL, PREFIXED = 1, 0, 2, 3, 4
 TOPIC, GROUP, CLUSTER = 2, 3, 4
@@ -138,21 +137,20 @@ def test_what_cannot_be_created() -> None:
     assert node.describe(*ALL_ACLS) == ROWS[:1]
 
 
-def test_a_request_changes_a_limited_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acl_changes, "CHANGES_MAX", 3)
+def test_a_request_changes_a_limited_number() -> None:
     node = AuthorizingNode()
-    assert node.create(*ROWS[:4]) == [ErrorCode.POLICY_VIOLATION] * 4
-    assert node.create(*ROWS[:3], ROWS[0]) == [0] * 4
-    assert node.create(*ROWS[3:]) == [0] * 3
+    rows = [(TOPIC, f"t{number}", LITERAL, "User:a", "*", READ, ALLOW) for number in range(CHANGES_MAX + 1)]
+    assert set(node.create(*rows)) == {ErrorCode.POLICY_VIOLATION}
+    assert set(node.create(*rows[1:], rows[1])) == {0}
+    assert node.create(rows[0]) == [0]
     wanted = [DeleteAclsFilter(GROUP, None, ANY, None, None, ANY, ANY), DeleteAclsFilter(*ALL_ACLS)]
     found = node.call(DeleteAclsRequest(wanted), 3).filter_results
     assert [(one.error_code, one.matching_acls) for one in found] == [(INVALID, [])] * 2
-    assert len(node.describe(*ALL_ACLS)) == len(ROWS)
+    assert len(node.describe(*ALL_ACLS)) == len(rows)
 
 
-def test_many_acls_are_described_and_deleted_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_acls_are_described_and_deleted_in_slices() -> None:
     """Another client has its turn before the response, and what it deletes meanwhile is no error."""
-    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
 
     async def others_turn(
         client: SimClient, other: SimClient, request: Message, response: type[Message]
@@ -161,7 +159,7 @@ def test_many_acls_are_described_and_deleted_in_slices(monkeypatch: pytest.Monke
         await other.call(ApiVersionsRequest(), 0, ApiVersionsResponse)
         assert client.unread() == 0
 
-    @simulated
+    @simulated_work(steps=1)
     async def run() -> None:
         config = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
         async with SimBroker(config=config) as broker:

@@ -12,7 +12,6 @@ import trio.testing
 from compat_tests.batches import TRANSACTIONAL
 from compat_tests.large_batches import LARGE_BATCHES, empty_zstd_frames, numbered_records, one_large_record
 from oncelog.broker.log.environment import LONG_SEARCHES_MAX
-from oncelog.broker.scheduling import slices
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -31,7 +30,7 @@ from oncelog.wire.validation_rules import ValidationRules
 from tests.harness.requests import create_topic, fetch, list_offset, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient
-from tests.harness.simulation import simulated
+from tests.harness.simulation import simulated, simulated_work
 from tests.harness.steps import LongestTurn
 from tests.harness.transactional_producer import CLASSIC, V2, Link, TransactionalProducer, Versions
 
@@ -85,15 +84,12 @@ def test_others_are_served_meanwhile(name: str, compression: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("timestamp", [None, -3])
 @pytest.mark.parametrize("name", [name for name in LARGE_BATCHES if LARGE_BATCHES[name](PART).is_valid])
-def test_others_are_served_while_its_records_are_searched_by_time(
-    name: str, timestamp: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_are_served_while_its_records_are_searched_by_time(name: str, timestamp: int | None) -> None:
     """By the largest timestamp of the batch, which no record but the last may have, and for the largest one (-3)."""
-    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 20)
     data = LARGE_BATCHES[name](PART).batch()
     largest = int.from_bytes(data[35:43], "big")
 
-    @simulated
+    @simulated_work(steps=20)
     async def run() -> None:
         async with SimBroker() as broker:
             client = broker.connect()
@@ -114,14 +110,13 @@ def test_others_are_served_while_its_records_are_searched_by_time(
 
 
 @pytest.mark.slow
-def test_few_batches_are_decompressed_at_once_to_search_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_batches_are_decompressed_at_once_to_search_them() -> None:
     """Each of many connections searches a batch of its own: a turn of each would hold what it has decompressed."""
-    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 1)
     size, clients = 6_000_000, LONG_SEARCHES_MAX + 4
     data = one_large_record(size).batch()
     peak = 0
 
-    @simulated
+    @simulated_work(steps=1)
     async def run() -> None:
         nonlocal peak
         async with SimBroker() as broker:

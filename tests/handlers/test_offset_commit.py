@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.coordinators.log import CoordinatorLog
-from oncelog.coordinator.groups import offsets as stored_offsets
+from oncelog.coordinator.groups.offsets import SIZE_CHECK_MIN
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.incremental_alter_configs import (
@@ -106,10 +106,10 @@ async def test_topics_by_id() -> None:
         assert await fetch_offsets(client, "g") == {("a", 0): 3}
 
 
-@pytest.mark.parametrize("unchecked_max", [2, 1_000])
-def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The response is the same whether the check before encoding or the append refuses them."""
-    monkeypatch.setattr(stored_offsets, "SIZE_CHECK_MIN", unchecked_max)
+@pytest.mark.parametrize("partitions", [10, SIZE_CHECK_MIN // 2])
+def test_more_offsets_than_a_batch_holds(partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The response is the same whether the check before encoding or, for few of them, the append refuses them."""
+    is_checked = partitions > 10
     appended: list[int] = []
     append = CoordinatorLog.append
 
@@ -139,22 +139,20 @@ def test_more_offsets_than_a_batch_holds(unchecked_max: int, monkeypatch: pytest
                 IncrementalAlterConfigsResponse,
             )
             for topic in ("a", "b", "c"):
-                await create_topic(client, topic, 10)
-            ten = dict.fromkeys(range(10), 5)
-            everything = {"a": ten, "b": ten, "c": ten}
+                await create_topic(client, topic, partitions)
+            ten, all_of_one = dict.fromkeys(range(10), 5), dict.fromkeys(range(partitions), 5)
+            everything = {"a": all_of_one, "b": all_of_one, "c": all_of_one}
             response = await commit(client, "g", everything)
             assert set(response.values()) == {ErrorCode.UNKNOWN_SERVER_ERROR}
-            assert len(response) == 30
-            assert appended == ([] if unchecked_max == 2 else [30])
+            assert len(response) == 3 * partitions
+            assert appended == ([] if is_checked else [30])
             assert await fetch_offsets(client, "g") == {}
             # Those whose text is too long are refused alone, and take no room.
-            long_ones = dict.fromkeys(range(10), (5, "x" * 4097))
+            long_ones = dict.fromkeys(range(partitions), (5, "x" * 4097))
             response = await commit(client, "g", {"a": ten, "b": long_ones, "c": long_ones})
-            assert response == {
-                (topic, at): 0 if topic == "a" else TOO_LARGE for topic in "abc" for at in ten
+            assert response == {("a", at): 0 for at in ten} | {
+                (topic, at): TOO_LARGE for topic in "bc" for at in long_ones
             }
-            assert len(looks) == (
-                2 if unchecked_max == 2 else 0
-            )  # once a request, however many topics are large
+            assert len(looks) == (2 if is_checked else 0), "once a request, however many topics are large"
 
     run()

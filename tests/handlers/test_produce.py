@@ -19,7 +19,7 @@ from oncelog.wire.messages.produce import (
 from tests.harness.requests import create_topic, fetch, produce, produce_request, read_all
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError
-from tests.harness.simulation import simulated
+from tests.harness.simulation import simulated, simulated_work
 from tests.sim.files import Fault
 
 
@@ -153,20 +153,20 @@ async def test_a_failed_fsync_is_an_error_and_takes_the_log_offline() -> None:
 
 
 @pytest.mark.parametrize("flush", ["1", "1000"])
-def test_partitions_that_take_long_together(flush: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_that_take_long_together(flush: str) -> None:
     """Other connections have their turn between partitions. The responses and their order are the same."""
-    monkeypatch.setattr("oncelog.broker.handlers.produce.TURN_S", -1)
-    monkeypatch.setattr("oncelog.broker.handlers.appends.ROWS_PER_TURN", 1)
 
-    @simulated
+    @simulated_work(steps=1)
     async def run() -> None:
         async with SimBroker(config={"log.flush.interval.messages": flush}) as broker:
             client, other = broker.connect(), broker.connect()
             await create_topic(other, "a", 4)
-            rows = [PartitionProduceData(at, batch(at + 1)) for at in (2, 0, 9, 3)]
+            missing_rows = range(20)  # more than fit into the first turn, which ends among them
             topics = [
-                TopicProduceData("no", partition_data=[PartitionProduceData(0, batch())]),
-                TopicProduceData("a", partition_data=rows),
+                TopicProduceData(
+                    name, partition_data=[PartitionProduceData(at, batch(at + 1)) for at in rows]
+                )
+                for name, rows in (("a", (2,)), ("no", missing_rows), ("a", (0, 9, 3)))
             ]
             await client.send(ProduceRequest(None, 1, 1000, topics), 9)
             await client.send(produce_request("a", batch(5), 2), 9)
@@ -180,8 +180,8 @@ def test_partitions_that_take_long_together(flush: str, monkeypatch: pytest.Monk
             ]
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert got == [
-                ("no", 0, missing, -1),
                 ("a", 2, 0, 0),
+                *(("no", at, missing, -1) for at in missing_rows),
                 ("a", 0, 0, 0),
                 ("a", 9, missing, -1),
                 ("a", 3, 0, 0),

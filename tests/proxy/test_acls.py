@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.opening import open_connection
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import RequestContext
-from oncelog.broker.scheduling import slices
 from oncelog.wire.compiler import AT_ONCE_ELEMENTS_MAX
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
@@ -26,7 +26,7 @@ from tests.client.security.test_login import password
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch_request, produce_request
 from tests.harness.sim_broker import SimBroker
-from tests.harness.simulation import simulated
+from tests.harness.simulation import simulated, simulated_work
 from tests.harness.steps import LongestTurn
 from tests.proxy.sim_proxy import HOST, PORT, SimProxy
 from tests.proxy.test_logins import BOOTSTRAP, MECHANISMS
@@ -205,10 +205,9 @@ async def test_metrics_of_clients_need_no_right() -> None:
 
 
 @pytest.mark.slow
-@simulated
-async def test_topics_are_asked_for_upstream_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+@simulated_work(steps=2)
+async def test_topics_are_asked_for_upstream_in_turns() -> None:
     """A user without any right names many topics. Would upstream create them? The proxy asks what there is."""
-    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 2)
     longest = []
     async with SimBroker() as broker, guarded(broker, "User:app Describe group:mine") as proxy:
         client = await logged_in(proxy)
@@ -217,7 +216,7 @@ async def test_topics_are_asked_for_upstream_in_turns(monkeypatch: pytest.Monkey
                 [MetadataRequestTopic(name=f"{count}-{number}") for number in range(count)]
             )
             turn = LongestTurn()
-            response = await client.call(request, 4)
+            response = await client.call(request, 4, timeout_s=inf)
             turn.end()
             assert {row.error_code for row in response.topics} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
             longest.append(turn.lines)
@@ -226,19 +225,16 @@ async def test_topics_are_asked_for_upstream_in_turns(monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [4, 2_500])
-@simulated
-async def test_each_denied_row_of_a_large_request_stands_beside_the_others(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@simulated_work(steps=2)
+async def test_each_denied_row_of_a_large_request_stands_beside_the_others(count: int) -> None:
     """The rows between two turns are few, and the work for each does not grow with their number."""
-    monkeypatch.setattr(slices, "SLICE_STEPS_MAX", 2)
     config = {"auto.create.topics.enable": "false"}
     async with SimBroker(config=config) as broker, guarded(broker, "User:app Describe group:mine*") as proxy:
         client = await logged_in(proxy)
         names = [f"{'mine' if number % 2 else 'yours'}-{number}" for number in range(count)]
         await client.call(FindCoordinatorRequest(coordinator_keys=names))
         turn = LongestTurn()
-        response = await client.call(DescribeGroupsRequest(names), 5)
+        response = await client.call(DescribeGroupsRequest(names), 5, timeout_s=inf)
         turn.end()
         found = {group.group_id: group.error_code for group in response.groups}
         assert list(found) == names

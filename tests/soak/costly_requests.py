@@ -18,14 +18,12 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
-from unittest import mock
 
 import trio
 
 from compat_tests import batches
 from compat_tests.large_batches import EMPTY, LARGE_BATCHES
 from oncelog.broker.handlers.table import HANDLERS
-from oncelog.broker.scheduling import slices
 from oncelog.wire.compiler import REQUEST_ELEMENTS_MAX
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import decode_response, encode_frame, encode_request
@@ -221,8 +219,7 @@ class Search:
         )
         self.trials += 1
         try:
-            with mock.patch.object(slices, "SLICE_STEPS_MAX", 1):
-                deterministic(lambda: self._run(trial))
+            deterministic(lambda: self._run(trial), slice_steps=1)
         except BaseException as error:
             error.add_note(f"in the trial {trial.requests}"[:2_000])
             raise

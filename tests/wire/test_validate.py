@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
+from copy import copy
 from typing import Any
 
 import pytest
 
-from oncelog.wire import validate as validation
 from oncelog.wire.batch import read_header, stamp
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.compression import GZIP, LZ4, NONE, ZSTD
@@ -45,15 +45,14 @@ def run(records: bytes | bytearray | memoryview, rules: ValidationRules, now_ms:
 
 
 @pytest.mark.parametrize("case", all_cases(), ids=repr)
-def test_large_batches_get_the_same_error_but_no_record_is_named(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(validation, "RECORDS_NAMED_MAX", 0)
+def test_large_batches_get_the_same_error_but_no_record_is_named(case: Case) -> None:
+    rules = copy(case.rules)
+    rules.records_named_max = 0
     if case.error == OK:
-        run(bytearray(case.records), case.rules)
+        run(bytearray(case.records), rules)
         return
     with pytest.raises(KafkaError) as caught:
-        run(bytearray(case.records), case.rules)
+        run(bytearray(case.records), rules)
     assert caught.value.code == case.error, caught.value
     assert getattr(caught.value, "record_errors", []) == []
 
@@ -188,10 +187,10 @@ def test_errors_say_which_record_and_why() -> None:
     assert caught.value.record_errors == [(1, "a record of a compacted topic needs a key")]
 
 
-def test_no_more_errors_are_listed_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "RECORD_ERRORS_MAX", 10)
+def test_no_more_errors_are_listed_than_the_limit() -> None:
+    rules = ValidationRules(compacted=True, record_errors_max=10)
     with pytest.raises(InvalidRecords) as caught:
-        run(encode_kafka_python([(NOW, None, b"v", [])] * 50), ValidationRules(compacted=True))
+        run(encode_kafka_python([(NOW, None, b"v", [])] * 50), rules)
     assert [index for index, _ in caught.value.record_errors] == list(range(10))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from oncelog.broker.client.routes import TRANSACTION, BrokerWithId, CoordinatorOf
@@ -15,7 +16,6 @@ from oncelog.broker.control.cluster.topics import (
     offset,
     partitions_of,
 )
-from oncelog.broker.control.errors import NotFoundError
 from oncelog.broker.control.names import check_word, not_found
 from oncelog.broker.control.records import ISOLATION_LEVELS
 from oncelog.broker.control.share_types import no_committed_offsets
@@ -79,13 +79,18 @@ async def group(
     committed = await _committed(client, group_id)
     members: tuple[Member, ...] = described["members"]
     subscribed = {topic for member in members for topic in (*member.subscription, *member.assignment)}
+
+    async def bounds(name: str, partition: int) -> tuple[int, int]:
+        start = await offset(client, name, partition, EARLIEST, 0)
+        return start, await offset(client, name, partition, LATEST, level)
+
     return GroupInfo(
         group_id=group_id,
         type="consumer" if is_consumer else "classic",
         protocol_type=listed[group_id].protocol_type,
         committed=committed,
         pending={},
-        lag=await _lag(client, committed, subscribed, level),
+        lag=await conversions.lag_of(committed, subscribed, partial(partitions_of, client), bounds),
         **described,
     )
 
@@ -138,21 +143,6 @@ async def _committed(client: ClusterCalls, group_id: str) -> Offsets:
         }
         for row in sorted(found.topics, key=lambda one: one.name)
     }
-
-
-async def _lag(client: ClusterCalls, committed: Offsets, subscribed: set[str], isolation: int) -> Offsets:
-    lag: Offsets = {}
-    for name in sorted(committed.keys() | subscribed):
-        try:
-            partitions = await partitions_of(client, name)
-        except NotFoundError:
-            continue
-        known = committed.get(name, {})
-        for partition in partitions if name in subscribed else known:
-            start = await offset(client, name, partition, EARLIEST, 0)
-            end = await offset(client, name, partition, LATEST, isolation)
-            lag.setdefault(name, {})[partition] = max(0, end - max(known.get(partition, 0), start))
-    return lag
 
 
 async def commit_offsets(client: ClusterCalls, *, group_id: str, offsets: Offsets) -> None:

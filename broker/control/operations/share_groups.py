@@ -16,6 +16,7 @@ from oncelog.broker.control.share_types import (
 from oncelog.broker.control.views import share_group_shards
 from oncelog.broker.control.wanted import wanted_share_group
 from oncelog.broker.share.settings import LATEST
+from oncelog.coordinator.share.state import DeliveryState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -188,8 +189,6 @@ def _info(log: PartitionLog, start: int, rows: Iterable[RecordsInFlight]) -> Sha
 
 
 def _name(state: int) -> Any:
-    from oncelog.coordinator.share.state import DeliveryState
-
     return DeliveryState(state).name.lower()
 
 

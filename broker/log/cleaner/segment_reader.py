@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from types import TracebackType
 
-from oncelog.wire.batch import HEADER_SIZE, crc_matches, read_header
+from oncelog.broker.log.segment import Segment
+from oncelog.broker.seams.files import FileSystem
+from oncelog.wire.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from oncelog.wire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from oncelog.broker.log.segment import Segment
-    from oncelog.broker.seams.files import FileSystem
-    from oncelog.wire.batch import BatchHeader
 
 READ_BYTES = 256 * 1024
 """Bytes of log that are read at once; more for a batch that is larger."""

@@ -6,16 +6,12 @@ transaction that it meets has ended, and the transaction indexes list the aborte
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
+from oncelog.broker.log.indexes import AbortedTxn, TransactionIndex
+from oncelog.wire.batch import BatchHeader
 from oncelog.wire.control import ABORT_MARKER, COMMIT_MARKER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from oncelog.broker.log.indexes import AbortedTxn, TransactionIndex
-    from oncelog.wire.batch import BatchHeader
 
 
 class _Aborted:

@@ -7,13 +7,11 @@ Records are not looked at, so a response takes one step for each of its topics, 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from oncelog.wire.compiler import uvarint
 from oncelog.wire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 UNIT_BYTES: Final = 48
 """Bytes of the longest step: a partition up to its aborted transactions."""

@@ -6,11 +6,12 @@ Source: Kafka's class of that name, with its states.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from oncelog.broker.logging.reasons import Reason
-from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
+from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError, SaslServer
 from oncelog.wire.errors import DecodeError, ErrorCode
 from oncelog.wire.header import (
     API_VERSIONS_KEY,
@@ -20,13 +21,7 @@ from oncelog.wire.header import (
 )
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from oncelog.broker.security.sasl.mechanism import SaslServer
-    from oncelog.wire.schema import Message
-
+from oncelog.wire.schema import Message
 
 REQUEST_BYTES_MAX = 16 * 1024
 """Bytes of a request before the log-in that carries no token: ApiVersions and SaslHandshake need some hundred. Kafka

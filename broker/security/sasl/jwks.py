@@ -6,8 +6,10 @@ Source: ``JwksFileVerificationKeyResolver``, ``RefreshingHttpsJwks``.
 
 from __future__ import annotations
 
+import ssl
 from base64 import b64decode
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import trio
@@ -18,10 +20,6 @@ from oncelog.broker.seams.tls import read_file
 from oncelog.broker.seams.web import modified_at, read_beside_the_loop
 from oncelog.broker.security.sasl.oauthbearer import TokenRefused
 from oncelog.broker.security.sasl.signed_tokens import parse_keys
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Mapping, Sequence
 
 MISSED_KEYS_MAX = 16
 MISSED_KEY_SECONDS = 60.0

@@ -6,14 +6,12 @@ Source: ``OAuthBearerSaslServer``, ``OAuthBearerClientInitialResponse``.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from oncelog.broker.credentials.jaas import OAUTH_PACKAGE
 from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SIGNED = f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler"
 UNSECURED = f"{OAUTH_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"

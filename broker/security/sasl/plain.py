@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class PlainServer:

@@ -9,14 +9,11 @@ import base64
 import hashlib
 import hmac
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from oncelog.broker.credentials.scram import TOKEN_AUTH, ScramCredential, ScramMechanism, keyed_hash
 from oncelog.broker.security.sasl.mechanism import SaslAuthenticationError, SaslError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 MESSAGE_BYTES_MAX = 16 * 1024
 """Bytes of a message of the client: its name, a nonce, extensions, a proof. Kafka has no such limit."""

@@ -7,7 +7,8 @@ Source: ``OAuthBearerValidatorCallbackHandler``, ``BrokerJwtValidator``, ``Claim
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import jwt
 from jwt.exceptions import InvalidKeyError, InvalidSignatureError, PyJWTError
@@ -22,9 +23,6 @@ from oncelog.broker.security.sasl.claims import (
     time_text,
 )
 from oncelog.broker.security.sasl.oauthbearer import OAuthToken, TokenRefused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "HS": "oct", "Ed": "OKP"}
 """The type of key by the beginning of the algorithm's name."""

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from oncelog.broker.security.sasl.claims import (
     claimed_name,
@@ -16,9 +17,6 @@ from oncelog.broker.security.sasl.claims import (
     shown,
 )
 from oncelog.broker.security.sasl.oauthbearer import OAuthToken, TokenRefused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _PREFIX = "unsecuredValidator"
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")

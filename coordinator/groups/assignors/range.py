@@ -7,12 +7,8 @@ instance id, the others by member id. Source: Kafka's ``RangeAssignor``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
-    from oncelog.wire.schema import Uuid
-
+from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
+from oncelog.wire.schema import Uuid
 
 _NOTHING: frozenset[int] = frozenset()
 

@@ -7,15 +7,12 @@ members subscribe to the same topics, all partitions are spread together, otherw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
+from oncelog.wire.schema import Uuid
 
-    from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
-    from oncelog.wire.schema import Uuid
-
-    Partition = tuple[Uuid, int]
+Partition = tuple[Uuid, int]
 
 NAME = "simple"
 

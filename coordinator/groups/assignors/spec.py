@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from oncelog.wire.schema import Uuid
+from oncelog.wire.schema import Uuid
 
 Assignment = Mapping["Uuid", frozenset[int]]
 """Topic id -> partitions; topics without any are left out."""

@@ -7,15 +7,11 @@ If all members subscribe to the same topics, each has a quota, as done here; oth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container
 
 from oncelog.coordinator.groups.assignors import uniform_heterogeneous
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
-    from oncelog.wire.schema import Uuid
+from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
+from oncelog.wire.schema import Uuid
 
 
 def assign(group: GroupSpec) -> dict[str, Assignment]:

@@ -8,13 +8,10 @@ the number of its partitions of all topics. Source: Kafka's ``UniformHeterogeneo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
-    from oncelog.wire.schema import Uuid
+from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
+from oncelog.wire.schema import Uuid
 
 ROUNDS_MAX = 16
 NOBODY = -1

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.stored.consumer_protocol import ConsumerProtocolSubscription
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 VERSION_SIZE = 2
 """Bytes of the version before a subscription's fields."""
