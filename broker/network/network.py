@@ -3,6 +3,9 @@
 A link brings one of Kafka's requests from one node to another and its response back, as a connection does. A link that
 is cut, or whose node does not run, breaks at once: whoever waits for a response gets `LinkDownError`, and may ask again
 later (`Network.changed`). What has arrived is handled nevertheless, as by a node that has lost its peer.
+
+Where only responses are lost, the first request still arrives: the connection was there. After it the link is down, as
+a connection that cannot be made again: it would need both directions.
 """
 
 from __future__ import annotations
@@ -81,6 +84,8 @@ class Network:
         self._encodes = encodes
         self._receivers: dict[int, tuple[Receive, trio.Nursery, Context]] = {}
         self._cut: set[Direction] = set()
+        self._down: set[Direction] = set()
+        """Links that have lost a response since the network was healed."""
         self._delays_s: dict[Direction, float] = {}
         self._calls: set[_Call] = set()
         self._changed = trio.Event()
@@ -117,6 +122,7 @@ class Network:
     def heal(self) -> None:
         """End all cuts and delays."""
         self._cut.clear()
+        self._down.clear()
         self._delays_s.clear()
         self._change()
 
@@ -138,9 +144,14 @@ class Network:
         call = _Call(frozenset(((source, target), (target, source))))
         self._calls.add(call)
         try:
+            if (source, target) in self._down:
+                await trio.lowlevel.checkpoint()
+                raise LinkDownError(f"node {source} does not hear from node {target}")
             await self._travel(source, target)
             if target not in self._receivers:
                 raise LinkDownError(f"node {target} does not run")
+            if (target, source) in self._cut:
+                self._down.add((source, target))
             receive, nursery, context = self._receivers[target]
             context.run(
                 nursery.start_soon,

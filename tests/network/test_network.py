@@ -88,6 +88,11 @@ def test_a_request_whose_response_is_lost_had_its_effect() -> None:
         with pytest.raises(LinkDownError):
             await network.link(1, 2).call(REQUEST, 0)
         assert len(receiver.arrived) == 1
+        with pytest.raises(LinkDownError):  # the connection is lost, and none can be made
+            await network.link(1, 2).call(REQUEST, 0)
+        assert len(receiver.arrived) == 1
+        network.heal()
+        await network.link(1, 2).call(REQUEST, 0)
 
     run(scenario, encodes=False)
 
