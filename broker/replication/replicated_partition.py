@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.alter_partition import PartitionResult
 
 ACKS_ALL = -1
+FLUSH_NEVER = (1 << 63) - 1
+"""``flush.messages`` where nothing waits for the disk."""
 
 _log = get_logger(__name__)
 
@@ -217,8 +219,8 @@ class ReplicatedPartition(LeaderPartition):
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if log.deleted else ErrorCode.KAFKA_STORAGE_ERROR
             self._commits.fail(code)
             self._deletions.fail(code)
-        else:
-            self.advance()
+        elif len(self.isr.maximal) == 1 or log.config.flush_messages != FLUSH_NEVER:
+            self.advance()  # otherwise the watermark waits for a follower, not for this log
 
     # -- the watermark
 
