@@ -81,7 +81,6 @@ READ_ONLY_HERE = (
     "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.threads",
     "log.preallocate",
-    "unclean.leader.election.enable",
     "log.local.retention.bytes",
     "log.local.retention.ms",
     "log.remote.copy.lag.bytes",

@@ -41,9 +41,11 @@ def epochs(node: StandInNode) -> list[int]:
 def test_all_rows_are_one_batch(node: StandInNode) -> None:
     asked = [new_epoch(node, name) for name in ("t", "x", "u")]
     asked.append((PartitionResult(0, error_message=None), lambda: None))
+    seen: list[list[int]] = []
+    node.metadata.subscribe(lambda record, topic: seen.append(epochs(node)))
     for _ in change_partitions(node.metadata, asked):
         assert epochs(node) == [0, 0]
-    assert epochs(node) == [1, 1]
+    assert seen == [[1, 1], [1, 1]]
     rows = [(row.error_code, row.error_message) for row, _ in asked]
     assert rows == [(0, None), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "x"), (0, None), (0, None)]
 
