@@ -69,7 +69,6 @@ class MarkerWriter:
         self._ended: dict[PendingEnd, trio.Event] = {}
         """The event is set when the transaction is complete, or when this node no longer ends it."""
         self._leaders_changed = trio.Event()
-        """What failed is tried again at once then."""
         if self._cluster.links is not None:
             self._cluster.subscribe(self._on_new_epoch)
 
@@ -149,8 +148,22 @@ class MarkerWriter:
             except Exception:
                 self._report_internal_error(pending)
             with real_time.move_on_after(markers.retry_delay_ms(pending) / 1000):
-                await self._leaders_changed.wait()
+                await self._wait_for_nodes()
         self._set_ended(pending)
+
+    async def _wait_for_nodes(self) -> None:
+        """Wait until another node may take what failed: a leader has changed, or a node can be reached again."""
+        events = [self._leaders_changed]
+        if self._cluster.links is not None:
+            events.append(self._cluster.links.network.changed)
+        async with trio.open_nursery() as nursery:
+
+            async def wait(event: trio.Event) -> None:
+                await event.wait()
+                nursery.cancel_scope.cancel()
+
+            for event in events:
+                nursery.start_soon(wait, event)
 
     async def _write_durable_markers(self, shard: TransactionShard, pending: PendingEnd) -> None:
         from oncelog.coordinator.transactions import markers

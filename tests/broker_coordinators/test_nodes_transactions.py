@@ -194,3 +194,24 @@ def test_a_producer_waits_for_a_block_of_ids() -> None:
 
 def no_ids() -> int:
     raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def test_a_node_that_is_reached_again_gets_its_markers_at_once() -> None:
+    @simulated
+    async def run() -> None:
+        async with three_nodes() as (nodes, link):
+            producer = TransactionalProducer(link, "id")
+            await producer.init()
+            await producer.send("t", 0, [b"a"], nodes.clock.now_ms())
+            late = nodes.hold(WriteTxnMarkersRequest)
+            await producer.end(commit=True)
+            nodes.network.cut(COORDINATOR, DATA_NODE)
+            await trio.sleep(22)  # it is tried seldom by now
+            nodes.hold_no_more()
+            nodes.network.heal()
+            with trio.fail_after(1):
+                while not markers(nodes, "t"):
+                    await trio.sleep(0.01)
+            late.set()
+
+    run()
