@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -16,7 +15,7 @@ import trio
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import listener_names
 from oncelog.broker.control.crash_watch import CrashWatch
-from oncelog.broker.control.disks import emptied_disk, new_disk, remove_content
+from oncelog.broker.control.disks import emptied_disk, fresh_disk, new_disk
 from oncelog.broker.control.errors import (
     NotRunningError,
     SnapshotError,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from oncelog.broker.control.options import BrokerOptions
-    from oncelog.broker.control.snapshots import Snapshot
+    from oncelog.broker.control.snapshots import Place, Snapshot
     from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.node.node import Node
@@ -148,6 +147,12 @@ class ControlledBroker:
         """The configuration that the broker was started with, without defaults; of a snapshot, too."""
         loaded = {} if self._snapshot is None else self._snapshot.manifest.config
         return {**loaded, **self.options.config}
+
+    def places(self) -> list[Place]:
+        """Return where its data is."""
+        from oncelog.broker.control.snapshots import Place
+
+        return [Place("", self.files, self.config.data_dir, is_running=self.is_running)]
 
     @property
     def cluster_id(self) -> str:
@@ -267,9 +272,7 @@ class ControlledBroker:
         if self._snapshot is None:
             self.files = emptied_disk(self.files, self.options, self.config, self.clock)
         else:
-            if self.options.data_dir is not None:
-                remove_content(self.files.inner, self.config.data_dir)
-            self.files = new_disk(self.options, self.config, self.clock)
+            self.files = fresh_disk(self.files, self.options, self.config, self.clock)
             await self._use_snapshot(self._snapshot)
         await self.start()
 
@@ -277,7 +280,7 @@ class ControlledBroker:
         """Read, check and use a snapshot: the path of its file, or its content. Raises SnapshotError."""
         from oncelog.broker.control import snapshots
 
-        snapshot = await snapshots.read(source, self.options.snapshot_bytes_max)
+        snapshot = await snapshots.read(source, self.options.snapshot_bytes_max, nodes=1)
         if snapshot.left_out:
             with self._instruments.logging(self.clock):
                 log.warning(
@@ -296,8 +299,8 @@ class ControlledBroker:
         from oncelog.broker.control import snapshots
 
         clock = snapshot.manifest.new_clock()
-        load = partial(snapshots.load, snapshot, self.files, self.config.data_dir, clock.now_ms())
-        await self.files.offload(load)
+        [place] = self.places()
+        await snapshots.load_place(snapshot, place, clock.now_ms())
         self.clock = clock
 
     def _on_end(self) -> None:

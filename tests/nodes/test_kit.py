@@ -248,3 +248,32 @@ def test_a_stop_of_all_nodes_keeps_what_they_have(kafka: oncelog.Broker) -> None
         end()
         kafka.start()
         assert [one.value for one in kafka.topic("t").wait_for_records(1)] == [b"to 0"]
+
+
+def test_a_snapshot_is_one_instant_of_all_nodes(kafka: oncelog.Broker, tmp_path: Any) -> None:
+    assert write(kafka, 0, 1, 2) == [None] * 3
+    kafka.move_leader("t", 0, to=leader_of(kafka, 1))
+    before = [(one.leader_epoch, one.replicas[0].node) for one in kafka.topic("t").partitions]
+    kafka.group("g").commit({"t": {0: 1}})
+    pass
+    kafka.snapshot(tmp_path / "three")
+    content = kafka.snapshot_bytes()
+    with pytest.raises(oncelog.SnapshotError, match="of 3 nodes, not of one node"):
+        oncelog.Broker(from_snapshot=content).start()
+    with oncelog.Broker(from_snapshot=tmp_path / "three", nodes=3) as copy:
+        pass
+        assert copy.cluster_id == kafka.cluster_id
+        for partition in range(3):
+            copy.topic("t").wait_for_partition(partition, in_sync=[1, 2, 3])
+        assert sorted(one.value for one in copy.topic("t").wait_for_records(3)) == [b"to 0", b"to 1", b"to 2"]
+        after = [(one.leader_epoch, one.replicas[0].node) for one in copy.topic("t").partitions]
+        assert [node for _, node in after] == [node for _, node in before]
+        assert all(now > then for (now, _), (then, _) in zip(after, before, strict=True))
+        assert copy.group("g").committed == {"t": {0: 1}}
+        assert write(copy, 0) == [None]
+        copy.reset()
+        assert len(copy.topic("t").wait_for_records(3)) == 3
+    with oncelog.Broker(topics=["one"]) as one:
+        content = one.snapshot_bytes()
+    with pytest.raises(oncelog.SnapshotError, match="of one node, not of 3 nodes"):
+        oncelog.Broker(from_snapshot=content, nodes=3).start()

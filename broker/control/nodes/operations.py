@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.types import PartitionState, Record
 
 SHARED = (
-    *("start", "stop", "kill", "reset", "info", "log_lines"),
+    *("start", "stop", "kill", "reset", "snapshot", "info", "log_lines"),
     *("requests", "wait_for", "failed_logins", "wait_for_failed_login"),
     *("add_rule", "load_rules", "rules", "wait_fired", "release", "remove_rule", "clear_rules"),
 )
