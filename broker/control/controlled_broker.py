@@ -34,8 +34,9 @@ from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.mortal_files import without_deaths
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+    from oncelog.broker.control.moving_time import TimeMove
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.snapshots import Place, Snapshot
     from oncelog.broker.faults.active_rule import ActiveRule
@@ -124,6 +125,23 @@ class ControlledBroker:
         if self.runs.failure is None and not self.is_running:
             raise self._not_running()
         return self.runs.current
+
+    @property
+    def serving(self) -> Sequence[Node]:
+        """The only node. Raises as `node`."""
+        return (self.node,)
+
+    def time_move(self) -> TimeMove:
+        """Return a move of the broker's time. Raises as `node`."""
+        from oncelog.broker.control.moving_time import TimeMove
+
+        node = self.node
+
+        def check() -> None:
+            if self.node is not node:
+                raise NotRunningError("the broker was started again while its time was moved")
+
+        return TimeMove((node,), self.clock, check, self.pauses)
 
     def _not_running(self) -> NotRunningError:
         if self.is_running:  # another operation was faster

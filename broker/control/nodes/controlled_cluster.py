@@ -39,8 +39,9 @@ from oncelog.broker.seams.mortal_files import without_deaths
 from oncelog.wire.messages.create_topics import CreateTopicsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from oncelog.broker.control.moving_time import TimeMove
     from oncelog.broker.control.nodes.options import ClusterOptions
     from oncelog.broker.control.snapshots import Place, Snapshot
     from oncelog.broker.faults.fault_rules import FaultRules
@@ -66,6 +67,8 @@ class ControlledCluster:
         self.journal = self._instruments.journal
         """The requests of clients to all nodes since the last reset."""
         self.clock = MovableClock()
+        self.moving_time = trio.Lock()
+        """Held while an operation moves the clock, until all work that came due is done."""
         self.turns = trio.Lock()
         """Held while an operation starts or stops nodes: several may come at the same time."""
         self.network = Network(encodes=options.encodes)
@@ -145,6 +148,35 @@ class ControlledCluster:
     def bootstrap_servers(self) -> str:
         """The advertised addresses of all listeners of all nodes, separated by commas; the same after a restart."""
         return ",".join(node.runs.bootstrap_servers for node in self.nodes.values())
+
+    @property
+    def running(self) -> dict[int, Node]:
+        """The nodes that serve, by id."""
+        return {node_id: node.node for node_id, node in self.nodes.items() if node.is_running}
+
+    @property
+    def serving(self) -> Sequence[Node]:
+        """See `Timed`."""
+        return list(self.running.values())
+
+    def time_move(self) -> TimeMove:
+        """Return a move of the time of all nodes and the controller. Raises NotRunningError if the controller does not
+        run.
+        """
+        from oncelog.broker.control.moving_time import TimeMove
+        from oncelog.broker.control.nodes.cluster_time import ClusterTime
+
+        controller, running = self.runs.current, self.running
+
+        def check() -> None:
+            for node_id, node in running.items():
+                if not self.nodes[node_id].is_running:
+                    raise self._died()
+                if self.nodes[node_id].node is not node:
+                    raise NotRunningError(f"node {node_id} was started again while its time was moved")
+
+        between = ClusterTime(controller, self.network, running)
+        return TimeMove(self.serving, self.clock, check, self.pauses, between)
 
     def addresses(self) -> dict[int, str]:
         """Return the first advertised address of each node."""
