@@ -93,8 +93,6 @@ def control_settings(
         with_records=with_records,
         nodes=nodes,
     )
-    if settings.nodes > 1:
-        _check_several(given, settings)
     return settings if settings != ControlSettings() else None
 
 
@@ -107,12 +105,6 @@ def _nodes(text: str, origin: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= NODES_MAX:
         raise UsageError(f"{origin}={text}: expected a number of nodes, from 1 to {NODES_MAX}")
     return int(text)
-
-
-def _check_several(given: Given, settings: ControlSettings) -> None:
-    """Raise UsageError for what several nodes do not have."""
-    if settings.from_snapshot:
-        raise UsageError(f"--from-snapshot needs one node, and {given.text('nodes')[1]} has several")
 
 
 def _control(given: Given, read: Callable[[str, str], str]) -> tuple[tuple[str, int] | None, str | None]:

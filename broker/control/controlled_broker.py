@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -16,7 +15,7 @@ import trio
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import listener_names
 from oncelog.broker.control.crash_watch import CrashWatch
-from oncelog.broker.control.disks import emptied_disk, new_disk, remove_content
+from oncelog.broker.control.disks import emptied_disk, fresh_disk, new_disk
 from oncelog.broker.control.errors import (
     NotRunningError,
     SnapshotError,
@@ -35,10 +34,11 @@ from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.mortal_files import without_deaths
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+    from oncelog.broker.control.moving_time import TimeMove
     from oncelog.broker.control.options import BrokerOptions
-    from oncelog.broker.control.snapshots import Snapshot
+    from oncelog.broker.control.snapshots import Place, Snapshot
     from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.node.node import Node
@@ -126,6 +126,23 @@ class ControlledBroker:
             raise self._not_running()
         return self.runs.current
 
+    @property
+    def serving(self) -> Sequence[Node]:
+        """The only node. Raises as `node`."""
+        return (self.node,)
+
+    def time_move(self) -> TimeMove:
+        """Return a move of the broker's time. Raises as `node`."""
+        from oncelog.broker.control.moving_time import TimeMove
+
+        node = self.node
+
+        def check() -> None:
+            if self.node is not node:
+                raise NotRunningError("the broker was started again while its time was moved")
+
+        return TimeMove((node,), self.clock, check, self.pauses)
+
     def _not_running(self) -> NotRunningError:
         if self.is_running:  # another operation was faster
             return NotRunningError("the broker died meanwhile, and was started again")
@@ -148,6 +165,12 @@ class ControlledBroker:
         """The configuration that the broker was started with, without defaults; of a snapshot, too."""
         loaded = {} if self._snapshot is None else self._snapshot.manifest.config
         return {**loaded, **self.options.config}
+
+    def places(self) -> list[Place]:
+        """Return where its data is."""
+        from oncelog.broker.control.snapshots import Place
+
+        return [Place("", self.files, self.config.data_dir, is_running=self.is_running)]
 
     @property
     def cluster_id(self) -> str:
@@ -267,9 +290,7 @@ class ControlledBroker:
         if self._snapshot is None:
             self.files = emptied_disk(self.files, self.options, self.config, self.clock)
         else:
-            if self.options.data_dir is not None:
-                remove_content(self.files.inner, self.config.data_dir)
-            self.files = new_disk(self.options, self.config, self.clock)
+            self.files = fresh_disk(self.files, self.options, self.config, self.clock)
             await self._use_snapshot(self._snapshot)
         await self.start()
 
@@ -277,7 +298,7 @@ class ControlledBroker:
         """Read, check and use a snapshot: the path of its file, or its content. Raises SnapshotError."""
         from oncelog.broker.control import snapshots
 
-        snapshot = await snapshots.read(source, self.options.snapshot_bytes_max)
+        snapshot = await snapshots.read(source, self.options.snapshot_bytes_max, nodes=1)
         if snapshot.left_out:
             with self._instruments.logging(self.clock):
                 log.warning(
@@ -296,8 +317,8 @@ class ControlledBroker:
         from oncelog.broker.control import snapshots
 
         clock = snapshot.manifest.new_clock()
-        load = partial(snapshots.load, snapshot, self.files, self.config.data_dir, clock.now_ms())
-        await self.files.offload(load)
+        [place] = self.places()
+        await snapshots.load_place(snapshot, place, clock.now_ms())
         self.clock = clock
 
     def _on_end(self) -> None:

@@ -29,14 +29,21 @@ def emptied_disk(
     """Return a disk in place of ``files``, with nothing but the identity of the data directory. Nobody uses it."""
     path = f"{config.data_dir}/{META_PROPERTIES}"
     identity = files.inner.read_bytes(path)
-    if options.data_dir is not None:
-        remove_content(files.inner, config.data_dir)
-    emptied = new_disk(options, config, clock)
+    emptied = fresh_disk(files, options, config, clock)
     emptied.replace(path, identity)
     return emptied
 
 
-def remove_content(files: FileSystem, path: str) -> None:
+def fresh_disk(
+    files: MortalFileSystem, options: BrokerOptions, config: BrokerConfig, clock: Clock
+) -> MortalFileSystem:
+    """Return a disk in place of ``files``, with an empty data directory. Nobody uses it."""
+    if options.data_dir is not None:
+        _remove_content(files.inner, config.data_dir)
+    return new_disk(options, config, clock)
+
+
+def _remove_content(files: FileSystem, path: str) -> None:
     """Remove all that is in a directory."""
     for name in files.listdir(path):
         inside = f"{path}/{name}"

@@ -20,6 +20,8 @@ TEXTS = {
     "without a dead letter: {reason}",
     "producer expired": "topic {topic} partition {partition}: producer id {producer_id} expired",
     "segments deleted": "topic {topic} partition {partition}: {segments} deleted by retention",
+    "session ended": "node {node}: its session ended, and it is fenced",
+    "replica out of sync": "topic {topic} partition {partition}: the replica of node {replica} is out of sync",
     "log compacted": "topic {topic} partition {partition}: compacted from offset {from_offset} to {to_offset}",
 }
 """By the name of the work."""
@@ -34,12 +36,17 @@ COUNTED = {
 """By the name of the work: the noun that its ``count`` counts."""
 
 
-def occurrence(at_ms: int, what: str, about: Mapping[str, str | int]) -> Occurrence:
-    """Return the occurrence of the work ``what`` at ``at_ms``. Raises KeyError for a name that is not in `TEXTS`, or a
-    fact that is missing.
+def occurrence(
+    at_ms: int, what: str, about: Mapping[str, str | int], node_id: int | None = None
+) -> Occurrence:
+    """Return the occurrence of the work ``what`` at ``at_ms``; ``node_id``: which of several nodes has done it. Raises
+    KeyError for a name that is not in `TEXTS`, or a fact that is missing.
     """
     facts = dict(about)
     if what in COUNTED:
         noun, count = COUNTED[what], facts["count"]
         facts[f"{noun}s"] = f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-    return Occurrence(at_ms, what, TEXTS[what].format(**facts), dict(about))
+    text = TEXTS[what].format(**facts)
+    if node_id is None:
+        return Occurrence(at_ms, what, text, dict(about))
+    return Occurrence(at_ms, what, f"node {node_id}: {text}", {**about, "node": node_id})

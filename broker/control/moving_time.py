@@ -1,4 +1,4 @@
-"""Moving the broker time of a running node, so that all that comes due happens in order and at its time.
+"""Moving the broker time of the nodes that run, so that all that comes due happens in order and at its time.
 
 Time jumps from deadline to deadline. There are two kinds of them:
 
@@ -8,13 +8,18 @@ Time jumps from deadline to deadline. There are two kinds of them:
   does not run as often as its interval fits into the jump, but where a stop is further than its interval, and once
   more at the end, as if its time had just come.
 
+Nodes of a cluster that run, and reach each other, keep their sessions and stay in sync, as if they had gone on with
+heartbeats and fetches: `ClusterTime`. The sessions of the others are deadlines, too.
+
 Clients live in real time. So a member whose connection is open counts as if it had sent all heartbeats, and all
 requests that the group waits for: deadlines that are only for such members move along with the jump.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
 import trio
 
@@ -23,6 +28,7 @@ from oncelog.broker.control.errors import WaitTimeoutError
 from oncelog.broker.control.types import Occurrence
 from oncelog.broker.coordinators.marker_writer import END_OF_TRANSACTION
 from oncelog.broker.node.node import Node
+from oncelog.broker.scheduling.background_work import BackgroundWork
 from oncelog.broker.seams.clock import MovableClock, real_time
 from oncelog.coordinator.groups.group import Group
 from oncelog.coordinator.groups.group_deadline import GroupDeadline
@@ -38,25 +44,41 @@ PAUSE_S = 0.001
 """Seconds of real time between looks after that."""
 
 
+class Between(Protocol):
+    """What is between nodes and their controller, while time is moved."""
+
+    @property
+    def background(self) -> BackgroundWork:
+        """The controller's work."""
+
+    def next_deadline(self) -> float:
+        """When the next session ends of a node that does not reach the controller, in the clock's seconds."""
+
+    def move_along(self, seconds: float) -> None:
+        """Time is moved ahead by that: those that reach each other would have heard of each other meanwhile."""
+
+    def under_way(self) -> list[str]:
+        """Return what follows from earlier events and is not done yet."""
+
+
 class TimeMove:
-    """One move of the time of ``node``, whose clock is ``clock``. ``check`` raises an error, such as NotRunningError,
-    once the node has ended; ``is_paused`` tells whether a rule holds every request of a client id.
+    """One move of the time of ``nodes``, whose clock is ``clock``. ``check`` raises an error, such as NotRunningError,
+    once a node has ended; ``is_paused`` tells whether a rule holds every request of a client id. ``between``: where
+    there are several nodes.
     """
 
     def __init__(
         self,
-        node: Node,
+        nodes: Sequence[Node],
         clock: MovableClock,
         check: Callable[[], None],
         is_paused: Callable[[str], bool] = lambda client_id: False,
+        between: Between | None = None,
     ) -> None:
-        self._node = node
+        self._nodes = [_NodeTime(node, is_paused) for node in nodes]
         self._clock = clock
         self._check = check
-        self._is_paused = is_paused
-        self._group_deadlines = node.groups.runtime.timer.deadlines
-        self._transaction_deadlines = node.transactions.runtime.timer.deadlines
-        self._lock_deadlines = node.shares.timer.deadlines
+        self._between = between
         self._under_way: list[str] = []
         self._ends: set[str] = set()
         """The ends of transactions to wait for. Clients end others meanwhile."""
@@ -96,25 +118,34 @@ class TimeMove:
         await self._done(settled(), timeout_s)
 
     async def _done(self, work: Coroutine[None, None, None], timeout_s: float) -> None:
-        background = self._node.logs.background
-        background.listener = self._note
+        backgrounds = self._backgrounds()
+        for node_id, background in backgrounds:
+            background.listener = partial(self._note, node_id)
         try:
             with real_time.move_on_after(timeout_s) as scope:
                 await work
         finally:
-            background.listener = None
+            for _, background in backgrounds:
+                background.listener = None
         if scope.cancelled_caught:
             names = ", ".join(self._under_way) or "other tasks, which leave no time"
             raise WaitTimeoutError(f"not done after {timeout_s:g} s of real time: {names}")
 
-    def _note(self, what: str, about: Mapping[str, str | int]) -> None:
+    def _backgrounds(self) -> list[tuple[int | None, BackgroundWork]]:
+        """Return what tells of work that came due, with the node's id if there are several."""
+        found = [(time.node_id, time.node.logs.background) for time in self._nodes]
+        if self._between is None:
+            return [(None, background) for _, background in found]
+        return [*found, (None, self._between.background)]
+
+    def _note(self, node_id: int | None, what: str, about: Mapping[str, str | int]) -> None:
         if (
             about.get("topic") in INTERNAL_TOPICS
         ):  # how groups and transactions are stored is not the test's concern
             return
         if what == "transaction timed out":
             self._ends.add(f"{END_OF_TRANSACTION}{about['transactional_id']}")
-        self.happened.append(occurrence(self._clock.now_ms(), what, about))
+        self.happened.append(occurrence(self._clock.now_ms(), what, about, node_id))
 
     async def _advance(self, end: float, keep_members: bool) -> None:
         # What is due already, what is still being loaded, and connections whose peers are gone.
@@ -124,46 +155,32 @@ class TimeMove:
             await self._settle()
             if self._clock.monotonic() >= end:
                 break
-        self._group_deadlines.hasten_possible()
-        self._transaction_deadlines.hasten_possible()
-        self._lock_deadlines.hasten_possible()
+        for time in self._nodes:
+            time.hasten_possible()
         self._clock.end_pauses()
         await self._settle()
 
     def _jump(self, end: float, keep_members: bool) -> None:
         """Jump to the next deadline, but not beyond ``end``."""
-        groups, transactions = self._group_deadlines, self._transaction_deadlines
-        locks = self._lock_deadlines
         now = self._clock.monotonic()
-        moved_along = {key for key in groups if self._moves_along(key)} if keep_members else set()
-        at = min(end, groups.next_possible(moved_along), transactions.next_possible(), locks.next_possible())
-        groups.postpone(moved_along, at - now)
-        self._clock.advance_to(at)
-        groups.hasten_possible(now)
-        transactions.hasten_possible(now)
-        locks.hasten_possible(now)
-
-    def _moves_along(self, key: Hashable) -> bool:
-        if not isinstance(key, GroupDeadline):
-            return False
-        context = self._node.groups.runtime.loaded.get(key.partition)
-        group = None if context is None else context.shard.groups.get(key.group_id)
-        if group is None:
-            return False
-        members = (key.member_id,) if key.member_id else group.awaited_members(key.kind)
-        return any(self._is_alive(group, member_id) for member_id in members)
-
-    def _is_alive(self, group: Group, member_id: str) -> bool:
-        if self._is_paused(group.client_id_of(member_id)):
-            return False
-        return group.has_waiting_request(member_id) or self._node.groups.members_heard.is_connected(
-            group.group_id, member_id
+        moved_along = [time.moved_along() if keep_members else set() for time in self._nodes]
+        at = min(
+            end,
+            *(time.next_possible(keys) for time, keys in zip(self._nodes, moved_along, strict=True)),
+            *(() if self._between is None else (self._between.next_deadline(),)),
         )
+        for time, keys in zip(self._nodes, moved_along, strict=True):
+            time.groups.postpone(keys, at - now)
+        if self._between is not None:
+            self._between.move_along(at - now)
+        self._clock.advance_to(at)
+        for time in self._nodes:
+            time.hasten_possible(now)
 
     # -- when it is done
 
     async def _settle(self, rounds: int = ROUNDS) -> None:
-        """Wait until no task of the node does anything, or is about to, because its time had come.
+        """Wait until no task of a node does anything, or is about to, because its time had come.
 
         A task that was woken runs in the next round of the loop, and says then what it does. So ``rounds`` in a row
         without anything mean that nothing is left.
@@ -179,11 +196,61 @@ class TimeMove:
                 await real_time.sleep(PAUSE_S)
 
     def _what_is_under_way(self) -> list[str]:
-        node = self._node
+        names = [] if self._between is None else self._between.under_way()
+        for time in self._nodes:
+            names += time.under_way(self._ends, self._clock.monotonic())
+        if self._clock.has_due() and not names:
+            names.append("a task whose time has come")
+        return names
+
+
+class _NodeTime:
+    """The deadlines of one node, and what it does."""
+
+    def __init__(self, node: Node, is_paused: Callable[[str], bool]) -> None:
+        self.node = node
+        self.node_id = node.config.static.node_id
+        self.groups = node.groups.runtime.timer.deadlines
+        self._others = node.transactions.runtime.timer.deadlines, node.shares.timer.deadlines
+        self._is_paused = is_paused
+
+    def next_possible(self, but: set[Hashable]) -> float:
+        """When the next deadline may come due, but for those of the groups' keys ``but``."""
+        return min(self.groups.next_possible(but), *(one.next_possible() for one in self._others))
+
+    def hasten_possible(self, since: float = float("-inf")) -> None:
+        """See `Deadlines`."""
+        for deadlines in (self.groups, *self._others):
+            deadlines.hasten_possible(since)
+
+    def moved_along(self) -> set[Hashable]:
+        """Return the keys of the groups' deadlines that are only for members who live."""
+        return {key for key in self.groups if self._moves_along(key)}
+
+    def _moves_along(self, key: Hashable) -> bool:
+        if not isinstance(key, GroupDeadline):
+            return False
+        context = self.node.groups.runtime.loaded.get(key.partition)
+        group = None if context is None else context.shard.groups.get(key.group_id)
+        if group is None:
+            return False
+        members = (key.member_id,) if key.member_id else group.awaited_members(key.kind)
+        return any(self._is_alive(group, member_id) for member_id in members)
+
+    def _is_alive(self, group: Group, member_id: str) -> bool:
+        if self._is_paused(group.client_id_of(member_id)):
+            return False
+        return group.has_waiting_request(member_id) or self.node.groups.members_heard.is_connected(
+            group.group_id, member_id
+        )
+
+    def under_way(self, ends: set[str], now: float) -> list[str]:
+        """Return what the node does, or is about to, because its time had come. ``ends``: see `TimeMove`."""
+        node = self.node
         names = [
             name
             for name in node.logs.background.names()
-            if not name.startswith(END_OF_TRANSACTION) or name in self._ends
+            if not name.startswith(END_OF_TRANSACTION) or name in ends
         ]
         if not node.logs.is_recovered:
             names.append("recovery of logs")
@@ -191,10 +258,8 @@ class TimeMove:
         for runtime in [coordinator.runtime for coordinator in coordinators]:
             if runtime.has_unloaded():
                 names.append(f"loading of {runtime.topic}")
-            if runtime.timer.deadlines.next_at() <= self._clock.monotonic():
+            if runtime.timer.deadlines.next_at() <= now:
                 names.append(f"deadlines of {runtime.topic}")
-        if self._lock_deadlines.next_at() <= self._clock.monotonic():
+        if node.shares.timer.deadlines.next_at() <= now:
             names.append("locks of records")
-        if self._clock.has_due() and not names:
-            names.append("a task whose time has come")
         return names

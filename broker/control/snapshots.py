@@ -1,8 +1,9 @@
 """Snapshots: the data of a broker at one instant, in one file. Other brokers start from it.
 
 The file is a zip archive: `MANIFEST` describes it, and under `DATA` is a data directory in Kafka's layout and formats,
-as the death of the process at that instant would have left it. A start from it is a start after such a death: it keeps
-topics, records, offsets, groups, open transactions, ids and the cluster id.
+as the death of the process at that instant would have left it; of several nodes, a directory for each of them and one
+for their controller. A start from it is a start after such a death: it keeps topics, records, offsets, groups, open
+transactions, ids and the cluster id.
 
 While the data lies in the file, no broker time passes for it (docs/decisions/0009-time-in-a-snapshot.md): `load` moves
 the stored times that deadlines follow from by as much as passed (`snapshot_times`), and leaves a note beside the
@@ -17,11 +18,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import oncelog
 from oncelog.broker.control.errors import SnapshotError
+from oncelog.broker.control.nodes.configs import CONTROLLER_DIRECTORY, NODES_MAX
 from oncelog.broker.control.options import SNAPSHOT_BYTES_MAX
 from oncelog.broker.control.snapshot_times import move_times
 from oncelog.broker.log.checkpoints import RECOVERY_POINTS
@@ -40,11 +42,13 @@ from oncelog.broker.seams.os_files import OsFileSystem
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.seams.files import FileSystem
+    from oncelog.broker.seams.mortal_files import MortalFileSystem
 
-FORMAT_VERSION = 1
-"""Rises with each change that an older oncelog cannot read."""
+FORMAT_VERSION = 2
+"""Rises with each change that an older oncelog cannot read: 2 is that of several nodes."""
+OF_ONE_NODE = 1
+"""The version of a snapshot of one node."""
 MANIFEST = "oncelog-snapshot.json"
 DATA = "data/"
 COMPRESSION_LEVEL = 1
@@ -80,7 +84,8 @@ class Manifest:
     """How far broker time was ahead of the machine's."""
     clock_is_frozen: bool
     config: Mapping[str, str]
-    """The configuration that the broker was started with, without `LEFT_OUT`."""
+    """The configuration that the broker was started with, without `LEFT_OUT`, and without keys of single nodes."""
+    nodes: int = 1
 
     def new_clock(self) -> MovableClock:
         """Return the clock of a broker that starts now: as far ahead of the machine's as it was; one that stood still
@@ -100,20 +105,71 @@ class Snapshot:
     left_out: tuple[str, ...] = ()
     """Keys of `LEFT_OUT` that the file has nevertheless."""
 
+    def inside(self, folder: str) -> Snapshot:
+        """Return the snapshot of what is in a folder, one of `Place.folder`, alone."""
+        files = {
+            path.removeprefix(folder): data for path, data in self.files.items() if path.startswith(folder)
+        }
+        return Snapshot(self.manifest, files)
+
+
+class Place(NamedTuple):
+    """Where the data of a node, or of a controller, is."""
+
+    folder: str
+    """Where in the snapshot: empty for an only node, or the folder of one of several, with its slash."""
+    files: MortalFileSystem
+    data_dir: str
+    is_running: bool
+
+
+class Source(Protocol):
+    """What a snapshot is taken of: a `ControlledBroker` or a `ControlledCluster`."""
+
+    clock: MovableClock
+
+    def check_started(self) -> None:
+        """Raises NotRunningError before the first start."""
+
+    def places(self) -> list[Place]:
+        """Return where its data is."""
+
+    @property
+    def config_texts(self) -> Mapping[str, str]:
+        """The configuration that it was started with, without defaults; of a snapshot, too."""
+
 
 # -- taking one
 
 
-def take(broker: ControlledBroker) -> Snapshot:
-    """Return a snapshot of the broker, running or not, at this instant: nothing is awaited. Raises SnapshotError, and
+def take(source: Source) -> Snapshot:
+    """Return a snapshot of a broker, running or not, at this instant: nothing is awaited. Raises SnapshotError, and
     NotRunningError before the first start.
     """
-    files, data_dir = broker.files.inner, broker.config.data_dir
-    broker.check_started()
+    source.check_started()
+    places = source.places()
+    content: dict[str, bytes] = {}
+    for place in places:
+        content.update({place.folder + path: data for path, data in _read_place(place).items()})
+    config, clock = _of_data(source.config_texts), source.clock
+    manifest = Manifest(
+        OF_ONE_NODE if len(places) == 1 else FORMAT_VERSION,
+        oncelog.__version__,
+        clock.now_ms(),
+        clock.ahead_ms,
+        clock.is_frozen,
+        config,
+        max(1, len(places) - 1),  # one of several is the controller's
+    )
+    return Snapshot(manifest, content)
+
+
+def _read_place(place: Place) -> dict[str, bytes]:
+    files, data_dir = place.files.inner, place.data_dir
     try:
-        lock = None if broker.is_running else files.lock(f"{data_dir}/{LOCK_FILE}")
+        lock = None if place.is_running else files.lock(f"{data_dir}/{LOCK_FILE}")
         try:
-            content = _read_data(files, data_dir)
+            return _read_data(files, data_dir)
         finally:
             if lock is not None:
                 lock.release()
@@ -121,12 +177,6 @@ def take(broker: ControlledBroker) -> Snapshot:
         raise SnapshotError(f"another process uses {data_dir}: stop it first") from None
     except OSError as error:
         raise SnapshotError(f"{data_dir} cannot be read: {error.strerror}: {error.filename}") from error
-    config = _of_data(broker.config_texts)
-    clock = broker.clock
-    manifest = Manifest(
-        FORMAT_VERSION, oncelog.__version__, clock.now_ms(), clock.ahead_ms, clock.is_frozen, config
-    )
-    return Snapshot(manifest, content)
 
 
 def _of_data(config: Mapping[str, str]) -> dict[str, str]:
@@ -187,14 +237,25 @@ def write_file(files: FileSystem, path: str, content: bytes) -> None:
 # -- loading one
 
 
-async def read(source: str | bytes, bytes_max: int) -> Snapshot:
+async def read(source: str | bytes, bytes_max: int, *, nodes: int) -> Snapshot:
     """Read and check a snapshot, in a thread: the path of its file, or its content. Raises SnapshotError, also where it
-    unpacks to more than ``bytes_max`` bytes.
+    unpacks to more than ``bytes_max`` bytes, or is of another number of ``nodes``.
     """
     disk = OsFileSystem()
     if isinstance(source, str):
-        return await disk.offload(partial(read_file, disk, source, bytes_max))
-    return await disk.offload(partial(decode, source, "given as bytes", bytes_max))
+        snapshot = await disk.offload(partial(read_file, disk, source, bytes_max))
+    else:
+        snapshot = await disk.offload(partial(decode, source, "given as bytes", bytes_max))
+    if snapshot.manifest.nodes != nodes:
+        found = snapshot.manifest.nodes
+        raise SnapshotError(
+            f"the snapshot is of {_nodes(found)}, not of {_nodes(nodes)}: start as many as it has (nodes={found})"
+        )
+    return snapshot
+
+
+def _nodes(count: int) -> str:
+    return "one node" if count == 1 else f"{count} nodes"
 
 
 def read_file(files: FileSystem, path: str, bytes_max: int) -> Snapshot:
@@ -221,9 +282,22 @@ def decode(content: bytes, name: str, bytes_max: int = SNAPSHOT_BYTES_MAX) -> Sn
             }
     except (BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise SnapshotError(f"the snapshot {name} is damaged, or was cut: {error}") from error
-    if META_PROPERTIES not in files:
-        raise SnapshotError(f"the snapshot {name} is damaged: it holds no {META_PROPERTIES}")
+    for folder in _folders(manifest.nodes):
+        if folder + META_PROPERTIES not in files:
+            raise SnapshotError(f"the snapshot {name} is damaged: it holds no {folder}{META_PROPERTIES}")
     return Snapshot(manifest, files, left_out)
+
+
+def folder_of(name: int | str) -> str:
+    """Return the `Place.folder` of one of several nodes, or of their controller, by the name of its directory."""
+    return f"{name}/"
+
+
+def _folders(nodes: int) -> list[str]:
+    """Return the folder of each data directory in a snapshot."""
+    if nodes == 1:
+        return [""]
+    return [folder_of(name) for name in (CONTROLLER_DIRECTORY, *range(1, nodes + 1))]
 
 
 def _check_sizes(archive: ZipFile, name: str, bytes_max: int) -> None:
@@ -277,7 +351,10 @@ def _manifest(archive: ZipFile, name: str) -> tuple[Manifest, tuple[str, ...]]:
             float(fields["clock_ahead_ms"]),
             bool(fields["clock_is_frozen"]),
             _of_data(config),
+            int(fields.get("nodes", 1)),
         )
+        if not 1 <= manifest.nodes <= NODES_MAX:
+            raise ValueError(f"nodes={manifest.nodes}")
         return manifest, tuple(sorted(config.keys() - manifest.config.keys()))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SnapshotError(f"the snapshot {name} is damaged: {MANIFEST}: {error!r}") from None
@@ -300,6 +377,12 @@ def _check_target(files: FileSystem, data_dir: str) -> None:
             raise SnapshotError(
                 f"a snapshot cannot be loaded into {data_dir}: the directory is not empty, it holds {found[0]}"
             )
+
+
+async def load_place(snapshot: Snapshot, place: Place, now_ms: int) -> None:
+    """`load` what a snapshot has for a place, in a thread."""
+    part = snapshot.inside(place.folder)
+    await place.files.offload(partial(load, part, place.files, place.data_dir, now_ms))
 
 
 def load(snapshot: Snapshot, files: FileSystem, data_dir: str, now_ms: int) -> None:

@@ -54,7 +54,7 @@ from oncelog.wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.image import MetadataImage
@@ -189,9 +189,15 @@ class Sessions:
         """
         return [broker_id for broker_id, session in self._heard() if self._is_over(session, now_s)]
 
-    def next_deadline_s(self) -> float | None:
-        """Return the broker time in seconds after which somebody is overdue if nobody is heard; None: never."""
-        return min((session.last_contact_s + self.timeout_s for _, session in self._heard()), default=None)
+    def credit(self, broker_ids: set[int], seconds: float) -> None:
+        """Time is moved ahead by that: these brokers would have been heard meanwhile."""
+        for broker_id in broker_ids & self._sessions.keys():
+            self._sessions[broker_id].last_contact_s += seconds
+
+    def next_deadline_s(self, heard: Collection[int] = ()) -> float | None:
+        """Return the broker time in seconds after which one is overdue if only ``heard`` are heard; None: never."""
+        contacts = (session.last_contact_s for broker_id, session in self._heard() if broker_id not in heard)
+        return min((contact + self.timeout_s for contact in contacts), default=None)
 
     def _heard(self) -> Iterator[tuple[int, Session]]:
         return (item for item in self._sessions.items() if item[1].last_contact_s != NEVER)

@@ -58,6 +58,9 @@ if TYPE_CHECKING:
     from oncelog.broker.security.sasl.users import Users
     from oncelog.wire.schema import Message
 
+AFTER_S = 0.001
+"""Seconds of broker time after its deadline at which a session is over."""
+
 log = get_logger(__name__)
 
 
@@ -208,6 +211,13 @@ class Controller:
         """Let the session of a node end now, as if its time were over."""
         self._fence(broker_id)
 
+    def _fence_silent(self) -> list[int]:
+        """Fence the nodes whose sessions are over; return them."""
+        silent = self.sessions.overdue(self._clock.monotonic())
+        for broker_id in silent:
+            self._fence(broker_id)
+        return silent
+
     async def _fence_overdue(self) -> None:
         """Fence nodes when their sessions end."""
         while True:
@@ -215,10 +225,10 @@ class Controller:
             if deadline_s is None:
                 await self._heard.wait()
             elif self._clock.monotonic() <= deadline_s:
-                await self._clock.sleep_until(deadline_s + 0.001)
+                await self._clock.sleep_until(deadline_s + AFTER_S)
             self._heard = trio.Event()
-            for broker_id in self.sessions.overdue(self._clock.monotonic()):
-                self._fence(broker_id)
+            for broker_id in self._fence_silent():
+                self.host.background.timer_event("session ended", node=broker_id)
 
     async def _elect_from_time_to_time(self) -> None:
         """Elect preferred leaders, and unclean ones where topics allow them."""

@@ -195,7 +195,6 @@ class FollowerSessions:
         self._clock = clock
         self._random = random
         self._sessions: dict[int, FollowerSession] = {}
-        self._fetched_real_s: dict[int, float] = {}
 
     def on_change(self) -> None:
         """The metadata have changed: look at what was unsettled again."""
@@ -210,10 +209,6 @@ class FollowerSessions:
         if session is not None:
             session.close()
 
-    def nodes_since(self, real_s: float) -> set[int]:
-        """Return the nodes that have fetched since that real time, or wait for their response."""
-        return {node_id for node_id, fetched_s in self._fetched_real_s.items() if fetched_s >= real_s}
-
     def credit(self, node_ids: set[int], jump_s: float) -> None:
         """Time was moved ahead by ``jump_s``, while these nodes fetched."""
         for node_id in node_ids & self._sessions.keys():
@@ -226,7 +221,6 @@ class FollowerSessions:
         if isinstance(session, ErrorCode):
             return FetchResponse(0, session, 0)
         session.requested_s = self._clock.monotonic()
-        self._fetched_real_s[node_id] = real_time.monotonic() + request.max_wait_ms / 1000
         session.broker_epoch = broker_epoch
         self._ask(session, request)
         if not (is_full and session.due):
@@ -234,7 +228,6 @@ class FollowerSessions:
                 while not session.is_closed and not any(map(_is_urgent, session.due)):
                     session.event = trio.Event()
                     await session.event.wait()
-        self._fetched_real_s[node_id] = real_time.monotonic()
         if session.is_closed:
             return FetchResponse(0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
         session.due.update(session.unsettled)

@@ -319,11 +319,11 @@ class ReplicatedPartition(LeaderPartition):
         ):
             self._propose(isr.committed | {follower.node_id})
 
-    def maybe_shrink(self) -> None:
-        """Propose to remove the followers that are no longer in sync."""
+    def maybe_shrink(self) -> set[int]:
+        """Propose to remove the followers that are no longer in sync; return them."""
         isr = self.isr
         if isr.proposed is not None:
-            return
+            return set()
         now_s, lag_max_s = self._now_and_lag_max()
         end_offset = self.log.log_end_offset
         behind = {
@@ -337,6 +337,7 @@ class ReplicatedPartition(LeaderPartition):
         }
         if behind:
             self._propose(isr.committed - behind)
+        return behind
 
     def credit(self, node_ids: set[int], jump_s: float) -> None:
         """Time was moved ahead by ``jump_s``: these nodes fetched just now, so they do not lag for that."""

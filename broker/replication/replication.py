@@ -28,6 +28,7 @@ from oncelog.wire.stored.metadata import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -55,8 +56,6 @@ RETRY_S = 1.0
 """Seconds of real time until a log is opened again that could not be, and until a task goes on after an internal
 error.
 """
-RECENT_S = 1.0
-"""A follower that fetched within so many seconds of real time is there."""
 
 _log = get_logger(__name__)
 
@@ -292,13 +291,33 @@ class Replication:
 
     async def _expire_isrs(self) -> None:
         """Look twice in ``replica.lag.time.max.ms`` who is no longer in sync."""
-        ahead_s = self._clock.monotonic() - real_time.monotonic()
         while True:
             await self._clock.pause(self._config.current.replica_lag_time_max_ms / 2000)
-            before_s, ahead_s = ahead_s, self._clock.monotonic() - real_time.monotonic()
-            here = self.sessions.nodes_since(real_time.monotonic() - RECENT_S)
-            self.sessions.credit(here, ahead_s - before_s)
             for partition in self._current_leaders():
-                partition.credit(here, ahead_s - before_s)
-                partition.maybe_shrink()
+                for node_id in sorted(partition.maybe_shrink()):
+                    log = partition.log
+                    self._background.timer_event(
+                        "replica out of sync", topic=log.topic, partition=log.partition, replica=node_id
+                    )
                 partition.reconsider()
+
+    # -- for tests that move time
+
+    def credit(self, node_ids: set[int], seconds: float) -> None:
+        """Time is moved ahead by that: these nodes, which fetch from this one, do not lag for it."""
+        self.sessions.credit(node_ids, seconds)
+        for partition in self._current_leaders():
+            partition.credit(node_ids, seconds)
+
+    def under_way(self, reached: set[int]) -> list[str]:
+        """Return what follows from earlier events and is not done yet, where no other nodes than these are needed."""
+        names = []
+        for (topic, index), partition in self._led.items():
+            log = partition.log
+            if not partition.is_current or not partition.isr.maximal - {self._node_id} <= reached:
+                continue
+            if partition.isr.proposed is not None:
+                names.append(f"change of the ISR of {topic}-{index}")
+            if topic in INTERNAL_TOPICS and log.high_watermark < log.log_end_offset:
+                names.append(f"replication of {topic}-{index}")
+        return names

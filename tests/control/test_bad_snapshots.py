@@ -56,7 +56,7 @@ def flipped(content: bytes) -> bytes:
         (lambda content: zipped({"a": b"b"}), "a zip file, but not a snapshot"),
         (
             newer,
-            r"has format 2, which oncelog 9\.9 wrote; this oncelog, .*, reads formats up to 1: install a newer one",
+            r"has format 3, which oncelog 9\.9 wrote; this oncelog, .*, reads formats up to 2: install a newer one",
         ),
         (
             lambda content: rewritten(content, config={"no.such\nkey": "1", "num.partitions": "x"}),

@@ -98,7 +98,7 @@ async def test_one_transaction_expires_alone() -> None:
             await producer.send("t", 0, [b"value"], broker.clock.now_ms())
         before_ms = broker.clock.now_ms()
         move = move_of(broker)
-        await move.settle(10, lambda: abort_transaction(broker.node, "a"))
+        await move.settle(10, lambda: abort_transaction((broker.node,), "a"))
         assert [one.about["transactional_id"] for one in move.happened] == ["a"]
         assert broker.clock.now_ms() == before_ms
         with pytest.raises(TransactionEndedError):
@@ -107,9 +107,9 @@ async def test_one_transaction_expires_alone() -> None:
         with pytest.raises(
             InvalidArgumentError, match=r"b has no open transaction: its state is CompleteCommit"
         ):
-            await move_of(broker).settle(10, lambda: abort_transaction(broker.node, "b"))
+            await move_of(broker).settle(10, lambda: abort_transaction((broker.node,), "b"))
         with pytest.raises(NotFoundError, match=r"no transactional id 'c'.*a, b"):
-            await move_of(broker).settle(10, lambda: abort_transaction(broker.node, "c"))
+            await move_of(broker).settle(10, lambda: abort_transaction((broker.node,), "c"))
 
 
 # --- what periodic tasks find

@@ -107,6 +107,6 @@ async def test_one_member_expires_alone() -> None:
         for name in ("one", "two"):
             await SimConsumer(broker.connect(), name, ["t"]).join()
         move = move_of(broker)
-        await move.settle(10, lambda: expire_session(broker.node, "g", "two"))
+        await move.settle(10, lambda: expire_session((broker.node,), "g", "two"))
         assert [str(one) for one in move.happened] == ["member two of group g: session expired"]
         assert [row.member_id for row in (await described(client)).members] == ["one"]

@@ -170,7 +170,7 @@ async def test_one_member_expires_alone() -> None:
 
         async def expire(group: str, member: str) -> list[str]:
             move = move_of(broker)
-            await move.settle(10, lambda: expire_session(broker.node, group, member))
+            await move.settle(10, lambda: expire_session((broker.node,), group, member))
             return [str(one) for one in move.happened]
 
         assert await expire("g", members[0].member_id) == [

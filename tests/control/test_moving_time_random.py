@@ -116,7 +116,7 @@ async def lived_or_jumped(
     async with SimBroker(seed, CONFIG) as broker:
         await Scenario(broker, seed).play()
         node = broker.node
-        move = TimeMove(node, broker.clock, lambda: None)
+        move = TimeMove((node,), broker.clock, lambda: None)
         happened: list[Occurrence] = []
         if jumps:
             await move.advance(seconds, keep_members=False, timeout_s=10)

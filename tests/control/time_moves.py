@@ -18,7 +18,7 @@ def move_of(broker: SimBroker) -> TimeMove:
         if broker.is_dead or broker.node is not node:
             raise NotRunningError("the broker has ended")
 
-    return TimeMove(node, broker.clock, check)
+    return TimeMove((node,), broker.clock, check)
 
 
 async def advance(broker: SimBroker, seconds: float, *, keep_members: bool = True) -> list[Occurrence]:

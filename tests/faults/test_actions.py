@@ -364,7 +364,7 @@ async def test_a_member_that_is_kept_from_the_broker_is_dead_when_time_moves(
         await member.client.send(request, 4)
         await trio.testing.wait_all_tasks_blocked()
         node = it.broker.node
-        move = TimeMove(node, it.broker.clock, lambda: None, it.rules.pauses)
+        move = TimeMove((node,), it.broker.clock, lambda: None, it.rules.pauses)
         await move.advance(3600, keep_members=True, timeout_s=10)
         expired = f"member {member.member_id} of group g: session expired"
         assert (expired in [str(one) for one in move.happened]) == is_dead

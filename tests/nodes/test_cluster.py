@@ -267,7 +267,6 @@ def test_the_data_outlives_the_cluster(tmp_path: Any) -> None:
         ({1: {}, 3: {}}, {}, "expected the ids 1 to 2"),
         (3, {"config": {"node.id": 4}}, "several nodes have the ids"),
         (3, {"port": 65535}, "65536 is no port"),
-        (3, {"from_snapshot": b""}, "a snapshot is of one node"),
         ({1: {"num.partitions": "x"}}, {}, "num.partitions"),
     ],
 )

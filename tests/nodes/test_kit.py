@@ -250,3 +250,132 @@ def test_a_stop_of_all_nodes_keeps_what_they_have(kafka: oncelog.Broker) -> None
         end()
         kafka.start()
         assert [one.value for one in kafka.topic("t").wait_for_records(1)] == [b"to 0"]
+
+
+def test_a_snapshot_is_one_instant_of_all_nodes(kafka: oncelog.Broker, tmp_path: Any) -> None:
+    assert write(kafka, 0, 1, 2) == [None] * 3
+    kafka.move_leader("t", 0, to=leader_of(kafka, 1))
+    before = [(one.leader_epoch, one.replicas[0].node) for one in kafka.topic("t").partitions]
+    kafka.group("g").commit({"t": {0: 1}})
+    kafka.clock.freeze()
+    kafka.snapshot(tmp_path / "three")
+    content = kafka.snapshot_bytes()
+    with pytest.raises(oncelog.SnapshotError, match="of 3 nodes, not of one node"):
+        oncelog.Broker(from_snapshot=content).start()
+    with oncelog.Broker(from_snapshot=tmp_path / "three", nodes=3) as copy:
+        assert copy.clock.is_frozen
+        assert copy.cluster_id == kafka.cluster_id
+        for partition in range(3):
+            copy.topic("t").wait_for_partition(partition, in_sync=[1, 2, 3])
+        assert sorted(one.value for one in copy.topic("t").wait_for_records(3)) == [b"to 0", b"to 1", b"to 2"]
+        after = [(one.leader_epoch, one.replicas[0].node) for one in copy.topic("t").partitions]
+        assert [node for _, node in after] == [node for _, node in before]
+        assert all(now > then for (now, _), (then, _) in zip(after, before, strict=True))
+        assert copy.group("g").committed == {"t": {0: 1}}
+        assert write(copy, 0) == [None]
+        copy.reset()
+        assert len(copy.topic("t").wait_for_records(3)) == 3
+    with oncelog.Broker(topics=["one"]) as one:
+        content = one.snapshot_bytes()
+    with pytest.raises(oncelog.SnapshotError, match="of one node, not of 3 nodes"):
+        oncelog.Broker(from_snapshot=content, nodes=3).start()
+
+
+# -- time
+
+
+def told(happened: list[oncelog.Occurrence]) -> list[str]:
+    return [str(one) for one in happened]
+
+
+def test_nodes_that_run_and_reach_each_other_stay_in_session_and_in_sync(kafka: oncelog.Broker) -> None:
+    before = kafka.topic("t").partitions
+    assert kafka.clock.advance(days=3) == []
+    assert kafka.topic("t").partitions == before
+    assert [node.info.is_fenced for node in kafka.nodes.values()] == [False] * 3
+    assert write(kafka, 0, 1, 2) == [None] * 3
+
+
+def test_who_does_not_reach_the_controller_falls_out_at_its_time(kafka: oncelog.Broker) -> None:
+    begin = kafka.clock.now_ms()
+    kafka.network.cut(3, "controller", one_way=True)
+    kafka.nodes[2].kill()
+    happened = kafka.clock.advance(minutes=5)
+    fenced = [one for one in happened if one.what == "session ended"]
+    assert sorted(told(fenced)) == [f"node {node}: its session ended, and it is fenced" for node in (2, 3)]
+    assert all(one.at_ms - begin < 30_000 for one in fenced)  # its session is of one second
+    assert [node.info.is_fenced for node in kafka.nodes.values()] == [False, True, True]
+    assert {one.leader for one in kafka.topic("t").partitions} == {1}
+    kafka.network.heal()
+    kafka.nodes[2].start()
+    for partition in range(3):
+        kafka.topic("t").wait_for_partition(partition, in_sync=[1, 2, 3])
+
+
+def test_a_follower_that_does_not_reach_its_leader_falls_out_of_sync(kafka: oncelog.Broker) -> None:
+    leader = leader_of(kafka, 0)
+    cut, other = sorted({1, 2, 3} - {leader})
+    kafka.network.cut(cut, leader)
+    assert write(kafka, 0, acks=1) == [None]
+    happened = kafka.clock.advance(minutes=2)
+    expected = f"node {leader}: topic t partition 0: the replica of node {cut} is out of sync"
+    assert expected in told(happened)
+    assert sorted(kafka.topic("t").partitions[0].isr) == sorted((leader, other))
+    assert len(kafka.topic("t").records(partition=0)) == 1
+    kafka.network.heal()
+    kafka.topic("t").wait_for_partition(0, in_sync=[1, 2, 3])
+
+
+def test_a_transaction_times_out_over_all_nodes(kafka: oncelog.Broker) -> None:
+    producer = new_producer(kafka, **{"transactional.id": "a", "transaction.timeout.ms": 60_000})
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    for partition in range(3):
+        producer.produce("t", b"v", partition=partition)
+    producer.flush(PATIENCE_S)
+    happened = kafka.clock.advance(minutes=2)
+    assert [one.what for one in happened if "transaction" in one.what] == ["transaction timed out"]
+    info = kafka.topic("t").info
+    assert [one.high_watermark for one in info.partitions] == [2, 2, 2]  # with the markers
+    assert kafka.transactions["a"].state == "CompleteAbort"
+
+
+def test_a_member_and_a_transaction_that_expire_on_their_node(kafka: oncelog.Broker) -> None:
+    producer = new_producer(kafka, **{"transactional.id": "a"})
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce("t", b"v", partition=0)
+    producer.flush(PATIENCE_S)
+    assert "transaction timed out" in [one.what for one in kafka.transactions["a"].expire()]
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g", "log_level": 0, "client.id": "c"}
+    )
+    consumer.subscribe(["t"])
+    while not consumer.assignment():
+        consumer.poll(0.05)
+    [member] = kafka.group("g").members
+    assert "member dropped" in [one.what for one in kafka.group("g").expire_member(member.member_id)]
+    with pytest.raises(oncelog.NotFoundError):
+        kafka.group("other").expire_member("nobody")
+    consumer.close()
+
+
+def test_the_wall_time_of_one_node(kafka: oncelog.Broker) -> None:
+    kafka.create_topic("stamped", 3, {"message.timestamp.type": "LogAppendTime"})
+    leaders = [one.leader for one in kafka.topic("stamped").partitions]
+    kafka.clock.freeze()
+    now = kafka.clock.now_ms()
+    skews = {1: 0, 2: 60_000, 3: -5_000}
+    for node, ms in skews.items():
+        kafka.nodes[node].clock.skew(ms=ms)
+        assert kafka.nodes[node].clock.now_ms() == now + ms
+    for partition in range(3):
+        kafka.produce("stamped", b"v", partition=partition)
+    records = kafka.topic("stamped").records()
+    assert [one.timestamp - now for one in records] == [skews[leader or 0] for leader in leaders]
+    kafka.clock.advance(seconds=1)
+    assert kafka.nodes[2].clock.now_ms() == now + 61_000
+    kafka.clock.resume()
+    assert not kafka.clock.is_frozen
+    with pytest.raises(oncelog.InvalidArgumentError, match="whole number"):
+        kafka.nodes[1].clock.skew(ms=0.5)  # type: ignore[arg-type]

@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import listener_names
 from oncelog.broker.control import operations
 from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
-from oncelog.broker.control.disks import emptied_disk, new_disk
+from oncelog.broker.control.disks import emptied_disk, fresh_disk, new_disk
 from oncelog.broker.control.errors import (
     InvalidArgumentError,
     NotRunningError,
+    SnapshotError,
     UnsupportedError,
 )
 from oncelog.broker.control.instruments import NO_EXTRAS, Extras, Instruments
 from oncelog.broker.control.nodes import operations as of_nodes
-from oncelog.broker.control.nodes.configs import controller_config, node_config
+from oncelog.broker.control.nodes.configs import CONTROLLER_DIRECTORY, controller_config, node_config
 from oncelog.broker.control.nodes.controlled_node import ControlledNode
 from oncelog.broker.control.nodes.nodes_client import NodesClient
 from oncelog.broker.control.runs import Runs
@@ -37,9 +39,11 @@ from oncelog.broker.seams.mortal_files import without_deaths
 from oncelog.wire.messages.create_topics import CreateTopicsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from oncelog.broker.control.moving_time import TimeMove
     from oncelog.broker.control.nodes.options import ClusterOptions
+    from oncelog.broker.control.snapshots import Place, Snapshot
     from oncelog.broker.faults.fault_rules import FaultRules
     from oncelog.broker.network.network import Receive
     from oncelog.broker.node.controller import Controller
@@ -63,6 +67,8 @@ class ControlledCluster:
         self.journal = self._instruments.journal
         """The requests of clients to all nodes since the last reset."""
         self.clock = MovableClock()
+        self.moving_time = trio.Lock()
+        """Held while an operation moves the clock, until all work that came due is done."""
         self.turns = trio.Lock()
         """Held while an operation starts or stops nodes: several may come at the same time."""
         self.network = Network(encodes=options.encodes)
@@ -72,6 +78,8 @@ class ControlledCluster:
         """By id. They are made at the first start, which gives them their cluster id."""
         self.runs: Runs[Controller] = Runs("controller", "", lambda: None)
         self._nursery: trio.Nursery
+        self._snapshot: Snapshot | None = None
+        """The snapshot from which it started, if it has one."""
         self._producer_ids_from = 0
         """Producer ids below this one were given out before a reset."""
         self._had_data = False
@@ -140,6 +148,35 @@ class ControlledCluster:
     def bootstrap_servers(self) -> str:
         """The advertised addresses of all listeners of all nodes, separated by commas; the same after a restart."""
         return ",".join(node.runs.bootstrap_servers for node in self.nodes.values())
+
+    @property
+    def running(self) -> dict[int, Node]:
+        """The nodes that serve, by id."""
+        return {node_id: node.node for node_id, node in self.nodes.items() if node.is_running}
+
+    @property
+    def serving(self) -> Sequence[Node]:
+        """See `Timed`."""
+        return list(self.running.values())
+
+    def time_move(self) -> TimeMove:
+        """Return a move of the time of all nodes and the controller. Raises NotRunningError if the controller does not
+        run.
+        """
+        from oncelog.broker.control.moving_time import TimeMove
+        from oncelog.broker.control.nodes.cluster_time import ClusterTime
+
+        controller, running = self.runs.current, self.running
+
+        def check() -> None:
+            for node_id, node in running.items():
+                if not self.nodes[node_id].is_running:
+                    raise self._died()
+                if self.nodes[node_id].node is not node:
+                    raise NotRunningError(f"node {node_id} was started again while its time was moved")
+
+        between = ClusterTime(controller, self.network, running)
+        return TimeMove(self.serving, self.clock, check, self.pauses, between)
 
     def addresses(self) -> dict[int, str]:
         """Return the first advertised address of each node."""
@@ -213,7 +250,9 @@ class ControlledCluster:
         are missing are created. Raises BrokerFailedError if one cannot start.
         """
         if not self.runs.is_running:
-            if self.runs.latest is None:
+            if self.options.of_nodes.from_snapshot is not None and self._snapshot is None:
+                await self._load_snapshot(self.options.of_nodes.from_snapshot)
+            elif self.runs.latest is None:
                 identity = f"{self._controller_config.data_dir}/{META_PROPERTIES}"
                 self._had_data = self._controller_files.exists(identity)
             await self.runs.start(self._open_controller())
@@ -261,13 +300,58 @@ class ControlledCluster:
         self._add_rules()  # only now: a request to an old node must not count
         self.journal.clear()
         self.network.heal()
-        self.clock = MovableClock()
-        self._controller_files = emptied_disk(
-            self._controller_files, self.options.of_nodes, self._controller_config, self.clock
-        )
+        snapshot, options = self._snapshot, self.options.of_nodes
+        self.clock = MovableClock() if snapshot is None else snapshot.manifest.new_clock()
+        empty = emptied_disk if snapshot is None else fresh_disk
+        self._controller_files = empty(self._controller_files, options, self._controller_config, self.clock)
+        if snapshot is not None:
+            await self._load_controller(snapshot)
         for node in self.nodes.values():
-            node.reset(self.clock)
+            await node.reset(self.clock, snapshot)
         await self.start()
+
+    # -- snapshots
+
+    def check_started(self) -> None:
+        """Raises NotRunningError before the first start."""
+        self.runs.latest_for("has no data")
+
+    @property
+    def config_texts(self) -> Mapping[str, str]:
+        """The configuration that all nodes were started with, without defaults; of a snapshot, too."""
+        loaded = {} if self._snapshot is None else self._snapshot.manifest.config
+        return {**loaded, **self.options.of_nodes.config}
+
+    def places(self) -> list[Place]:
+        """Return where the data of the controller and of each node is."""
+        from oncelog.broker.control.snapshots import Place, folder_of
+
+        config, files = self._controller_config, self._controller_files
+        folder = folder_of(CONTROLLER_DIRECTORY)
+        controller = Place(folder, files, config.data_dir, is_running=self.runs.is_running)
+        return [controller, *(node.place() for node in self.nodes.values())]
+
+    async def _load_snapshot(self, source: str | bytes) -> None:
+        """Read, check and use a snapshot: the path of its file, or its content. The nodes load it when they are made.
+        Raises SnapshotError.
+        """
+        from oncelog.broker.control import snapshots
+
+        options, count = self.options.of_nodes, self.options.count
+        snapshot = await snapshots.read(source, options.snapshot_bytes_max, nodes=count)
+        try:
+            self.config = options.broker_config(snapshot.manifest.config)
+            self._controller_config = controller_config(self.config, count)
+        except ConfigError as error:
+            raise SnapshotError(f"the configuration in the snapshot cannot be used: {error}") from error
+        self.clock = snapshot.manifest.new_clock()
+        await self._load_controller(snapshot)
+        self._snapshot = snapshot
+
+    async def _load_controller(self, snapshot: Snapshot) -> None:
+        from oncelog.broker.control.snapshots import load_place
+
+        await load_place(snapshot, self.places()[0], self.clock.now_ms())
 
     def _add_rules(self) -> None:
         for rule in self._rules:
@@ -318,6 +402,8 @@ class ControlledCluster:
                 on_loaded=partial(self._prepare, node_id),
                 on_end=partial(self._on_end, node_id),
             )
+            if self._snapshot is not None:
+                await node.load(self._snapshot)
             await self._nursery.start(node.runs.carry)
 
     def _prepare(self, node_id: int, node: Node) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from oncelog.broker.control.crash_watch import CrashWatch
-from oncelog.broker.control.disks import emptied_disk, new_disk
+from oncelog.broker.control.disks import emptied_disk, fresh_disk, new_disk
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.runs import Runs
 from oncelog.broker.logging.logs import get_logger
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.control.options import BrokerOptions
+    from oncelog.broker.control.snapshots import Place, Snapshot
     from oncelog.broker.emulation.release import Release
     from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.faults.fault_rules import FaultRules
@@ -127,10 +128,29 @@ class ControlledNode:
             raise UnsupportedError(f"lose_power: {error.strerror}") from None
         await self.runs.end()
 
-    def reset(self, clock: Clock) -> None:
-        """Empty its disk, but for its identity, while it does not run; ``clock`` is that of all nodes from now on."""
+    async def reset(self, clock: Clock, snapshot: Snapshot | None) -> None:
+        """Empty its disk, but for its identity, or load ``snapshot`` in place of that. It does not run; ``clock`` is
+        that of all nodes from now on.
+        """
         self.clock = SkewedClock(clock)
-        self.files = emptied_disk(self.files, self._options, self.config, self.clock)
+        if snapshot is None:
+            self.files = emptied_disk(self.files, self._options, self.config, self.clock)
+        else:
+            self.files = fresh_disk(self.files, self._options, self.config, self.clock)
+            await self.load(snapshot)
+
+    async def load(self, snapshot: Snapshot) -> None:
+        """Make what a snapshot has of it the data of its next run. Its disk is empty. Raises SnapshotError."""
+        from oncelog.broker.control.snapshots import load_place
+
+        await load_place(snapshot, self.place(), self.clock.now_ms())
+
+    def place(self) -> Place:
+        """Return where its data is."""
+        from oncelog.broker.control.snapshots import Place, folder_of
+
+        folder = folder_of(self.config.node_id)
+        return Place(folder, self.files, self.config.data_dir, is_running=self.is_running)
 
     def watch_crash_points(self, node: Node, rules: FaultRules) -> None:
         """Let ``node``, its latest run, die where ``rules`` say so."""

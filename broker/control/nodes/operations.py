@@ -12,7 +12,7 @@ from oncelog.broker.control.names import no_partition
 from oncelog.broker.control.partition_states import partition_states
 from oncelog.broker.control.records import ReplicaReader
 from oncelog.broker.control.requests import checked_filter, find_requests
-from oncelog.broker.control.types import NodeInfo
+from oncelog.broker.control.types import ClockInfo, NodeInfo
 from oncelog.broker.controller.leadership import PREFERRED, UNCLEAN
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.broker.seams.clock import real_time
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from oncelog.broker.control.types import PartitionState, Record
 
 SHARED = (
-    *("start", "stop", "kill", "reset", "info", "log_lines"),
+    *("start", "stop", "kill", "reset", "snapshot", "info", "log_lines"),
+    *("clock", "clock_advance", "clock_set", "clock_freeze", "clock_resume"),
+    *("expire_member", "expire_transaction"),
     *("requests", "wait_for", "failed_logins", "wait_for_failed_login"),
     *("add_rule", "load_rules", "rules", "wait_fired", "release", "remove_rule", "clear_rules"),
 )
@@ -83,6 +85,20 @@ async def expire_node(cluster: ControlledCluster, *, node: int) -> None:
     cluster.of(node)
     cluster.runs.current.end_session(node)
     await cluster.wait_followed()
+
+
+async def skew_clock(cluster: ControlledCluster, *, node: int, ms: int) -> None:
+    """Let the wall time of a node be so many milliseconds ahead of that of the cluster, or behind it if negative."""
+    if isinstance(ms, bool) or not isinstance(ms, int):
+        raise InvalidArgumentError(f"ms={ms!r}: expected a whole number of milliseconds")
+    cluster.of(node).clock.skew_ms = ms
+
+
+async def clock_of_node(cluster: ControlledCluster, *, node: int) -> ClockInfo:
+    """Return the time of a node."""
+    clock = cluster.of(node).clock
+    ahead_ms = round(cluster.clock.ahead_ms) + clock.skew_ms
+    return ClockInfo(clock.now_ms(), cluster.clock.is_frozen, ahead_ms)
 
 
 # -- what one node has
@@ -179,8 +195,7 @@ async def heal(cluster: ControlledCluster) -> None:
 
 async def partitions(cluster: ControlledCluster, *, topic: str) -> list[PartitionState]:
     """Return the partitions of a topic, as the controller and the nodes that run know them."""
-    running = {node_id: node.node for node_id, node in cluster.nodes.items() if node.is_running}
-    return partition_states(cluster.runs.current.store.image, topic, running)
+    return partition_states(cluster.runs.current.store.image, topic, cluster.running)
 
 
 async def wait_for_partition(
@@ -264,6 +279,8 @@ OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
         kill_node,
         lose_power_of_node,
         expire_node,
+        skew_clock,
+        clock_of_node,
         log_lines_of_node,
         requests_of_node,
         records_of_node,

@@ -63,8 +63,6 @@ def cluster_options(
         raise InvalidArgumentError(f"nodes={nodes!r}: expected the ids 1 to {count}")
     if "node.id" in of_nodes.config:
         raise InvalidArgumentError("config node.id: several nodes have the ids 1, 2, 3, …")
-    if of_nodes.from_snapshot is not None:
-        raise InvalidArgumentError("from_snapshot: a snapshot is of one node")
     if of_nodes.origins is None:
         factors = {
             key: str(min(int(text), count)) if text == "3" else text for key, text in KIT_CONFIG.items()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotRunningError
 from oncelog.broker.control.names import check_word, not_found
 from oncelog.broker.control.types import ClockInfo, datetime_of
 
 if TYPE_CHECKING:
-    from oncelog.broker.control.controlled_broker import ControlledBroker
+    from collections.abc import Sequence
+
+    import trio
+
     from oncelog.broker.control.moving_time import TimeMove
     from oncelog.broker.control.types import Occurrence
     from oncelog.broker.node.node import Node
+    from oncelog.broker.seams.clock import MovableClock
     from oncelog.coordinator.groups.group import Group
 
 Members: TypeAlias = Literal["keep", "expire"]
@@ -26,13 +30,27 @@ LAST_MS = 253_402_300_799_999
 """The end of the year 9999: no datetime goes beyond."""
 
 
-async def clock(broker: ControlledBroker) -> ClockInfo:
+class Timed(Protocol):
+    """What has a time that a test moves: a `ControlledBroker` or a `ControlledCluster`."""
+
+    clock: MovableClock
+    moving_time: trio.Lock
+
+    @property
+    def serving(self) -> Sequence[Node]:
+        """The nodes that serve. Raises NotRunningError."""
+
+    def time_move(self) -> TimeMove:
+        """Return a move of its time. Raises NotRunningError."""
+
+
+async def clock(broker: Timed) -> ClockInfo:
     """Return the broker's time."""
     return ClockInfo(broker.clock.now_ms(), broker.clock.is_frozen, round(broker.clock.ahead_ms))
 
 
 async def clock_advance(
-    broker: ControlledBroker, *, seconds: float, members: Members = "keep", timeout: float = MOVE_TIMEOUT_S
+    broker: Timed, *, seconds: float, members: Members = "keep", timeout: float = MOVE_TIMEOUT_S
 ) -> list[Occurrence]:
     """Move time ahead. Returns the work that came due, in order, when it is done.
 
@@ -47,7 +65,7 @@ async def clock_advance(
 
 
 async def clock_set(
-    broker: ControlledBroker, *, wall_ms: int, members: Members = "keep", timeout: float = MOVE_TIMEOUT_S
+    broker: Timed, *, wall_ms: int, members: Members = "keep", timeout: float = MOVE_TIMEOUT_S
 ) -> list[Occurrence]:
     """Move time ahead to a wall time, in milliseconds since 1970-01-01 UTC; see `clock_advance`."""
     _check_number("wall_ms", wall_ms)
@@ -64,11 +82,9 @@ async def clock_set(
         return await _advance(broker, (wall_ms - now_ms) / 1000, members, timeout)
 
 
-async def _advance(
-    broker: ControlledBroker, seconds: float, members: Members, timeout: float
-) -> list[Occurrence]:
+async def _advance(broker: Timed, seconds: float, members: Members, timeout: float) -> list[Occurrence]:
     try:
-        move = _move_of(broker)
+        move = broker.time_move()
     except NotRunningError:  # it was stopped: the next start finds what is due
         broker.clock.advance(seconds)
         return []
@@ -76,20 +92,20 @@ async def _advance(
     return move.happened
 
 
-async def clock_freeze(broker: ControlledBroker) -> None:
+async def clock_freeze(broker: Timed) -> None:
     """Let time stand still. Nothing happens if it stands already."""
     async with broker.moving_time:
         broker.clock.freeze()
 
 
-async def clock_resume(broker: ControlledBroker) -> None:
+async def clock_resume(broker: Timed) -> None:
     """Let time run on from where it stands. Nothing happens if it runs."""
     async with broker.moving_time:
         broker.clock.resume()
 
 
 async def expire_member(
-    broker: ControlledBroker, *, group_id: str, member: str, timeout: float = MOVE_TIMEOUT_S
+    broker: Timed, *, group_id: str, member: str, timeout: float = MOVE_TIMEOUT_S
 ) -> list[Occurrence]:
     """Let the session of a member expire now. ``member`` is its member id, or ``group.instance.id``.
 
@@ -98,22 +114,26 @@ async def expire_member(
     """
     _check_timeout(timeout)
     async with broker.moving_time:
-        move = _move_of(broker)
-        await move.settle(timeout, lambda: expire_session(broker.node, group_id, member))
+        move = broker.time_move()
+        await move.settle(timeout, lambda: expire_session(broker.serving, group_id, member))
         return move.happened
 
 
-def expire_session(node: Node, group_id: str, member: str) -> None:
+def expire_session(nodes: Sequence[Node], group_id: str, member: str) -> None:
     """Let a member's session come due. Raises NotFoundError, InvalidArgumentError."""
     from oncelog.coordinator.groups.classic.group import ClassicGroup
     from oncelog.coordinator.groups.classic.timers import session_key
     from oncelog.coordinator.groups.modern import timers
 
-    runtime = node.groups.runtime
-    shards = [context.shard for context in runtime.loaded.values()]
-    found = next((shard for shard in shards if group_id in shard.groups), None)
-    if found is None:
-        raise not_found("group", group_id, [name for shard in shards for name in shard.groups])
+    shards = [
+        (context.shard, node.groups.runtime)
+        for node in nodes
+        for context in node.groups.runtime.loaded.values()
+    ]
+    here = next((one for one in shards if group_id in one[0].groups), None)
+    if here is None:
+        raise not_found("group", group_id, [name for shard, _ in shards for name in shard.groups])
+    found, runtime = here
     group = found.groups[group_id]
     member_id = _member_id(group, member)
     if isinstance(group, ClassicGroup):
@@ -139,7 +159,7 @@ def _member_id(group: Group, member: str) -> str:
 
 
 async def expire_transaction(
-    broker: ControlledBroker, *, transactional_id: str, timeout: float = MOVE_TIMEOUT_S
+    broker: Timed, *, transactional_id: str, timeout: float = MOVE_TIMEOUT_S
 ) -> list[Occurrence]:
     """Let the open transaction of a transactional id time out now: it is aborted, and its producer fenced.
 
@@ -148,17 +168,17 @@ async def expire_transaction(
     """
     _check_timeout(timeout)
     async with broker.moving_time:
-        move = _move_of(broker)
-        await move.settle(timeout, lambda: abort_transaction(broker.node, transactional_id))
+        move = broker.time_move()
+        await move.settle(timeout, lambda: abort_transaction(broker.serving, transactional_id))
         return move.happened
 
 
-def abort_transaction(node: Node, transactional_id: str) -> None:
+def abort_transaction(nodes: Sequence[Node], transactional_id: str) -> None:
     """Abort an open transaction as after its time-out. Raises NotFoundError, InvalidArgumentError, KafkaError."""
     from oncelog.coordinator.transactions import expiry
     from oncelog.coordinator.transactions.state import TransactionState
 
-    shards = [context.shard for context in node.transactions.runtime.loaded.values()]
+    shards = [context.shard for node in nodes for context in node.transactions.runtime.loaded.values()]
     for shard in shards:
         transaction = shard.transactions.get(transactional_id)
         if transaction is None:
@@ -171,18 +191,6 @@ def abort_transaction(node: Node, transactional_id: str) -> None:
         expiry.abort(shard, transactional_id, transaction)
         return
     raise not_found("transactional id", transactional_id, [name for it in shards for name in it.transactions])
-
-
-def _move_of(broker: ControlledBroker) -> TimeMove:
-    from oncelog.broker.control.moving_time import TimeMove
-
-    node = broker.node
-
-    def check() -> None:
-        if broker.node is not node:
-            raise NotRunningError("the broker was started again while its time was moved")
-
-    return TimeMove(node, broker.clock, check, broker.pauses)
 
 
 def _check_number(name: str, value: float) -> None:

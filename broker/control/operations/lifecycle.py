@@ -11,6 +11,7 @@ from oncelog.broker.control.types import BrokerInfo
 if TYPE_CHECKING:
     from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.control.controlled_broker import ControlledBroker
+    from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
 
 
 async def start(broker: Controlled) -> BrokerInfo:
@@ -36,7 +37,7 @@ async def lose_power(broker: ControlledBroker) -> None:
     await broker.lose_power()
 
 
-async def reset(broker: ControlledBroker) -> list[str]:
+async def reset(broker: ControlledBroker | ControlledCluster) -> list[str]:
     """Make the broker as it was after its first start. Returns the client ids that were still connected."""
     async with broker.turns:
         connected = broker.connected_client_ids
@@ -53,7 +54,7 @@ async def create_topics(broker: ControlledBroker, *, topics: dict[str, object] |
     new_topics.create_topics(broker.node, wanted)
 
 
-async def snapshot(broker: ControlledBroker, *, path: str | None = None) -> bytes | None:
+async def snapshot(broker: ControlledBroker | ControlledCluster, *, path: str | None = None) -> bytes | None:
     """Write a snapshot of the broker, running or stopped, to the file ``path``; without a path return its content.
 
     Raises SnapshotError, NotRunningError before the first start.

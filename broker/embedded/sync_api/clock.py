@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from oncelog.broker.control.types import ClockInfo, Occurrence
     from oncelog.broker.embedded.sync_api.facade import Facade
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 class Clock:
@@ -87,7 +87,7 @@ class Clock:
 
     def now(self) -> datetime:
         """Return the broker's time, in UTC."""
-        return _EPOCH + (self._info()).now_ms * _MILLISECOND
+        return EPOCH + (self._info()).now_ms * MILLISECOND
 
     def now_ms(self) -> int:
         """Return the broker's time, in milliseconds since 1970-01-01 UTC."""
@@ -127,7 +127,7 @@ def _wall_ms(time: object) -> int:
             raise InvalidArgumentError(
                 f"set({time!r}): a datetime without a time zone; add tzinfo=datetime.UTC, or the zone that you mean"
             )
-        return (time - _EPOCH) // _MILLISECOND
+        return (time - EPOCH) // MILLISECOND
     if isinstance(time, int) and not isinstance(time, bool):
         return time
     raise InvalidArgumentError(f"set({time!r}): expected a datetime, or milliseconds since 1970-01-01 UTC")

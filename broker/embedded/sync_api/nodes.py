@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from oncelog.broker.embedded.sync_api.clock import EPOCH, MILLISECOND
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from oncelog.broker.control.request_types import Request
-    from oncelog.broker.control.types import NodeInfo, Record
+    from oncelog.broker.control.types import ClockInfo, NodeInfo, Record
     from oncelog.broker.embedded.sync_api.facade import Facade
 
 
@@ -47,6 +50,11 @@ class Node:
         controller, it comes back with its next heartbeat.
         """
         self._broker._call("expire_node", node=self.node_id)
+
+    @property
+    def clock(self) -> NodeClock:
+        """Its time: ``kafka.nodes[1].clock.skew(ms=500)``."""
+        return NodeClock(self._broker, self.node_id)
 
     def topic(self, name: str) -> Replica:
         """Return the replicas that it has of a topic: ``kafka.nodes[1].topic("orders").records()``."""
@@ -90,6 +98,30 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.node_id}>"
+
+
+class NodeClock:
+    """The time of the node ``node_id``: that of all nodes (`Broker.clock`), but for its wall time."""
+
+    def __init__(self, broker: Facade, node_id: int) -> None:
+        self._broker = broker
+        self.node_id = node_id
+
+    def skew(self, *, ms: int) -> None:
+        """Let its wall time be so many milliseconds ahead of that of the cluster, or behind it if negative; 0 ends
+        that. It rules the timestamps that the node sets, and retention; sessions and other time-outs, as on a machine,
+        depend on no wall time.
+        """
+        self._broker._call("skew_clock", node=self.node_id, ms=ms)
+
+    def now(self) -> datetime:
+        """Return its wall time, in UTC."""
+        return EPOCH + self.now_ms() * MILLISECOND
+
+    def now_ms(self) -> int:
+        """Return its wall time, in milliseconds since 1970-01-01 UTC."""
+        info: ClockInfo = self._broker._call("clock_of_node", node=self.node_id)
+        return info.now_ms
 
 
 class Replica:
