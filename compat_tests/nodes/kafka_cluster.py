@@ -14,7 +14,7 @@ from typing import Any, Self
 from compat_tests.frames import Connection
 from compat_tests.nodes.network import Network
 from compat_tests.nodes.target import CLIENTS, CONTROLLER
-from compat_tests.nodes.topic import reachable
+from compat_tests.nodes.topic import Topic, move_leader, reachable
 from compat_tests.nodes.waiting import wait_until
 from compat_tests.real_kafka import RealKafka, free_ports, new_uuid, quick_start
 
@@ -150,7 +150,7 @@ class KafkaCluster:
             try:
                 self._start_once()
                 return self
-            except (AssertionError, OSError) as error:
+            except BaseException as error:
                 self.__exit__(None, None, None)
                 self.nodes = {}
                 if "ddress already in use" not in str(error) or attempt == START_ATTEMPTS:
@@ -217,6 +217,13 @@ class KafkaCluster:
         for number, node in self.nodes.items():
             if node.is_running:
                 wait_until(ask(number), done, what)
+
+    def topic(self, name: str) -> Topic:
+        return Topic(self, name)
+
+    def move_leader(self, topic: str, partition: int, *, to: int) -> None:
+        """Have a replica of the ISR lead; it is preferred from then on."""
+        move_leader(self, topic, partition, to=to)
 
     def mend(self) -> None:
         """Heal the network, start every node, delete the topics and wait until every replica is in sync."""

@@ -3,8 +3,13 @@
 What a cluster says of itself comes from requests, to any target alike (topic.py).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from compat_tests.nodes.topic import Topic
 
 CLIENTS = 0
 """The end of a wire where the clients are."""
@@ -49,5 +54,9 @@ class Cluster(Protocol):
     def nodes(self) -> Mapping[int, Node]: ...
     @property
     def network(self) -> Network: ...
+    def topic(self, name: str) -> Topic: ...
+    def move_leader(self, topic: str, partition: int, *, to: int) -> None:
+        """Have a replica of the ISR lead."""
+
     def mend(self) -> None:
         """Heal the network, start every node, delete the topics and wait until every replica is in sync."""

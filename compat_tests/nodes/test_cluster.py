@@ -1,7 +1,7 @@
 """The brokers of a cluster know each other; topics are spread over them; one that was away comes back as it was."""
 
 from compat_tests.nodes.target import Cluster
-from compat_tests.nodes.topic import Topic, call
+from compat_tests.nodes.topic import call
 
 NODES = (1, 2, 3)
 TIMEOUT_MS = 15_000
@@ -29,7 +29,7 @@ def test_every_node_knows_every_node(kafka: Cluster) -> None:
 def test_where_replicas_go(kafka: Cluster, name: str) -> None:
     """Each node leads one of three partitions, and the order of their replicas goes round."""
     for factor in (1, 3, -1):
-        topic = Topic(kafka, f"{name}-{factor}", b"")
+        topic = kafka.topic(f"{name}-{factor}")
         assert create(kafka, topic.name, 3, factor) == 0
         rows = topic.wait_until_in_sync()
         assert {row.leader for row in rows} == {*NODES}
@@ -43,7 +43,7 @@ def test_where_replicas_go(kafka: Cluster, name: str) -> None:
 
 
 def test_a_node_that_was_away_has_its_address_and_data(kafka: Cluster, name: str) -> None:
-    topic = Topic(kafka, name, b"")
+    topic = kafka.topic(name)
     assert create(kafka, name, 3, 1) == 0
     (partition,) = [number for number, row in enumerate(topic.wait_until_in_sync()) if row.leader == 3]
     assert topic.produce(3, b"before", partition=partition)["error_code"] == 0

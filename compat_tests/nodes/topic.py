@@ -1,5 +1,6 @@
 """A topic of a cluster: what its brokers say of leaders and replicas, and requests to one of them."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -48,12 +49,15 @@ def reachable(cluster: Cluster) -> list[int]:
 
 
 class Topic:
-    """A topic by its name and id; `create_topic` makes one."""
+    """A topic by its name; `create_topic` makes one."""
 
-    def __init__(self, cluster: Cluster, name: str, topic_id: bytes) -> None:
+    def __init__(self, cluster: Cluster, name: str) -> None:
         self.name = name
-        self.id = topic_id
         self._cluster = cluster
+
+    @functools.cached_property
+    def _id(self) -> bytes:
+        return bytes(self._described(min(reachable(self._cluster)))["topic_id"])
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
@@ -65,9 +69,7 @@ class Topic:
 
     def seen_by(self, node: int) -> tuple[Partition, ...]:
         """What this broker says, which may be old news."""
-        asked = {"topics": [{"name": self.name}], "response_partition_limit": 2000}
-        (row,) = call(self._cluster, node, "DescribeTopicPartitions", 0, asked)["topics"]
-        rows = sorted(row["partitions"], key=lambda row: row["partition_index"])
+        rows = sorted(self._described(node)["partitions"], key=lambda row: row["partition_index"])
         return tuple(
             Partition(
                 row["leader_id"],
@@ -80,6 +82,11 @@ class Topic:
             )
             for row in rows
         )
+
+    def _described(self, node: int) -> Any:
+        asked = {"topics": [{"name": self.name}], "response_partition_limit": 2000}
+        (row,) = call(self._cluster, node, "DescribeTopicPartitions", 0, asked)["topics"]
+        return row
 
     def wait_for(self, done: Callable[[Partition], bool], partition: int = 0) -> Partition:
         """Wait until `done` is true of the partition, and return it. Raises AssertionError."""
@@ -144,7 +151,7 @@ class Topic:
             "isolation_level": isolation,
             "session_epoch": -1,
             "rack_id": rack,
-            "topics": [{"topic_id": self.id, "partitions": [row]}],
+            "topics": [{"topic_id": self._id, "partitions": [row]}],
         }
         response = call(self._cluster, node, "Fetch", 17, asked)
         return response["responses"][0]["partitions"][0]
@@ -165,14 +172,6 @@ class Topic:
             ]
         return found
 
-    def move_leader(self, to: int, partition: int = 0) -> Partition:
-        """Have a replica of the ISR lead the partition, which it then prefers."""
-        first = self.partitions[partition]
-        replicas = [to, *(replica for replica in first.replicas if replica != to)]
-        self.reassign(replicas, partition)
-        assert self.elect(PREFERRED, partition) == 0 or first.leader == to
-        return self.wait_for(lambda row: row.leader == to, partition)
-
     def reassign(self, replicas: Sequence[int] | None, partition: int = 0) -> None:
         """Begin to move a partition to other replicas; None cancels that."""
         row = {"partition_index": partition, "replicas": None if replicas is None else list(replicas)}
@@ -191,6 +190,16 @@ class Topic:
         response = call(self._cluster, min(reachable(self._cluster)), "ElectLeaders", 2, asked)
         assert response["error_code"] == 0, response
         return int(response["replica_election_results"][0]["partition_result"][0]["error_code"])
+
+
+def move_leader(cluster: Cluster, name: str, partition: int, *, to: int) -> None:
+    """Have a replica of the ISR lead, and be preferred, by the requests that a tool would make."""
+    topic = Topic(cluster, name)
+    before = topic.partitions[partition]
+    topic.reassign([to, *(replica for replica in before.replicas if replica != to)], partition)
+    error = topic.elect(PREFERRED, partition)
+    assert error == 0 or before.leader == to, error
+    topic.wait_for(lambda row: row.leader == to, partition)
 
 
 def set_config(cluster: Cluster, kind: int, name: str, key: str, value: str) -> None:
@@ -219,6 +228,6 @@ def create_topic(
     node = min(reachable(cluster))
     response = call(cluster, node, "CreateTopics", 7, {"topics": [row], "timeout_ms": TIMEOUT_MS})
     assert response["topics"][0]["error_code"] == 0, response
-    topic = Topic(cluster, name, response["topics"][0]["topic_id"])
+    topic = cluster.topic(name)
     topic.wait_until_in_sync()
     return topic
