@@ -325,7 +325,7 @@ class Reader(Client):
         code = ErrorCode(row.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             is_behind = node_id != self.world.cluster.leader_of(self.topic, self.partition)
-            assert is_behind or self.model.has_unclean_election(-1), (
+            assert is_behind or self.model.has_unclean_election(), (
                 f"{self.model.name}: node {node_id} does not have offset {self.offset}"
             )
             if not is_behind:
@@ -336,7 +336,7 @@ class Reader(Client):
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
             ), code.name
         elif row.diverging_epoch is not None and row.diverging_epoch.end_offset >= 0:
-            assert self.model.has_unclean_election(-1), f"{self.model.name}: {row.diverging_epoch}"
+            assert self.model.has_unclean_election(), f"{self.model.name}: {row.diverging_epoch}"
             self.offset, self.last_epoch = min(self.offset, row.diverging_epoch.end_offset), -1
         else:
             self.take(bytes_of(row.records), row.high_watermark)
@@ -419,6 +419,7 @@ class Faults:
         node = self.some_node()
         if node.is_up and not node.is_stopping:
             self.world.note(f"stop {node.node_id}")
+            node.is_stopping = True
             self.cluster.nursery.start_soon(node.stop)
 
     async def start(self) -> None:
