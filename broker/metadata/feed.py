@@ -86,7 +86,10 @@ class MetadataFeed:
         return FetchResponse(responses=[FetchableTopicResponse("", METADATA_TOPIC_ID, [row])])
 
     def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        """Return the whole snapshot of the present image, whichever is asked for."""
+        """Return the whole snapshot of the present image, whichever is asked for. The batches after it are kept for the
+        node from now on.
+        """
+        self._note(request.replica_id, self._store.end_offset)
         snapshot_id, data = self._store.encoded_snapshot()
         row = PartitionResult(
             0, ErrorCode.NONE, WantedSnapshotId(*snapshot_id), size=len(data), unaligned_records=data
@@ -103,7 +106,7 @@ class MetadataFeed:
         self._drop_before(min(one.end_offset for one in self._observers.values()))
 
     def forget(self, node_id: int) -> None:
-        """Keep nothing for a node's last run: the next one begins with a snapshot."""
+        """Keep nothing for a node's last run: the next one has registered, and begins with a snapshot."""
         self._observers.pop(node_id, None)
 
     def states(self) -> list[ReplicaState]:

@@ -1,9 +1,9 @@
 """`Member`: the membership of a node that follows a controller (Kafka: ``BrokerLifecycleManager``, ``MetadataLoader``).
 
-    join     a snapshot of the metadata, registration, and the batches up to it    nobody is served
-    run      fenced, until its logs are recovered and its metadata is current      it leads nothing
-             unfenced: heartbeats keep its session                                 it leads and follows
-    leave    in controlled shutdown, until it leads nothing any more               as before
+    join     registration, a snapshot of the metadata, and the batches after it  nobody is served
+    run      fenced, until its logs are recovered and its metadata is current    it leads nothing
+             unfenced: heartbeats keep its session                               it leads and follows
+    leave    in controlled shutdown, until it leads nothing any more             as before
 
 A broken link is tried again when the network changes, or at the next heartbeat.
 """
@@ -89,7 +89,9 @@ class Member:
     # -- before the node serves
 
     async def join(self, listeners: Sequence[BoundListener]) -> None:
-        """Load the metadata, register, and follow until the node's own registration is in its image.
+        """Register, load the metadata, and follow until the node's own registration is in its image.
+
+        The snapshot comes last: the controller keeps the batches after it for a node that has registered.
 
         It waits as long as the controller cannot be reached, and as long as a session of the node lasts. Raises
         KafkaError if the controller refuses the node.
@@ -97,11 +99,11 @@ class Member:
         while True:
             changed = self._controller.changed
             try:
+                await self._register(listeners)
                 response = await self._controller.call(
                     FetchSnapshotRequest(replica_id=self._node_id), SNAPSHOT_VERSION
                 )
                 self._metadata.load(response.topics[0].partitions[0])
-                await self._register(listeners)
                 while not self._is_registered():
                     await self._fetch()
                 return

@@ -1,0 +1,600 @@
+"""One random life of three nodes: writers, readers and faults, all chosen by a seed; and a model that judges it.
+
+Nodes are killed (some in the middle of a write), lose power, are stopped and started; links are cut, one way too, and
+slow; sessions expire, leaders are elected, time jumps. In the end all is mended: what was acknowledged is there, the
+logs of all replicas are equal, and nothing hangs.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import trio
+
+from compat_tests.batches import batch, record
+from oncelog.broker.log.partition_log import PartitionLog
+from oncelog.broker.metadata.image import Topic
+from oncelog.broker.network.network import CONTROLLER_ID
+from oncelog.wire.batch import read_header
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from oncelog.wire.records import iterate_records
+from oncelog.wire.schema import Message
+from oncelog.wire.stored.metadata import PartitionChangeRecord
+from tests.harness.replication_model import Acknowledged, PartitionModel, Read
+from tests.harness.requests import bytes_of
+from tests.harness.sim_client import ConnectionEndedError, SimClient
+from tests.harness.sim_cluster import PATIENCE_S, SimCluster, SimMember, running_cluster
+from tests.harness.sim_nodes import batches_of
+from tests.harness.simulation import deterministic
+
+LOST = (ConnectionEndedError, OSError, trio.ClosedResourceError, trio.BrokenResourceError, trio.TooSlowError)
+ANSWER_S = 40
+"""Simulated seconds in which a request is answered, or its connection ends."""
+TOPICS: dict[str, dict[str, str]] = {
+    "safe": {"min.insync.replicas": "2"},
+    "loose": {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"},
+}
+PARTITIONS = 2
+TOO_LATE = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+"""What an idempotent producer is told whose records an unclean election has taken."""
+Kind = Literal["kills", "cuts", "power", "all"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does."""
+
+    seed: int
+    kind: Kind
+    steps: int = 25
+    """How many faults there are."""
+    encodes: bool = False
+
+
+class World:
+    """The cluster, its clients, and the models of its partitions."""
+
+    def __init__(self, cluster: SimCluster, plan: Plan, rng: random.Random) -> None:
+        self.cluster = cluster
+        self.plan = plan
+        self.rng = rng
+        self.is_over = False
+        """Whether the faults are over."""
+        self.events: list[str] = []
+        """What happened, for who looks for the cause of a failure."""
+        self.partitions: dict[tuple[str, int], PartitionModel] = {}
+
+    def watch(self) -> None:
+        """Tell the models of what the controller decides from now on."""
+        for name in TOPICS:
+            topic = self.cluster.image.topics[name]
+            for index, state in enumerate(topic.partitions):
+                model = PartitionModel(f"{name}-{index}", state, is_safe=name == "safe")
+                self.partitions[name, index] = model
+        self.cluster.controller.store.subscribe(self._on_record)
+
+    def _on_record(self, record: Message, topic: Topic | None) -> None:
+        if isinstance(record, PartitionChangeRecord) and topic is not None:
+            model = self.partitions.get((topic.name, record.partition_id))
+            if model is not None:
+                model.on_change(record)
+
+    def note(self, text: str) -> None:
+        self.events.append(f"{trio.current_time():.3f} {text}")
+
+    def up(self) -> list[SimMember]:
+        return [node for node in self.cluster.nodes.values() if node.is_up]
+
+    def logs(self, topic: str, partition: int) -> dict[int, PartitionLog]:
+        """The logs of a partition on the nodes that run."""
+        found = {}
+        for node in self.up():
+            log = node.node.logs.logs.get((topic, partition))
+            if log is not None and not log.offline:
+                found[node.node_id] = log
+        return found
+
+    def check_logs(self) -> None:
+        for (topic, index), model in self.partitions.items():
+            state = self.cluster.image.topics[topic].partitions[index]
+            model.check_logs(self.logs(topic, index), state.isr)
+
+
+class Client:
+    """Connections to nodes, by their ids."""
+
+    def __init__(self, world: World, topic: str, partition: int) -> None:
+        self.world = world
+        self.rng = random.Random(world.rng.random())
+        self.topic = topic
+        self.partition = partition
+        self.model = world.partitions[topic, partition]
+        self.connections: dict[int, SimClient] = {}
+        self.epoch = 0
+        """The highest leader epoch that it has heard of: it asks no leader of an earlier one."""
+
+    def choose(self) -> tuple[int, int]:
+        """Return who leads the partition, and in which epoch, as some node knows. Raises ConnectionRefusedError."""
+        up = self.world.up()
+        if not up:
+            raise ConnectionRefusedError
+        image = self.rng.choice(up).node.metadata.image
+        known = image.topics.get(self.topic)
+        if known is None or known.partitions[self.partition].leader < 0:
+            raise ConnectionRefusedError
+        state = known.partitions[self.partition]
+        if state.leader_epoch < self.epoch:
+            raise ConnectionRefusedError
+        self.epoch = state.leader_epoch
+        return state.leader, state.leader_epoch
+
+    def connection(self, node_id: int) -> SimClient:
+        """Raises ConnectionRefusedError."""
+        found = self.connections.get(node_id)
+        if found is None:
+            found = self.connections[node_id] = self.world.cluster.nodes[node_id].connect()
+        return found
+
+    def hang_up(self, node_id: int) -> None:
+        """Give a connection up."""
+        client = self.connections.pop(node_id, None)
+        if client is not None:
+            client.transport.close()
+
+    async def call(self, node_id: int, request: Message, version: int, response: type[Message]) -> Any:
+        """Send a request, and return its response. Raises what `LOST` has."""
+        try:
+            client = self.connection(node_id)
+            with trio.fail_after(ANSWER_S):
+                return await client.call(request, version, response)
+        except LOST as error:
+            self.hang_up(node_id)
+            assert not isinstance(error, trio.TooSlowError), f"node {node_id} does not answer {request}"
+            raise
+
+
+class Writer(Client):
+    """An idempotent producer with acks=all, which repeats each record until it is acknowledged."""
+
+    def __init__(self, world: World, name: str, topic: str, partition: int) -> None:
+        super().__init__(world, topic, partition)
+        self.name = name
+        self.producer_id = -1
+        self.sequence = 0
+        self.next_value = 0
+        self.unacknowledged: list[list[bytes]] = []
+        """Batches of values, the first with `sequence`."""
+        self.is_done = False
+
+    async def run(self) -> None:
+        while not (self.world.is_over and not self.unacknowledged):
+            await trio.sleep(self.rng.uniform(0.02, 0.4))
+            with suppress(*LOST):
+                if self.producer_id < 0:
+                    await self.init()
+                else:
+                    await self.send()
+        self.is_done = True
+
+    async def init(self) -> None:
+        up = self.world.up()
+        if up:
+            request = InitProducerIdRequest(None, 60_000)
+            response = await self.call(self.rng.choice(up).node_id, request, 4, InitProducerIdResponse)
+            if not response.error_code:
+                self.producer_id, self.sequence = response.producer_id, 0
+
+    def request(self, values: list[bytes], sequence: int) -> ProduceRequest:
+        rows = [record(None, value, offset_delta=index) for index, value in enumerate(values)]
+        data = batch(
+            rows,
+            base_timestamp=self.world.cluster.clock.now_ms(),
+            producer=(self.producer_id, 0, sequence),
+        )
+        self.model.sent.update(values)
+        return ProduceRequest(
+            None,
+            -1,
+            self.rng.choice((200, 1500, 5000)),
+            [TopicProduceData(self.topic, partition_data=[PartitionProduceData(self.partition, data)])],
+        )
+
+    async def send(self) -> None:
+        """Send up to three batches at once, and take their responses."""
+        while len(self.unacknowledged) < self.rng.randint(1, 3) and not self.world.is_over:
+            count = self.rng.randint(1, 3)
+            self.unacknowledged.append(
+                [b"%s:%d" % (self.name.encode(), self.next_value + index) for index in range(count)]
+            )
+            self.next_value += count
+        node_id, epoch = self.choose()
+        batches = list(self.unacknowledged)
+        try:
+            client = self.connection(node_id)
+            sequence = self.sequence
+            with trio.fail_after(ANSWER_S):
+                for values in batches:
+                    await client.send(self.request(values, sequence), 9)
+                    sequence += len(values)
+                is_first = True
+                for values in batches:
+                    response = await client.receive(ProduceResponse, 9)
+                    row = response.responses[0].partition_responses[0]
+                    if is_first:
+                        is_first = self.take(values, row, epoch)
+        except LOST as error:
+            self.hang_up(node_id)
+            assert not isinstance(error, trio.TooSlowError), f"node {node_id} does not answer a Produce"
+            raise
+
+    def take(self, values: list[bytes], row: PartitionProduceResponse, epoch: int) -> bool:
+        """Take the answer to the first batch. Returns whether it is acknowledged."""
+        code = ErrorCode(row.error_code)
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self.unacknowledged.pop(0)
+            self.sequence += len(values)
+            for index, value in enumerate(values):
+                self.model.acknowledged[value] = Acknowledged(row.base_offset + index, epoch)
+            return True
+        if code in TOO_LATE:
+            assert not self.model.is_safe, f"{self.model.name}: {code.name} to {values} of {self.name}"
+            self.producer_id = -1
+        else:
+            assert code.retriable, code.name
+        return False
+
+
+class OneTimeWriter(Client):
+    """Sends plain records with acks=1, each once."""
+
+    async def run(self) -> None:
+        number = 0
+        while not self.world.is_over:
+            await trio.sleep(self.rng.uniform(0.05, 0.8))
+            value = b"once:%d" % number
+            number += 1
+            data = batch([record(None, value)], base_timestamp=self.world.cluster.clock.now_ms())
+            rows = [PartitionProduceData(self.partition, data)]
+            request = ProduceRequest(None, 1, 1000, [TopicProduceData(self.topic, partition_data=rows)])
+            with suppress(*LOST):
+                node_id, _ = self.choose()
+                self.model.sent.add(value)
+                response = await self.call(node_id, request, 9, ProduceResponse)
+                code = ErrorCode(response.responses[0].partition_responses[0].error_code)
+                assert code is ErrorCode.NONE or code.retriable, code.name
+
+
+class Reader(Client):
+    """A consumer, which also reads followers, and begins anew from time to time."""
+
+    def __init__(self, world: World, topic: str, partition: int) -> None:
+        super().__init__(world, topic, partition)
+        self.offset = 0
+        self.last_epoch = -1
+
+    async def run(self) -> None:
+        while not self.world.is_over:
+            await trio.sleep(self.rng.uniform(0.02, 0.5))
+            if self.rng.random() < 0.1:
+                self.offset, self.last_epoch = 0, -1
+            with suppress(*LOST):
+                await self.read()
+
+    async def read(self) -> None:
+        leader, epoch = self.choose()
+        node_id, last_epoch = leader, self.last_epoch
+        if self.rng.random() < 0.2:
+            # A follower that does not have the offset yet would say that the logs diverge.
+            node_id, last_epoch = self.rng.choice(self.world.up()).node_id, -1
+        max_bytes = self.rng.choice((200, 1 << 20))
+        asked = FetchPartition(
+            self.partition, epoch, self.offset, last_epoch, partition_max_bytes=max_bytes
+        )
+        request = FetchRequest(
+            max_wait_ms=self.rng.choice((0, 100, 500)),
+            min_bytes=1,
+            isolation_level=self.rng.choice((0, 1)),
+            topics=[FetchTopic(self.topic, partitions=[asked])],
+            session_epoch=-1,
+        )
+        response = await self.call(node_id, request, 12, FetchResponse)
+        row = response.responses[0].partitions[0]
+        code = ErrorCode(row.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            is_behind = node_id != self.world.cluster.leader_of(self.topic, self.partition)
+            assert is_behind or self.model.has_unclean_election(), (
+                f"{self.model.name}: node {node_id} does not have offset {self.offset}"
+            )
+            if not is_behind:
+                self.offset, self.last_epoch = 0, -1
+        elif code:
+            assert code.retriable or code in (
+                ErrorCode.FENCED_LEADER_EPOCH,
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ), code.name
+        elif row.diverging_epoch is not None and row.diverging_epoch.end_offset >= 0:
+            assert self.model.has_unclean_election(), f"{self.model.name}: {row.diverging_epoch}"
+            self.offset, self.last_epoch = min(self.offset, row.diverging_epoch.end_offset), -1
+        else:
+            self.take(bytes_of(row.records), row.high_watermark)
+
+    def take(self, data: bytes, high_watermark: int) -> None:
+        for offset, read in reads_in(data):
+            if offset >= self.offset:
+                assert offset < high_watermark, f"{self.model.name}: {offset} was read above the watermark"
+                self.model.on_read(offset, read)
+                self.offset, self.last_epoch = offset + 1, read.epoch
+
+
+def reads_in(data: bytes) -> list[tuple[int, Read]]:
+    """The records in whole batches, with their offsets."""
+    found, at = [], 0
+    while at + 61 <= len(data):
+        header = read_header(data, at)
+        if at + header.size > len(data):
+            break
+        for one in iterate_records(data[at : at + header.size], header):
+            found.append(
+                (one.offset, Read(header.partition_leader_epoch, bytes(one.value or b"")))
+            )
+        at += header.size
+    return found
+
+
+class Faults:
+    """What goes wrong, step by step."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.cluster = world.cluster
+        self.rng = world.rng
+        self.steps = {
+            "kills": [self.kill, self.kill_in_a_write, self.stop, self.start, self.start, self.expire],
+            "cuts": [self.cut, self.cut_off, self.delay, self.heal, self.heal, self.expire, self.break_connections],
+            "power": [self.lose_power, self.lose_power, self.kill_in_a_write, self.stop, self.start, self.start],
+            "all": [],
+        }
+        self.steps["all"] = [
+            *self.steps["kills"],
+            *self.steps["cuts"],
+            *((self.lose_power,) if world.cluster.texts.get("log.flush.interval.messages") else ()),
+            self.elect_preferred,
+            self.elect_unclean,
+            self.advance,
+            self.start,
+            self.start,
+        ]
+
+    async def run(self) -> None:
+        steps = self.steps[self.world.plan.kind]
+        for number in range(self.world.plan.steps):
+            await trio.sleep(self.rng.choice((0.05, 0.3, 0.8, 2.5)) * self.rng.uniform(0.5, 1.5))
+            await self.rng.choice(steps)()
+            if number % 6 == 0:
+                self.world.check_logs()
+
+    def some_node(self) -> SimMember:
+        return self.cluster.nodes[self.rng.choice((1, 2, 3))]
+
+    async def kill(self) -> None:
+        node = self.some_node()
+        self.world.note(f"kill {node.node_id}")
+        await node.crash("process")
+
+    async def lose_power(self) -> None:
+        node = self.some_node()
+        self.world.note(f"lose power of {node.node_id}")
+        await node.crash("power")
+
+    async def kill_in_a_write(self) -> None:
+        node = self.some_node()
+        if not node.is_dead:
+            self.world.note(f"kill {node.node_id} in a write")
+            node.files.crash_at = node.files.steps + self.rng.randrange(30)
+
+    async def stop(self) -> None:
+        node = self.some_node()
+        if node.is_up and not node.is_stopping:
+            self.world.note(f"stop {node.node_id}")
+            node.is_stopping = True
+            self.cluster.nursery.start_soon(node.stop)
+
+    async def start(self) -> None:
+        down = [node for node in self.cluster.nodes.values() if node.ended.is_set()]
+        if down:
+            node = self.rng.choice(down)
+            self.world.note(f"start {node.node_id}")
+            if self.rng.random() < 0.5:
+                self.cluster.controller.end_session(node.node_id)
+            node.begin()
+
+    async def expire(self) -> None:
+        node = self.some_node()
+        self.world.note(f"end the session of {node.node_id}")
+        self.cluster.controller.end_session(node.node_id)
+
+    async def cut(self) -> None:
+        source, target = self.rng.sample((1, 2, 3, CONTROLLER_ID), 2)
+        self.world.note(f"cut {source} -> {target}")
+        self.cluster.network.cut(source, target)
+        if self.rng.random() < 0.5:
+            self.cluster.network.cut(target, source)
+
+    async def cut_off(self) -> None:
+        node_id = self.some_node().node_id
+        others = [other for other in (1, 2, 3) if other != node_id]
+        if self.rng.random() < 0.4:
+            others.append(CONTROLLER_ID)
+        self.world.note(f"cut {node_id} off from {others}")
+        for other in others:
+            self.cluster.network.cut(node_id, other)
+            self.cluster.network.cut(other, node_id)
+
+    async def delay(self) -> None:
+        source, target = self.rng.sample((1, 2, 3, CONTROLLER_ID), 2)
+        seconds = self.rng.choice((0.01, 0.1, 0.4, 1.0))
+        self.world.note(f"delay {source} -> {target}: {seconds}")
+        self.cluster.network.delay(source, target, seconds)
+
+    async def heal(self) -> None:
+        self.world.note("heal")
+        self.cluster.network.heal()
+
+    async def break_connections(self) -> None:
+        up = self.world.up()
+        if up:
+            node = self.rng.choice(up)
+            self.world.note(f"break the connections of {node.node_id}")
+            for connection in node.node.server.connections:
+                connection.transport.break_off()  # type: ignore[attr-defined]
+
+    async def elect_preferred(self) -> None:
+        self._elect(0)
+
+    async def elect_unclean(self) -> None:
+        self._elect(1)
+
+    def _elect(self, election_type: int) -> None:
+        up = self.world.up()
+        topic = "safe" if election_type == 0 and self.rng.random() < 0.5 else "loose"
+        partition = self.rng.randrange(PARTITIONS)
+        if up:
+            node = self.rng.choice(up)
+            self.world.note(f"elect {election_type} {topic} {partition} by {node.node_id}")
+            request = ElectLeadersRequest(election_type, [TopicPartitions(topic, [partition])], 1000)
+            client = Client(self.world, topic, partition)
+            self.cluster.nursery.start_soon(self._send, client, node.node_id, request)
+
+    async def _send(self, client: Client, node_id: int, request: ElectLeadersRequest) -> None:
+        with suppress(*LOST):
+            await client.call(node_id, request, 2, ElectLeadersResponse)
+        client.hang_up(node_id)
+
+    async def advance(self) -> None:
+        seconds = self.rng.choice((0.5, 2, 30))
+        self.world.note(f"advance by {seconds}")
+        self.cluster.clock.advance(seconds)
+
+
+async def live(plan: Plan) -> World:
+    rng = random.Random(plan.seed)
+    texts = {"log.flush.interval.messages": "1"} if plan.kind == "power" or rng.random() < 0.2 else {}
+    async with running_cluster(plan.seed, encodes=plan.encodes, config=texts) as cluster:
+        world = World(cluster, plan, rng)
+        try:
+            await run_world(world)
+        except BaseException:
+            print("\n".join(world.events))
+            raise
+    return world
+
+
+async def create_topics(world: World) -> None:
+    client = world.cluster.nodes[1].connect()
+    request = CreateTopicsRequest(
+        [
+            CreatableTopic(name, PARTITIONS, 3, [], [CreatableTopicConfig(*row) for row in configs.items()])
+            for name, configs in TOPICS.items()
+        ],
+        5000,
+    )
+    response = await client.call(request, 7, CreateTopicsResponse)
+    assert not any(row.error_code for row in response.topics), response
+    client.transport.close()
+    world.watch()
+
+
+async def run_world(world: World) -> None:
+    await create_topics(world)
+    writers = [
+        Writer(world, f"w{number}", topic, partition)
+        for number in range(2)
+        for topic, partition in world.partitions
+        if number == 0 or partition == 0
+    ]
+    faults = Faults(world)
+    async with trio.open_nursery() as nursery:
+        for writer in writers:
+            nursery.start_soon(writer.run)
+        for topic, partition in world.partitions:
+            nursery.start_soon(Reader(world, topic, partition).run)
+            nursery.start_soon(OneTimeWriter(world, topic, partition).run)
+        await faults.run()
+        await mend(world)
+        world.is_over = True
+        await world.cluster.wait_until(
+            lambda: all(writer.is_done for writer in writers), "writers are not done"
+        )
+    await finish(world)
+
+
+async def mend(world: World) -> None:
+    """End all faults, and start the nodes that do not run."""
+    cluster = world.cluster
+    world.note("mend")
+    cluster.network.heal()
+    for node in cluster.nodes.values():
+        node.files.crash_at = None
+        if node.ended.is_set():
+            node.begin()
+    for node in cluster.nodes.values():
+        if node.is_stopping:
+            with trio.move_on_after(PATIENCE_S):
+                await node.ended.wait()
+            assert node.ended.is_set(), f"node {node.node_id} does not stop"
+            node.begin()
+        with trio.move_on_after(PATIENCE_S):
+            await node.serves.wait()
+        assert node.is_up, f"node {node.node_id} does not start"
+
+
+async def finish(world: World) -> None:
+    """Wait until all replicas are in sync, and compare them with what the clients know."""
+    cluster = world.cluster
+    for (topic, index), model in world.partitions.items():
+        state = cluster.image.topics[topic].partitions[index]
+        await cluster.wait_until(lambda state=state: len(state.isr) == 3, f"{model.name} is not in sync")
+        await cluster.wait_until(
+            lambda topic=topic, index=index: is_equal(world.logs(topic, index)),
+            f"the replicas of {model.name} are not equal",
+        )
+        logs = world.logs(topic, index)
+        stored = [model.on_log(node_id, log) for node_id, log in logs.items()]
+        assert stored[0] == stored[1] == stored[2], f"{model.name}: logs differ: {stored}"
+        data = b"".join(batches_of(logs[1]))
+        values = reads_in(data)
+        assert [offset for offset, _ in values] == list(range(len(values)))
+        model.check_end([read for _, read in values])
+
+
+def is_equal(logs: dict[int, PartitionLog]) -> bool:
+    """Whether three logs end at the same offset, and all of it is below the watermark."""
+    return len(logs) == 3 and len({(log.log_end_offset, log.high_watermark) for log in logs.values()}) == 1
+
+
+def run(plan: Plan) -> World:
+    """Live a life; return its world for who is curious."""
+    return deterministic(lambda: live(plan), plan.seed)
