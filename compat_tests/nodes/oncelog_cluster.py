@@ -7,6 +7,7 @@ from typing import Self
 
 import oncelog
 from compat_tests.nodes.kafka_cluster import PROPERTIES
+from compat_tests.nodes.topic import Topic
 from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 WAIT_S = 30
@@ -87,6 +88,13 @@ class OncelogCluster:
     @property
     def bootstrap_servers(self) -> str:
         return self._broker.bootstrap_servers
+
+    def topic(self, name: str) -> Topic:
+        return Topic(self, name)
+
+    def move_leader(self, topic: str, partition: int, *, to: int) -> None:
+        """Have a replica of the ISR lead; it is preferred from then on."""
+        self._broker.move_leader(topic, partition, to=to)
 
     def mend(self) -> None:
         """See `compat_tests.nodes.target.Cluster`."""

@@ -118,11 +118,11 @@ def test_what_a_share_group_has_accepted_comes_to_nobody_again(seed: int) -> Non
                 member += 1
                 leader = nodes.leader("t", 0)
                 reader = ShareReader(nodes.connect(max(leader, 1)), topic_id, f"m{member}")
-                [row] = await reader.fetch(wait_ms=500, most=7) or [None]
-                if row is None or row.error_code:
+                rows = await reader.fetch(wait_ms=500, most=7)
+                if not rows or rows[0].error_code:
                     await trio.sleep(0.2)
                     continue
-                for one in row.acquired_records:
+                for one in rows[0].acquired_records:
                     assert accepted.isdisjoint(range(one.first_offset, one.last_offset + 1))
                     code = await reader.acknowledge((one.first_offset, one.last_offset, [ACCEPT]))
                     if code == ErrorCode.NONE:
