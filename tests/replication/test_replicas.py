@@ -464,20 +464,6 @@ async def test_a_follower_reports_only_what_is_flushed() -> None:
 
 
 @simulated
-async def test_who_fetches_while_time_is_moved_stays_in_sync() -> None:
-    async with running_nodes() as nodes:
-        nodes.create()
-        await nodes[1].produce(b"a")
-        nodes.network.delay(1, 2, 0.2)
-        nodes.network.delay(1, 3, 0.2)
-        await nodes[1].produce(b"b", acks=1)
-        for node in nodes:
-            node.clock.advance(3600)
-        await trio.sleep(3)
-        assert nodes.proposals == []
-
-
-@simulated
 async def test_the_controllers_refusal_is_taken_back_and_tried_again() -> None:
     async with running_nodes() as nodes:
         nodes.create(min_insync_replicas="1")
