@@ -85,6 +85,7 @@ class Member:
         self._producer_ids: list[int] = []
         """The first ids of blocks that are not used yet."""
         self._wants_producer_ids = trio.Event()
+        self._wants_producer_ids.set()  # or a producer's first request would have to be tried again
 
     # -- before the node serves
 
