@@ -32,7 +32,7 @@ def brokers(**racks: list[int]) -> MetadataImage:
     return image
 
 
-@pytest.fixture(params=range(20))
+@pytest.fixture(params=range(5))
 def rng(request: pytest.FixtureRequest) -> random.Random:
     return random.Random(request.param)
 

@@ -191,7 +191,7 @@ def _elect(cluster: DecidedCluster, rng: random.Random) -> None:
 
 def _reassign(cluster: DecidedCluster, rng: random.Random) -> None:
     name = rng.choice((*TOPICS, *TOPICS, "nobody's"))
-    index = rng.randrange(PARTITIONS)
+    index = rng.randrange(PARTITIONS) if rng.random() < 0.95 else rng.choice((-1, PARTITIONS))
     if rng.random() < 0.3:
         cluster.reassign(name, index, None)
         return
