@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from oncelog.broker.config.definitions import HIGH, INT, LONG, STRING, KeyCollector, key
+from oncelog.broker.config.definitions import CLUSTER_WIDE, HIGH, INT, LONG, LOW, STRING, KeyCollector, key
 
 
 class ReplicationKeys(metaclass=KeyCollector):
@@ -30,6 +30,28 @@ class ReplicationKeys(metaclass=KeyCollector):
     )
     replica_fetch_wait_max_ms: int = key(
         INT, 500, "The most milliseconds that a follower's fetch waits.", importance=HIGH
+    )
+    leader_replication_throttled_rate: int | None = key(
+        LONG,
+        None,
+        "Bytes in a second that throttled replicas fetch from this broker.",
+        at_least=0,
+        update=CLUSTER_WIDE,
+        internal=True,
+    )
+    follower_replication_throttled_rate: int | None = key(
+        LONG,
+        None,
+        "Bytes in a second that throttled replicas of this broker fetch.",
+        at_least=0,
+        update=CLUSTER_WIDE,
+        internal=True,
+    )
+    replication_quota_window_num: int = key(
+        INT, 11, "Samples that are kept of replication.", at_least=1, importance=LOW
+    )
+    replication_quota_window_size_seconds: int = key(
+        INT, 1, "Seconds of a sample of replication.", at_least=1, importance=LOW
     )
     replica_selector_class: str | None = key(
         STRING, None, "The class that chooses the replica that a consumer reads from."

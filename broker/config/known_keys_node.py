@@ -115,16 +115,8 @@ alter.log.dirs.replication.quota.window.size.seconds int 1 1..
     Seconds of a sample of moves between directories.
 client.quota.callback.class class null
     The class that determines the quota of each client.
-follower.replication.throttled.rate long null 0.. cluster-wide internal
-    Bytes in a second that throttled replicas of this broker fetch.
-leader.replication.throttled.rate long null 0.. cluster-wide internal
-    Bytes in a second that throttled replicas fetch from this broker.
 replica.alter.log.dirs.io.max.bytes.per.second long null 0.. cluster-wide internal
     Bytes in a second that are moved between directories.
-replication.quota.window.num int 11 1..
-    Samples that are kept of replication.
-replication.quota.window.size.seconds int 1 1..
-    Seconds of a sample of replication.
 kafka.metrics.polling.interval.secs int 10 1..
     Seconds between two rounds of the metrics reporters.
 kafka.metrics.reporters list ""

@@ -53,6 +53,7 @@ class FollowedPartition:
         "in_session",
         "is_current",
         "is_failed",
+        "lag",
         "leader_epoch",
         "log",
         "offset",
@@ -64,6 +65,8 @@ class FollowedPartition:
         self.leader_epoch = leader_epoch
         self.offset = log.log_end_offset
         """Where the next fetch begins."""
+        self.lag: int | None = None
+        """How far its end is below the leader's watermark; None before the first answer."""
         self.is_current = True
         """False after it was removed from its fetcher, or another leader epoch has begun."""
         self.is_failed = False

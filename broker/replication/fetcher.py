@@ -39,12 +39,15 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.network.network import Link
     from oncelog.broker.replication.fetch_state import FollowedPartition
+    from oncelog.broker.replication.throttle import ReplicationThrottle
     from oncelog.wire.messages.fetch import FetchResponse, PartitionData
     from oncelog.wire.schema import Uuid
 
 FETCH_VERSION = FetchRequest.MAX_VERSION
 LIST_OFFSETS_VERSION = ListOffsetsRequest.MAX_VERSION
 EARLIEST, LATEST = -2, -1
+THROTTLED_S_MAX = 0.5
+"""Seconds after which a throttled partition is looked at again, at most: the limit may have changed."""
 
 _log = get_logger(__name__)
 
@@ -59,12 +62,14 @@ class ReplicaFetcher:
         metadata: ClusterMetadata,
         config: DynamicBrokerConfig,
         lines: LineLimiter,
+        throttle: ReplicationThrottle,
     ) -> None:
         self._link = link
         self._node_id = node_id
         self._metadata = metadata
         self._config = config
         self._lines = lines
+        self._throttle = throttle
         self._partitions: dict[tuple[Uuid, int], FollowedPartition] = {}
         self._to_ask: dict[FollowedPartition, None] = {}
         """Those that the session does not have as they are."""
@@ -166,6 +171,11 @@ class ReplicaFetcher:
             self._to_ask = {one: None for one in self._partitions.values() if one.is_fetching}
             for partition in self._partitions.values():
                 partition.in_session = False
+        for partition in list(self._to_ask):
+            if partition.lag != 0 and partition.is_fetching and self._throttle.names(partition.log):
+                delay_s = self._throttle.delay_s()
+                if delay_s:
+                    self._delay(partition, min(delay_s, THROTTLED_S_MAX))
         asked = [one for one in self._to_ask if one.is_fetching and not one.is_asked()]
         self._to_ask.clear()
         if not asked and not self._in_session:
@@ -237,7 +247,7 @@ class ReplicaFetcher:
                     if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                         self._fail(partition)
                     else:
-                        self._delay(partition)
+                        self._delay(partition, self._backoff_s)
                 if partition.log.durable_offset < partition.offset and partition.is_fetching:
                     to_flush.append(partition)
         for partition in to_flush:  # only what is flushed may be reported
@@ -260,9 +270,12 @@ class ReplicaFetcher:
         records: Any = row.records
         if records:
             log.append_as_follower(records, partition.leader_epoch)
+            if self._throttle.names(log):
+                self._throttle.record(len(records))
         log.advance_high_watermark(row.high_watermark)
         log.raise_log_start(row.log_start_offset)
         partition.offset = log.log_end_offset
+        partition.lag = max(0, row.high_watermark - partition.offset)
         if not partition.is_asked():
             self._to_ask[partition] = None
 
@@ -349,9 +362,9 @@ class ReplicaFetcher:
             raise KafkaError(ErrorCode(row.error_code))
         return row.offset
 
-    def _delay(self, partition: FollowedPartition) -> None:
+    def _delay(self, partition: FollowedPartition, seconds: float) -> None:
         if partition.is_current:
-            partition.delayed_until_s = real_time.monotonic() + self._backoff_s
+            partition.delayed_until_s = real_time.monotonic() + seconds
             self._delayed[partition] = None
             self._leave_out(partition)
 

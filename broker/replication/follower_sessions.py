@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.log.partition_log import PartitionLog
+    from oncelog.broker.replication.throttle import ReplicationThrottle
     from oncelog.broker.seams.clock import Clock
     from oncelog.wire.messages.fetch import FetchPartition, FetchRequest
     from oncelog.wire.schema import Uuid
@@ -190,8 +191,9 @@ class FollowerSession:
 class FollowerSessions:
     """The sessions of all followers of one node's partitions."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, random: Random) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, random: Random, throttle: ReplicationThrottle) -> None:
         self._cluster = cluster
+        self._throttle = throttle
         self._clock = clock
         self._random = random
         self._sessions: dict[int, FollowerSession] = {}
@@ -225,7 +227,7 @@ class FollowerSessions:
         self._ask(session, request)
         if not (is_full and session.due):
             with real_time.move_on_after(request.max_wait_ms / 1000):
-                while not session.is_closed and not any(map(_is_urgent, session.due)):
+                while not session.is_closed and not any(map(self._is_urgent, session.due)):
                     session.event = trio.Event()
                     await session.event.wait()
         if session.is_closed:
@@ -322,6 +324,9 @@ class FollowerSessions:
         size = 0
         due, session.due = session.due, {}
         for partition in due:
+            if self._is_throttled(partition):
+                session.due[partition] = None
+                continue
             row = self._row(session, partition, max(0, max_bytes - size), minimum_one=not size)
             size += len(row.records or b"")  # type: ignore[arg-type]
             topic = topics.get(partition.topic_id)
@@ -329,6 +334,29 @@ class FollowerSessions:
                 topic = topics[partition.topic_id] = FetchableTopicResponse("", partition.topic_id)
             topic.partitions.append(row)
         return list(topics.values())
+
+    def _is_urgent(self, partition: FetchedPartition) -> bool:
+        """Whether what is due ends the wait: anything but a watermark that has moved."""
+        leader = partition.leader
+        if leader is None or not leader.is_current:
+            return True
+        log = leader.log
+        if log.offline or log.deleted:
+            return True
+        return not self._is_throttled(partition) and (
+            log.log_end_offset != partition.asked.fetch_offset
+            or log.log_start_offset != partition.sent_log_start
+        )
+
+    def _is_throttled(self, partition: FetchedPartition) -> bool:
+        """Whether the follower gets no records of a partition for now. The next request asks again."""
+        leader = partition.leader
+        return (
+            leader is not None
+            and partition.session.node_id not in leader.isr.committed
+            and self._throttle.names(leader.log)
+            and self._throttle.delay_s() > 0
+        )
 
     def _row(
         self, session: FollowerSession, partition: FetchedPartition, limit: int, *, minimum_one: bool
@@ -352,6 +380,8 @@ class FollowerSessions:
                     up_to=up_to,
                 )
                 records = _bytes_of(log, read.records)
+                if records and self._throttle.names(log):
+                    self._throttle.record(len(records))
                 if not records and up_to > asked.fetch_offset:  # the response is full
                     session.due[partition] = None
         except KafkaError as error:
@@ -368,20 +398,6 @@ class FollowerSessions:
             aborted_transactions=None,
             records=records,
         )
-
-
-def _is_urgent(partition: FetchedPartition) -> bool:
-    """Whether what is due ends the wait: anything but a watermark that has moved."""
-    leader = partition.leader
-    if leader is None or not leader.is_current:
-        return True
-    log = leader.log
-    return (
-        log.log_end_offset != partition.asked.fetch_offset
-        or log.log_start_offset != partition.sent_log_start
-        or log.offline
-        or log.deleted
-    )
 
 
 def _diverging(log: PartitionLog, asked: FetchPartition) -> EpochEndOffset | None:

@@ -19,6 +19,7 @@ from oncelog.broker.replication.fetch_state import FollowedPartition
 from oncelog.broker.replication.fetcher import ReplicaFetcher
 from oncelog.broker.replication.follower_sessions import FollowerSessions
 from oncelog.broker.replication.replicated_partition import LeaderEnvironment, ReplicatedPartition
+from oncelog.broker.replication.throttle import ReplicationThrottle
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import (
@@ -86,7 +87,10 @@ class Replication:
         self.alter_partition = AlterPartitionManager(
             links.to(CONTROLLER_ID), metadata, cluster.node_id, lines
         )
-        self.sessions = FollowerSessions(cluster, clock, logs.random)
+        self.sessions = FollowerSessions(
+            cluster, clock, logs.random, ReplicationThrottle.of_leader(config, cluster.node_id)
+        )
+        self._throttle = ReplicationThrottle.of_follower(config, cluster.node_id)
         self._environment = LeaderEnvironment(
             cluster.node_id, config, metadata, clock, self.alter_partition.propose
         )
@@ -270,7 +274,12 @@ class Replication:
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
             fetcher = self._fetchers[leader] = ReplicaFetcher(
-                self._links.to(leader), self._node_id, self._metadata, self._config, self._lines
+                self._links.to(leader),
+                self._node_id,
+                self._metadata,
+                self._config,
+                self._lines,
+                self._throttle,
             )
             assert self._nursery is not None
             self._nursery.start_soon(self._run_fetcher, leader, fetcher)

@@ -1,6 +1,6 @@
-"""`Rate` and `TokenBucket`: Kafka's measures of use, for quotas. Pure; times are milliseconds.
+"""`Rate`, `SimpleRate` and `TokenBucket`: Kafka's measures of use, for quotas. Pure; times are milliseconds.
 
-Source: Kafka's ``Rate``, ``SampledStat``, ``TokenBucket``, ``QuotaUtils``.
+Source: Kafka's ``Rate``, ``SimpleRate``, ``SampledStat``, ``TokenBucket``, ``QuotaUtils``.
 """
 
 from __future__ import annotations
@@ -79,6 +79,18 @@ class Rate:
         if limit <= 0:
             return THROTTLE_MS_MAX
         return rounded_ms((rate - limit) / limit * self.span_ms(now_ms))
+
+
+class SimpleRate(Rate):
+    """As `Rate`, from the first record on: nothing is taken for granted of the windows before it."""
+
+    __slots__ = ()
+
+    def span_ms(self, now_ms: int) -> int:
+        """Return the milliseconds over which the rate is measured: at least one window."""
+        super().span_ms(now_ms)  # forgets what is too old
+        first_ms = min((sample.start_ms for sample in self._samples), default=now_ms)
+        return max(now_ms - first_ms, self._window_ms)
 
 
 class TokenBucket:

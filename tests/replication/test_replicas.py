@@ -435,6 +435,25 @@ async def test_a_new_replica_is_filled_and_a_removed_one_is_deleted() -> None:
         assert (await nodes[1].produce(b"d")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+@pytest.mark.parametrize("side", ["leader", "follower"])
+@simulated
+async def test_a_new_replica_is_copied_no_faster_than_its_throttle(side: str) -> None:
+    async with running_nodes(replica_fetch_max_bytes="50000") as nodes:
+        names = {"leader": "0:1", "follower": "0:2"}[side]
+        nodes.create(replicas=[1], **{f"{side}_replication_throttled_replicas": names})
+        for node in nodes:
+            node.dynamic.change({f"{side}.replication.throttled.rate": "100000"})
+        for _ in range(10):
+            await nodes[1].produce(bytes(50_000))
+        began = trio.current_time()
+        nodes.change(replicas=[1, 2, 3], adding_replicas=[2, 3])
+        await nodes.wait_isr(1, 2, 3)
+        assert 4 <= trio.current_time() - began <= 12
+        # In sync, it is held back no longer.
+        for _ in range(10):
+            assert (await nodes[1].produce(bytes(50_000), timeout_ms=400)).error_code == 0
+
+
 @simulated
 async def test_what_waits_learns_that_the_topic_is_gone() -> None:
     async with running_nodes() as nodes:
