@@ -154,7 +154,6 @@ class TopicKeys(metaclass=KeyCollector):
         BOOLEAN,
         "unclean.leader.election.enable",
         "Whether a replica that is not in sync may become leader if no other replica is left.",
-        in_effect=False,
     )
     min_insync_replicas: int = _key(
         INT, "min.insync.replicas", "In-sync replicas that acks=all needs.", at_least=1
