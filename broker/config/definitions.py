@@ -124,6 +124,7 @@ class ConfigKey:
         internal: bool,
         in_effect: bool,
         of_proxies: bool | None = False,
+        of_several_nodes: bool = False,
     ) -> None:
         self.name = self.attribute = ""
         self.type = type
@@ -139,7 +140,7 @@ class ConfigKey:
         self.internal = internal
         self.in_effect = in_effect
         self.of_proxies = of_proxies
-        self.of_several_nodes = False
+        self.of_several_nodes = of_several_nodes
 
     @property
     def sensitive(self) -> bool:
@@ -198,6 +199,7 @@ def key(
     internal: bool = False,
     in_effect: bool = True,
     of_proxies: bool | None = None,
+    of_several_nodes: bool = False,
 ) -> T:
     """Declare a key. It returns a `ConfigKey`, but has the type of the key's value: reading the attribute of an
     instance gives the value (as the field specifiers of `oncelog.wire.schema` do)."""
@@ -215,6 +217,7 @@ def key(
         internal,
         in_effect,
         of_proxies,
+        of_several_nodes,
     )
     return config_key  # type: ignore[no-any-return]
 
@@ -249,7 +252,7 @@ class KeyCollector(type):
                 _bind(config_key, attribute, in_effect)
                 if config_key.of_proxies is None:
                     config_key.of_proxies = of_proxies
-                config_key.of_several_nodes = of_several_nodes
+                config_key.of_several_nodes |= of_several_nodes
                 keys[config_key.name] = config_key
         namespace["KEYS"] = keys
         more = namespace.get("__slots__", ())

@@ -163,6 +163,7 @@ class GroupKeys(metaclass=KeyCollector):
         "Milliseconds that a commit may take to be written to all replicas.",
         at_least=1,
         importance=HIGH,
+        of_several_nodes=True,
     )
     offsets_retention_minutes: int = key(
         INT,

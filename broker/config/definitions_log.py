@@ -299,6 +299,7 @@ class LogKeys(metaclass=KeyCollector):
         "Whether a replica that is not in sync may become leader if no other replica is left.",
         importance=HIGH,
         update=CLUSTER_WIDE,
+        of_several_nodes=True,
     )
     producer_id_expiration_ms: int = key(
         INT,

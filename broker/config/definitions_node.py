@@ -155,9 +155,6 @@ class RequestKeys(metaclass=KeyCollector):
         importance=HIGH,
         internal=True,
     )
-    request_timeout_ms: int = key(
-        INT, 30_000, "Milliseconds that a request to another node may take.", importance=HIGH
-    )
     telemetry_max_bytes: int = key(
         INT, 1048576, "Bytes of metrics that a client may push at once.", at_least=1, importance=LOW
     )

@@ -172,12 +172,12 @@ def from_environment(environment: Mapping[str, str]) -> EnvironmentSettings:
 
 
 def _sets_key(name: str, text: str) -> bool:
-    """Whether a variable with this name and text sets a key. A key without effect must also be able to have the value:
-    otherwise the variable probably belongs to an application."""
+    """Whether a variable with this name and text sets a key. A key without effect, or with one only in several nodes,
+    must also be able to have the value: otherwise the variable probably belongs to an application."""
     if name in (_PORT, _ADVERTISED_PORT):
         return text.isdecimal()
     key = key_of(name)
-    if key is None or key.in_effect:
+    if key is None or (key.in_effect and not key.of_several_nodes):
         return is_known(name)
     try:
         key.parse(text)

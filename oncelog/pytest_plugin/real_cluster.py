@@ -45,6 +45,9 @@ class _ClusterAccess:
     """How to log in to the cluster, by the keys of Kafka's clients; empty: it asks for nothing, or a proxy logs in."""
     bootstrap_servers: Any
 
+    def _check_several(self) -> None:
+        _skip("kafka.nodes, kafka.network and who leads need a broker of oncelog")
+
     def client_config(
         self,
         client: str = "confluent-kafka",

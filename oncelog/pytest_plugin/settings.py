@@ -32,6 +32,7 @@ class KafkaSettings(TypedDict, total=False):
     acls: Iterable[object]
     tls: bool | Literal["expired", "of_a_stranger", "other_host"]
     oauth: bool
+    nodes: int | Mapping[int, Mapping[str, object]]
     process: bool
     from_snapshot: str | os.PathLike[str] | bytes
     snapshot_bytes_max: int
@@ -216,6 +217,14 @@ OPTIONS = (
         "3.9",
         str,
         "the release of Kafka that every broker is like",
+    ),
+    _Option(
+        "nodes",
+        "--kafka-nodes",
+        "kafka_nodes",
+        "N",
+        _number,
+        "how many nodes every broker has; see docs/nodes.md",
     ),
     _Option(
         "faults",

@@ -22,8 +22,8 @@ time. `make docs` makes this page from signatures and docstrings, and a test com
 
 In the tables `kafka` is the fixture, an `oncelog.Broker`. The fixture `async_kafka` is an `oncelog.AsyncBroker`: it
 has the same names, and its methods and properties are awaited. Only these are not: `topic()`, `group()`,
-`share_group()`, `transactions`, `clock` and `faults`, which give the next object; what only describes
-(`bootstrap_servers`, `cluster_id`, `seed`, `client_config()`, `certificate()`, `token()`); and of a rule all words
+`share_group()`, `transactions`, `clock`, `faults`, `nodes` and `network`, which give the next object; what only
+describes (`bootstrap_servers`, `cluster_id`, `seed`, `client_config()`, `certificate()`, `token()`); and of a rule all words
 but the last.
 
 | you have | you look for |
@@ -34,7 +34,7 @@ but the last.
 proxy](#arguments-of-a-proxy) |
 | `kafka` | [methods](#kafka), [topics](#kafkatopicname), [groups](#kafkagroupgroup_id), [share \
 groups](#kafkashare_groupgroup_id), \
-[transactions](#kafkatransactions), [time](#kafkaclock), [faults](#kafkafaults) |
+[transactions](#kafkatransactions), [time](#kafkaclock), [faults](#kafkafaults), [several nodes](#several-nodes) |
 | a result | [records and topics](#records-and-topics), [groups](#groups), [transactions and \
 producers](#transactions-and-producers), \
 [requests](#requests), [metrics of clients](#metrics-of-clients), [errors](#errors) |
@@ -81,6 +81,10 @@ error.
 FAULTS = """\
 A rule says which requests, which of those, and what happens to them: `on`, then a count, then an action. The action
 puts the rule in force. The same words stand in files; [faults.md](faults.md) says what each does in detail.
+"""
+
+NODES = """\
+Of a broker with `nodes=3`, `kafka` has these, too. [nodes.md](nodes.md) shows how to use them.
 """
 
 PARTS_OF_KAFKA = {
@@ -270,6 +274,12 @@ def sections() -> Iterator[str]:
     yield section(3, "A rule that is not complete: RuleDraft", methods(oncelog.RuleDraft))
     yield section(3, "A rule in force: Rule", about(oncelog.Rule), methods(oncelog.Rule))
     yield from results(oncelog.RuleState)
+    yield section(2, "Several nodes", NODES, methods(oncelog.Broker))
+    yield section(3, "kafka.nodes[1]", about(oncelog.Node), methods(oncelog.Node))
+    yield section(3, "kafka.nodes[1].clock", about(oncelog.NodeClock), methods(oncelog.NodeClock))
+    yield section(3, "kafka.nodes[1].topic(name)", about(oncelog.Replica), methods(oncelog.Replica))
+    yield section(3, "kafka.network", about(oncelog.Network), methods(oncelog.Network))
+    yield from results(oncelog.NodeInfo, oncelog.PartitionState, oncelog.ReplicaInfo)
     yield section(2, "Records and topics", *results(oncelog.Record, oncelog.TopicInfo, oncelog.PartitionInfo))
     yield section(2, "Groups", *results(oncelog.GroupInfo, oncelog.Member))
     share = (oncelog.ShareGroupInfo, oncelog.ShareMember, oncelog.SharePartitionInfo, oncelog.RecordsInFlight)

@@ -102,8 +102,8 @@ class ControlledCluster:
         try:
             if operation in of_nodes.SHARED:
                 return await operations.operation(operation)(self, **arguments)
-            if operation in of_nodes.OPERATIONS:
-                return await of_nodes.OPERATIONS[operation](self, **arguments)
+            if operation in of_nodes.OWN or operations.MODULES.get(operation) == operations.OF_NODES:
+                return await getattr(of_nodes, operation)(self, **arguments)
             if operation in OF_CLUSTER:
                 result = await OF_CLUSTER[operation](self.client, **arguments)
                 await self.wait_followed()
@@ -116,7 +116,7 @@ class ControlledCluster:
             self.journal.changes.note()
         if operation not in operations.MODULES:
             raise KeyError(operation)
-        raise UnsupportedError(f"{operation}: not of several nodes")
+        raise UnsupportedError(f"{operation}: a broker with several nodes cannot do it yet")
 
     def _died(self) -> NotRunningError:
         """Return the error of an operation by which a node came to a crash point."""
@@ -365,6 +365,14 @@ class ControlledCluster:
             if node.is_running:
                 found.update(one.client_id for one in node.node.server.connections if one.client_id)
         return sorted(found)
+
+    async def lose_power(self) -> None:
+        """End all nodes as a loss of power does, and the controller, which loses nothing. Raises UnsupportedError if
+        the data is on a real disk.
+        """
+        for node in self.nodes.values():
+            await node.lose_power()
+        await self.runs.end()
 
     @asynccontextmanager
     async def _open_controller(self) -> AsyncIterator[Controller]:

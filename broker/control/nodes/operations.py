@@ -5,10 +5,11 @@ See `oncelog.broker.control.operations`: each is a coroutine function of a `Cont
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.control.errors import InvalidArgumentError, WaitTimeoutError
 from oncelog.broker.control.names import no_partition
+from oncelog.broker.control.nodes.configs import CONTROLLER_DIRECTORY
 from oncelog.broker.control.partition_states import partition_states
 from oncelog.broker.control.records import ReplicaReader
 from oncelog.broker.control.requests import checked_filter, find_requests
@@ -25,20 +26,20 @@ from oncelog.wire.messages.alter_partition_reassignments import (
 from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
     from oncelog.broker.control.request_types import Request
     from oncelog.broker.control.types import PartitionState, Record
 
 SHARED = (
-    *("start", "stop", "kill", "reset", "snapshot", "info", "log_lines"),
+    *("start", "stop", "kill", "lose_power", "reset", "snapshot", "info", "log_lines"),
     *("clock", "clock_advance", "clock_set", "clock_freeze", "clock_resume"),
     *("expire_member", "expire_transaction"),
     *("requests", "wait_for", "failed_logins", "wait_for_failed_login"),
     *("add_rule", "load_rules", "rules", "wait_fired", "release", "remove_rule", "clear_rules"),
 )
 """The operations that are the same for one node and for several."""
+OWN = ("partitions",)
+"""Those that are not the same."""
 
 
 async def nodes(cluster: ControlledCluster) -> list[NodeInfo]:
@@ -156,32 +157,44 @@ async def records_of_node(
 # -- the network
 
 
-def _ends(cluster: ControlledCluster, source: int, target: int) -> None:
-    for node_id in (source, target):
+def _directions(
+    cluster: ControlledCluster, source: int | str, target: int | str, *, one_way: bool
+) -> list[tuple[int, int]]:
+    """Return the ids of who sends and who receives. Raises InvalidArgumentError."""
+    ends = []
+    for end in (source, target):
+        node_id = CONTROLLER_ID if end in (CONTROLLER_DIRECTORY, CONTROLLER_ID) else end
         if node_id != CONTROLLER_ID:
+            if not isinstance(node_id, int):
+                raise InvalidArgumentError(f'{end!r}: expected the id of a node, or "{CONTROLLER_DIRECTORY}"')
             cluster.of(node_id)
-    if source == target:
-        raise InvalidArgumentError(f"node {source} has no link to itself")
+        ends.append(int(node_id))
+    one, other = ends
+    if one == other:
+        raise InvalidArgumentError(f"node {one} has no link to itself")
+    return [(one, other)] if one_way else [(one, other), (other, one)]
 
 
-async def cut(cluster: ControlledCluster, *, source: int, target: int, one_way: bool = False) -> None:
-    """Lose all that one node sends to the other, and with ``one_way`` False all that it gets from it."""
-    _ends(cluster, source, target)
-    cluster.network.cut(source, target)
-    if not one_way:
-        cluster.network.cut(target, source)
+async def cut(
+    cluster: ControlledCluster, *, source: int | str, target: int | str, one_way: bool = False
+) -> None:
+    """Cut two nodes off from each other, or a node and the ``controller``; with ``one_way``, lose only what ``source``
+    sends to ``target``.
+    """
+    for direction in _directions(cluster, source, target, one_way=one_way):
+        cluster.network.cut(*direction)
 
 
 async def delay(
-    cluster: ControlledCluster, *, source: int, target: int, ms: float, one_way: bool = False
+    cluster: ControlledCluster, *, source: int | str, target: int | str, ms: float, one_way: bool = False
 ) -> None:
-    """Let all that one node sends to the other take so long, and with ``one_way`` False all that it gets from it."""
-    _ends(cluster, source, target)
+    """Let what two nodes send to each other take so many milliseconds of real time; with ``one_way``, only what
+    ``source`` sends to ``target``.
+    """
     if ms < 0:
         raise InvalidArgumentError(f"ms={ms!r}: expected 0 or more")
-    cluster.network.delay(source, target, ms / 1000)
-    if not one_way:
-        cluster.network.delay(target, source, ms / 1000)
+    for direction in _directions(cluster, source, target, one_way=one_way):
+        cluster.network.delay(*direction, ms / 1000)
 
 
 async def heal(cluster: ControlledCluster) -> None:
@@ -268,29 +281,3 @@ async def move_leader(cluster: ControlledCluster, *, topic: str, partition: int,
     if known[partition].leader != to:
         await elect_leaders(cluster, topic=topic, partition=partition)
     await cluster.wait_followed()
-
-
-OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
-    operation.__name__: operation
-    for operation in (
-        nodes,
-        start_node,
-        stop_node,
-        kill_node,
-        lose_power_of_node,
-        expire_node,
-        skew_clock,
-        clock_of_node,
-        log_lines_of_node,
-        requests_of_node,
-        records_of_node,
-        cut,
-        delay,
-        heal,
-        partitions,
-        wait_for_partition,
-        elect_leaders,
-        move_leader,
-    )
-}
-"""By name."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from oncelog.broker.control.errors import UnsupportedError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
@@ -76,6 +78,25 @@ OPERATIONS = {
     "operations.failed_logins": ("failed_logins", "wait_for_failed_login"),
     "operations.share_groups": ("share_groups", "share_group", "wait_for_share_group"),
     "operations.dead_letters": ("dead_letters", "wait_for_dead_letters"),
+    "nodes.operations": (
+        "nodes",
+        "start_node",
+        "stop_node",
+        "kill_node",
+        "lose_power_of_node",
+        "expire_node",
+        "skew_clock",
+        "clock_of_node",
+        "log_lines_of_node",
+        "requests_of_node",
+        "records_of_node",
+        "cut",
+        "delay",
+        "heal",
+        "wait_for_partition",
+        "elect_leaders",
+        "move_leader",
+    ),
 }
 """By module in `oncelog.broker.control`."""
 
@@ -85,6 +106,8 @@ MODULES: dict[str, str] = {
 """The module of each operation; it is imported with the first call."""
 VIEWS = "oncelog.broker.control.views"
 """The module whose operations take the node that serves in place of the broker."""
+OF_NODES = "oncelog.broker.control.nodes.operations"
+"""The module whose operations are a `ControlledCluster`'s."""
 
 
 def operation(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -94,7 +117,11 @@ def operation(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
 
 
 async def call_operation(broker: ControlledBroker, name: str, arguments: Mapping[str, Any]) -> Any:
-    """Call an operation and return its result. Raises KeyError for an unknown name."""
+    """Call an operation and return its result. Raises KeyError for an unknown name, UnsupportedError for one of several
+    nodes.
+    """
+    if MODULES[name] == OF_NODES:
+        raise UnsupportedError(f"{name}: there is one node; a broker with nodes=3, or --nodes 3, has several")
     function = operation(name)
     try:
         return await function(broker.node if MODULES[name] == VIEWS else broker, **arguments)

@@ -32,7 +32,7 @@ async def kill(broker: Controlled) -> None:
     await broker.kill()
 
 
-async def lose_power(broker: ControlledBroker) -> None:
+async def lose_power(broker: ControlledBroker | ControlledCluster) -> None:
     """End the broker as a loss of power does: data that it had not flushed are lost."""
     await broker.lose_power()
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.embedded.async_api.clock import EPOCH, MILLISECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from oncelog.broker.control.request_types import Request
@@ -157,22 +156,14 @@ class AsyncNetwork:
 
     async def cut(self, source: int | str, target: int | str, *, one_way: bool = False) -> None:
         """Cut two nodes off from each other; with ``one_way``, lose only what ``source`` sends to ``target``."""
-        await self._broker._call("cut", **_ends(source, target), one_way=one_way)
+        await self._broker._call("cut", source=source, target=target, one_way=one_way)
 
     async def delay(self, source: int | str, target: int | str, *, ms: float, one_way: bool = False) -> None:
         """Let what two nodes send to each other take so many milliseconds of real time; with ``one_way``, only what
         ``source`` sends to ``target``.
         """
-        await self._broker._call("delay", **_ends(source, target), ms=ms, one_way=one_way)
+        await self._broker._call("delay", source=source, target=target, ms=ms, one_way=one_way)
 
     async def heal(self) -> None:
         """End all cuts and delays."""
         await self._broker._call("heal")
-
-
-def _ends(source: int | str, target: int | str) -> Mapping[str, Any]:
-    from oncelog.broker.control.nodes.configs import CONTROLLER_DIRECTORY
-    from oncelog.broker.network.network import CONTROLLER_ID
-
-    ends = (CONTROLLER_ID if end == CONTROLLER_DIRECTORY else end for end in (source, target))
-    return dict(zip(("source", "target"), ends, strict=True))
