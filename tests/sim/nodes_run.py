@@ -8,6 +8,7 @@ logs of all replicas are equal, and nothing hangs.
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -39,7 +40,7 @@ from oncelog.wire.messages.produce import (
 from oncelog.wire.records import iterate_records
 from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import PartitionChangeRecord
-from tests.harness.replication_model import Acknowledged, PartitionModel, Read
+from tests.harness.replication_model import MARKER, Acknowledged, PartitionModel, Read
 from tests.harness.requests import bytes_of
 from tests.harness.sim_client import ConnectionEndedError, SimClient
 from tests.harness.sim_cluster import PATIENCE_S, SimCluster, SimMember, running_cluster
@@ -49,11 +50,12 @@ from tests.harness.simulation import deterministic
 LOST = (ConnectionEndedError, OSError, trio.ClosedResourceError, trio.BrokenResourceError, trio.TooSlowError)
 ANSWER_S = 40
 """Simulated seconds in which a request is answered, or its connection ends."""
+SAFE, LOOSE, TRANSACTIONAL = "safe", "loose", "tx"
 TOPICS: dict[str, dict[str, str]] = {
-    "safe": {"min.insync.replicas": "2"},
-    "loose": {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"},
+    SAFE: {"min.insync.replicas": "2", "segment.ms": "3000"},
+    LOOSE: {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"},
+    TRANSACTIONAL: {"min.insync.replicas": "2"},
 }
-PARTITIONS = 2
 TOO_LATE = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -61,6 +63,14 @@ TOO_LATE = (
 )
 """What an idempotent producer is told whose records an unclean election has taken."""
 Kind = Literal["kills", "cuts", "power", "all"]
+INTERNAL_TOPICS = {
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
 
 
 @dataclass(frozen=True)
@@ -69,9 +79,12 @@ class Plan:
 
     seed: int
     kind: Kind
-    steps: int = 25
+    steps: int = 12
     """How many faults there are."""
     encodes: bool = False
+    topics: tuple[str, ...] = (SAFE, LOOSE)
+    partitions: int = 1
+    """In each topic."""
 
 
 class World:
@@ -89,10 +102,10 @@ class World:
 
     def watch(self) -> None:
         """Tell the models of what the controller decides from now on."""
-        for name in TOPICS:
+        for name in self.plan.topics:
             topic = self.cluster.image.topics[name]
             for index, state in enumerate(topic.partitions):
-                model = PartitionModel(f"{name}-{index}", state, is_safe=name == "safe")
+                model = PartitionModel(f"{name}-{index}", state, is_safe=name != LOOSE)
                 self.partitions[name, index] = model
         self.cluster.controller.store.subscribe(self._on_record)
 
@@ -121,6 +134,9 @@ class World:
         for (topic, index), model in self.partitions.items():
             state = self.cluster.image.topics[topic].partitions[index]
             model.check_logs(self.logs(topic, index), state.isr)
+
+
+Workload = Callable[[World], Awaitable[None]]
 
 
 class Client:
@@ -357,8 +373,9 @@ def reads_in(data: bytes) -> list[tuple[int, Read]]:
         if at + header.size > len(data):
             break
         for one in iterate_records(data[at : at + header.size], header):
+            value = MARKER if header.is_control else bytes(one.value or b"")
             found.append(
-                (one.offset, Read(header.partition_leader_epoch, bytes(one.value or b"")))
+                (one.offset, Read(header.partition_leader_epoch, value))
             )
         at += header.size
     return found
@@ -479,9 +496,9 @@ class Faults:
 
     def _elect(self, election_type: int) -> None:
         up = self.world.up()
-        topic = "safe" if election_type == 0 and self.rng.random() < 0.5 else "loose"
-        partition = self.rng.randrange(PARTITIONS)
-        if up:
+        topic = self.rng.choice(self.world.plan.topics)
+        partition = self.rng.randrange(self.world.plan.partitions)
+        if up and (topic == LOOSE or election_type == 0):
             node = self.rng.choice(up)
             self.world.note(f"elect {election_type} {topic} {partition} by {node.node_id}")
             request = ElectLeadersRequest(election_type, [TopicPartitions(topic, [partition])], 1000)
@@ -499,13 +516,17 @@ class Faults:
         self.cluster.clock.advance(seconds)
 
 
-async def live(plan: Plan) -> World:
+async def live(plan: Plan, workload: Workload) -> World:
     rng = random.Random(plan.seed)
-    texts = {"log.flush.interval.messages": "1"} if plan.kind == "power" or rng.random() < 0.2 else {}
+    texts = dict(INTERNAL_TOPICS)
+    if plan.kind == "power" or rng.random() < 0.2:
+        texts["log.flush.interval.messages"] = "1"
     async with running_cluster(plan.seed, encodes=plan.encodes, config=texts) as cluster:
         world = World(cluster, plan, rng)
         try:
-            await run_world(world)
+            await create_topics(world)
+            await workload(world)
+            await finish(world)
         except BaseException:
             print("\n".join(world.events))
             raise
@@ -516,8 +537,10 @@ async def create_topics(world: World) -> None:
     client = world.cluster.nodes[1].connect()
     request = CreateTopicsRequest(
         [
-            CreatableTopic(name, PARTITIONS, 3, [], [CreatableTopicConfig(*row) for row in configs.items()])
-            for name, configs in TOPICS.items()
+            CreatableTopic(
+                name, world.plan.partitions, 3, [], [CreatableTopicConfig(*row) for row in TOPICS[name].items()]
+            )
+            for name in world.plan.topics
         ],
         5000,
     )
@@ -527,13 +550,13 @@ async def create_topics(world: World) -> None:
     world.watch()
 
 
-async def run_world(world: World) -> None:
-    await create_topics(world)
+async def write_and_read(world: World) -> None:
+    """Write to all partitions and read them, while `Faults` happen and until all is mended."""
     writers = [
         Writer(world, f"w{number}", topic, partition)
         for number in range(2)
         for topic, partition in world.partitions
-        if number == 0 or partition == 0
+        if number == 0 or topic == SAFE
     ]
     faults = Faults(world)
     async with trio.open_nursery() as nursery:
@@ -548,7 +571,6 @@ async def run_world(world: World) -> None:
         await world.cluster.wait_until(
             lambda: all(writer.is_done for writer in writers), "writers are not done"
         )
-    await finish(world)
 
 
 async def mend(world: World) -> None:
@@ -595,6 +617,6 @@ def is_equal(logs: dict[int, PartitionLog]) -> bool:
     return len(logs) == 3 and len({(log.log_end_offset, log.high_watermark) for log in logs.values()}) == 1
 
 
-def run(plan: Plan) -> World:
+def run(plan: Plan, workload: Workload = write_and_read) -> World:
     """Live a life; return its world for who is curious."""
-    return deterministic(lambda: live(plan), plan.seed)
+    return deterministic(lambda: live(plan, workload), plan.seed)
