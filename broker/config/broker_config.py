@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from oncelog.broker.config.checks import ALL_LOG_DIRS, connection_limits, contradictions
 from oncelog.broker.config.definitions import ConfigError, ConfigKey, KeyCollector, Value, is_secret
-from oncelog.broker.config.definitions_cluster import ClusterKeys
+from oncelog.broker.config.definitions_cluster import ClusterKeys, ReplicationKeys
 from oncelog.broker.config.definitions_coordinators import GroupKeys, TransactionKeys
 from oncelog.broker.config.definitions_log import LogKeys
 from oncelog.broker.config.definitions_node import OPTIMIZATIONS, ListenerKeys, NodeKeys, OwnKeys, RequestKeys
-from oncelog.broker.config.definitions_replication import ReplicationKeys
 from oncelog.broker.config.definitions_security import (
     DelegationTokenKeys,
     LoginKeys,

@@ -203,16 +203,16 @@ class TopicKeys(metaclass=KeyCollector):
     leader_replication_throttled_replicas: tuple[str, ...] = key(
         LIST,
         (),
-        "Replicas whose replication the leader throttles; without effect on one node.",
+        "Replicas whose replication the leader throttles.",
         check=_check_throttled,
-        in_effect=False,
+        of_several_nodes=True,
     )
     follower_replication_throttled_replicas: tuple[str, ...] = key(
         LIST,
         (),
-        "Replicas whose replication the follower throttles; without effect on one node.",
+        "Replicas whose replication the follower throttles.",
         check=_check_throttled,
-        in_effect=False,
+        of_several_nodes=True,
     )
     remote_storage_enable: bool = key(
         BOOLEAN, False, "Whether the topic uses tiered storage; oncelog refuses it."
