@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ class HandClock(SystemClock):
     def __init__(self) -> None:
         self.now_s = 1000.0
 
-    def monotonic(self) -> float:  # type: ignore[override]
+    def monotonic(self) -> float:
         return self.now_s
 
 
@@ -41,7 +42,7 @@ class Leader:
         records: int = 0,
         epoch: int = 0,
         high_watermark: int = 0,
-        **configs: object,
+        **configs: Any,
     ) -> None:
         self.clock = HandClock()
         config = BrokerConfig({"log.dirs": "/data", "replica.lag.time.max.ms": "4000"})
