@@ -206,12 +206,14 @@ class TopicKeys(metaclass=KeyCollector):
         (),
         "Replicas whose replication the leader throttles; without effect on one node.",
         check=_check_throttled,
+        in_effect=False,
     )
     follower_replication_throttled_replicas: tuple[str, ...] = key(
         LIST,
         (),
         "Replicas whose replication the follower throttles; without effect on one node.",
         check=_check_throttled,
+        in_effect=False,
     )
     remote_storage_enable: bool = key(
         BOOLEAN, False, "Whether the topic uses tiered storage; oncelog refuses it."
