@@ -5,7 +5,7 @@ state       in the next request              what ends it
 ==========  ===============================  ==========================================================================
 fetching    yes                              an answer: `ON_ERROR` says what follows an error
 delayed     no                               its time, after which the same is asked again
-failed      no                               a new leader epoch in the metadata
+failed      no                               a new leader epoch in the metadata; never for a log that is offline
 ==========  ===============================  ==========================================================================
 
 A follower's log may have records that its leader never had: of a leader that had not replicated them, or before an

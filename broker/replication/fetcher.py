@@ -244,9 +244,9 @@ class ReplicaFetcher:
                     await self._take_row(partition, row)
                 except KafkaError as error:
                     self._note(partition, error)
-                    if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                    if partition.log.offline:
                         self._fail(partition)
-                    else:
+                    else:  # a full disk may have room again
                         self._delay(partition, self._backoff_s)
                 if partition.log.durable_offset < partition.offset and partition.is_fetching:
                     to_flush.append(partition)

@@ -140,7 +140,7 @@ def test_no_contradiction_is_reported_for_a_malformed_value() -> None:
         ("listener.name.internal.ssl.provider", "anything"),
         ("share.coordinator.threads", "3"),
         ("controller.quorum.voters", "anything"),
-        ("leader.replication.throttled.rate", "5"),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", "5"),
         ("super.users", "anything"),
         ("allow.everyone.if.no.acl.found", "anything"),
     ],

@@ -4,6 +4,7 @@ lost.
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from oncelog.wire.messages.fetch import FetchResponse
 from oncelog.wire.messages.produce import LeaderIdAndEpoch
 from tests.harness.replicated_nodes import running_nodes, values_of
 from tests.harness.simulation import simulated
+from tests.sim.disk import Fault
 
 LATEST, EARLIEST = -1, -2
 both_forms = pytest.mark.parametrize("encodes", [False, True])
@@ -433,6 +435,45 @@ async def test_a_new_replica_is_filled_and_a_removed_one_is_deleted() -> None:
         assert (await nodes[2].produce(b"c")).base_offset == 2
         assert nodes[2].log.high_watermark == 3
         assert (await nodes[1].produce(b"d")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@simulated
+async def test_a_partition_without_a_leader_is_read_at_a_follower_and_written_nowhere() -> None:
+    """As seen of Kafka 4.4.0."""
+    async with running_nodes() as nodes:
+        nodes.create()
+        await nodes[1].produce(b"a")
+        assert values_of((await nodes[2].fetch(0, max_wait_ms=2000)).records) == [b"a"]
+        nodes[1].kill()
+        nodes.fence(1)
+        nodes.elect(-1, isr=[])
+        row = await nodes[2].produce(b"b", acks=1)
+        assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert row.current_leader == LeaderIdAndEpoch(-1, 1)
+        assert nodes[2].last_response.node_endpoints == []
+        await nodes.wait(lambda: ("t", 0) in nodes[2].replication.followed)
+        assert values_of((await nodes[2].fetch(0)).records) == [b"a"]
+        row = await nodes[2].fetch(0, epoch=0, version=17)
+        assert row.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (-1, 1)
+        assert nodes[2].last_response.node_endpoints == []
+        assert (await nodes[2].fetch(0, epoch=2)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        nodes.elect(2, isr=[2])
+        assert (await nodes[2].produce(b"b", acks=1)).base_offset == 1
+
+
+@simulated
+async def test_a_follower_whose_disk_is_full_leaves_the_isr_and_comes_back_when_there_is_room() -> None:
+    async with running_nodes() as nodes:
+        nodes.create(min_insync_replicas="2")
+        await nodes[1].produce(b"a")
+        full = Fault("write", errno.ENOSPC, lambda path: "t-0" in path)
+        nodes[3].files.faults.append(full)
+        assert (await nodes[1].produce(b"b", timeout_ms=30_000)).error_code == 0
+        assert nodes.partition.isr == [1, 2]
+        nodes[3].files.faults.remove(full)
+        await nodes.wait_isr(1, 2, 3)
+        assert nodes[3].values() == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
