@@ -111,7 +111,7 @@ def test_settings() -> None:
         ({"KAFKA_NUM_PARTITION": "5"}, ["KAFKA_NUM_PARTITION"]),
         ({"KAFKA_CFG_NUM_PARTITION": "5"}, ["KAFKA_CFG_NUM_PARTITION"]),
         # The key would do nothing, and cannot have that value: it is somebody else's.
-        ({"KAFKA_REQUEST_TIMEOUT_MS": "30s", "KAFKA_NUM_IO_THREADS": "4"}, ["KAFKA_REQUEST_TIMEOUT_MS"]),
+        ({"KAFKA_BACKGROUND_THREADS": "30s", "KAFKA_NUM_IO_THREADS": "4"}, ["KAFKA_BACKGROUND_THREADS"]),
         ({"KAFKA_ADVERTISED_PORT": "tcp://10.96.0.17:9092"}, ["KAFKA_ADVERTISED_PORT"]),
     ],
 )

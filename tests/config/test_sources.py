@@ -85,11 +85,11 @@ def test_later_sources_win() -> None:
 
 
 def test_one_warning_names_all_keys_without_effect() -> None:
-    file = sources.from_file("num.io.threads=8\nnum.partitions=2\noffsets.commit.timeout.ms=5", "f")
+    file = sources.from_file("num.io.threads=8\nnum.partitions=2\nbackground.threads=5", "f")
     variables = {"KAFKA_QUEUED_MAX_REQUESTS": "5", "KAFKA_CFG_ZOOKEEPER_CONNECT": "z"}
     settings = sources.from_environment(variables).settings
     assert sources.warnings_of(sources.build_config(file, settings)) == [
-        "keys of Kafka's that have no effect in oncelog: num.io.threads, offsets.commit.timeout.ms [from f]; "
+        "keys of Kafka's that have no effect in oncelog: num.io.threads, background.threads [from f]; "
         "queued.max.requests, zookeeper.connect [from the environment]"
     ]
     assert sources.warnings_of(sources.build_config()) == []

@@ -120,6 +120,8 @@ class Case:
             return () if is_client_metric else RESOURCE_TYPES[self.family]
         if end in ("key", "coordinator_keys") and self.name.startswith("FindCoordinator"):  # by key_type
             return KEY_TYPES if self.version else ("group",)
+        if end == "group_id" and "ShareGroupState" in self.name:  # a request between brokers
+            return ("group",)
         expressions = {
             "subscribed_topic_regex": ("topic",),
             "transactional_id_pattern": ("transactional id",),
