@@ -48,7 +48,6 @@ KEPT = {
     "GROUP_TRANSITIONS": "the same",
     "uint32": "one of the types that a declaration may have",
     "run_due": "what `take_due` is for, without the runtime's slices; the pure tests step with it",
-    "latest_epoch": "what a log shows; tests look at it",
     "internal_errors": "what the node counts of itself; tests hold it at none",
     "open_descriptors": "what the limit of open files bounds; tests look at it",
     "task_scheduled": "Trio calls it, as the next",

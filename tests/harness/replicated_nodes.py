@@ -1,7 +1,7 @@
 """Nodes that replicate partitions: real logs on simulated disks, a real network, and a controller that a test plays.
 
-`Nodes` is the cluster: it commits what the test says (`elect`, `fence`, …), and accepts what leaders propose for their ISRs.
-Requests to a node go to the handlers of its APIs, those of clients as those of other nodes.
+`Nodes` is the cluster: it commits what the test says (`elect`, `fence`, …), and accepts what leaders propose for their
+ISRs. Requests to a node go to the handlers of its APIs, those of clients as those of other nodes.
 """
 
 from __future__ import annotations
