@@ -377,3 +377,30 @@ def test_the_wall_time_of_one_node(kafka: oncelog.Broker) -> None:
     assert not kafka.clock.is_frozen
     with pytest.raises(oncelog.InvalidArgumentError, match="whole number"):
         kafka.nodes[1].clock.skew(ms=0.5)  # type: ignore[arg-type]
+
+
+def test_a_node_that_no_client_reaches(kafka: oncelog.Broker) -> None:
+    node = leader_of(kafka, 0)
+    producer = new_producer(kafka, **{"message.timeout.ms": 1_000})
+    errors: list[Any] = []
+    for partition in range(3):  # it has a connection to each
+        producer.produce("t", b"v", partition=partition)
+    assert producer.flush(PATIENCE_S) == 0
+    kafka.network.cut("clients", node)
+    for partition in range(3):
+        producer.produce(
+            "t", b"v", partition=partition, on_delivery=lambda error, message: errors.append(error)
+        )
+    producer.flush(PATIENCE_S)
+    assert sorted(error.name() if error else "" for error in errors) == ["", "", "_MSG_TIMED_OUT"]
+    assert leader_of(kafka, 0) == node  # the other nodes reach it
+    kafka.nodes[node].kill()
+    kafka.nodes[node].start()
+    kafka.move_leader("t", 0, to=node)
+    assert write(kafka, 0, **{"message.timeout.ms": 500})[0].name() == "_MSG_TIMED_OUT"
+    kafka.network.heal()
+    assert write(kafka, 0) == [None]
+    with pytest.raises(oncelog.InvalidArgumentError, match="expected the id of a node"):
+        kafka.network.cut("clients", "clients")
+    with pytest.raises(oncelog.UnsupportedError, match="a rule delays clients"):
+        kafka.network.delay(1, "clients", ms=5)
