@@ -155,6 +155,7 @@ class ShareCoordinatorKeys(metaclass=KeyCollector):
         "Milliseconds that a state may take to be written to all replicas.",
         at_least=1,
         importance=HIGH,
+        of_several_nodes=True,
     )
     share_coordinator_state_topic_prune_interval_ms: int = key(
         INT,

@@ -131,6 +131,8 @@ class Server(Generic[ConnectionT]):
         self.unsent = HeldBytes(UNSENT_BYTES_MAX, "responses that the client does not read")
         self.logins = HeldBytes(LOGIN_BYTES_MAX, "an incomplete frame before the log-in")
         self.connections: set[ConnectionT] = set()
+        self.is_cut_off = False
+        """Whether new connections are closed at once: a test keeps the clients away."""
         self._config = services.config
         self._interception = interception
         self._rates = rates
@@ -159,6 +161,12 @@ class Server(Generic[ConnectionT]):
         finally:
             for bound in self.listeners:
                 bound.listener.close()
+
+    def cut_off(self) -> None:
+        """Close all connections, and new ones at once, until `is_cut_off` is False again."""
+        self.is_cut_off = True
+        for connection in list(self.connections):
+            connection.close("cut off by a test")
 
     def add(self, bound: BoundListener) -> None:
         """Accept connections from one more listener. It shares its `security` with a listener that is there already."""
@@ -205,7 +213,7 @@ class Server(Generic[ConnectionT]):
 
     def _admit(self, transport: Transport, bound: BoundListener) -> None:
         accepts = self._interception.accepts
-        if accepts is not None and not accepts(bound.name, bound.node_id):
+        if self.is_cut_off or (accepts is not None and not accepts(bound.name, bound.node_id)):
             transport.close()
             return
         address = _address_of(transport)

@@ -23,8 +23,8 @@ time. `make docs` makes this page from signatures and docstrings, and a test com
 In the tables `kafka` is the fixture, an `oncelog.Broker`. The fixture `async_kafka` is an `oncelog.AsyncBroker`: it
 has the same names, and its methods and properties are awaited. Only these are not: `topic()`, `group()`,
 `share_group()`, `transactions`, `clock`, `faults`, `nodes` and `network`, which give the next object; what only
-describes (`bootstrap_servers`, `cluster_id`, `seed`, `client_config()`, `certificate()`, `token()`); and of a rule all words
-but the last.
+describes (`bootstrap_servers`, `cluster_id`, `seed`, `client_config()`, `certificate()`, `token()`); and of a rule all
+words but the last.
 
 | you have | you look for |
 |---|---|

@@ -230,9 +230,7 @@ def test_a_reset_mends_all(on_disk: bool, tmp_path: Any) -> None:
         assert (kafka.bootstrap_servers, kafka.cluster_id) == before[:2]
         assert kafka.topics == ["t"]
         assert kafka.topic("t").info.topic_id != before[2]
-        assert not kafka.topic("t").records()
-        assert not kafka.requests()
-        assert not kafka.faults.rules
+        assert [kafka.topic("t").records(), kafka.requests(), kafka.faults.rules] == [[], [], []]
         assert [node.info.is_fenced for node in kafka.nodes.values()] == [False] * 3
         assert write(kafka, 0, 1, 2, **{"enable.idempotence": True}) == [None] * 3
         assert not producer_ids & {one.producer_id for one in kafka.topic("t").records()}
@@ -267,7 +265,7 @@ def test_a_snapshot_is_one_instant_of_all_nodes(kafka: oncelog.Broker, tmp_path:
         assert copy.cluster_id == kafka.cluster_id
         for partition in range(3):
             copy.topic("t").wait_for_partition(partition, in_sync=[1, 2, 3])
-        assert sorted(one.value or b"" for one in copy.topic("t").wait_for_records(3)) == [b"to 0", b"to 1", b"to 2"]
+        assert {one.value for one in copy.topic("t").wait_for_records(3)} == {b"to 0", b"to 1", b"to 2"}
         after = [(one.leader_epoch, one.replicas[0].node) for one in copy.topic("t").partitions]
         assert [node for _, node in after] == [node for _, node in before]
         assert all(now > then for (now, _), (then, _) in zip(after, before, strict=True))
@@ -379,3 +377,30 @@ def test_the_wall_time_of_one_node(kafka: oncelog.Broker) -> None:
     assert not kafka.clock.is_frozen
     with pytest.raises(oncelog.InvalidArgumentError, match="whole number"):
         kafka.nodes[1].clock.skew(ms=0.5)  # type: ignore[arg-type]
+
+
+def test_a_node_that_no_client_reaches(kafka: oncelog.Broker) -> None:
+    node = leader_of(kafka, 0)
+    producer = new_producer(kafka, **{"message.timeout.ms": 1_000})
+    errors: list[Any] = []
+    for partition in range(3):  # it has a connection to each
+        producer.produce("t", b"v", partition=partition)
+    assert producer.flush(PATIENCE_S) == 0
+    kafka.network.cut("clients", node)
+    for partition in range(3):
+        producer.produce(
+            "t", b"v", partition=partition, on_delivery=lambda error, message: errors.append(error)
+        )
+    producer.flush(PATIENCE_S)
+    assert sorted(error.name() if error else "" for error in errors) == ["", "", "_MSG_TIMED_OUT"]
+    assert leader_of(kafka, 0) == node  # the other nodes reach it
+    kafka.nodes[node].kill()
+    kafka.nodes[node].start()
+    kafka.move_leader("t", 0, to=node)
+    assert write(kafka, 0, **{"message.timeout.ms": 500})[0].name() == "_MSG_TIMED_OUT"
+    kafka.network.heal()
+    assert write(kafka, 0) == [None]
+    with pytest.raises(oncelog.InvalidArgumentError, match="expected the id of a node"):
+        kafka.network.cut("clients", "clients")
+    with pytest.raises(oncelog.UnsupportedError, match="a rule delays clients"):
+        kafka.network.delay(1, "clients", ms=5)

@@ -86,11 +86,12 @@ def test_one_node_has_none_of_it() -> None:
 def test_in_a_child_process() -> None:
     with oncelog.Broker(nodes=3, topics=["t"], process=True) as kafka:
         write(kafka.bootstrap_servers, "t")
-        request = kafka.wait_for("Produce")
-        assert request.node == kafka.topic("t").partitions[0].leader
-        assert kafka.nodes[request.node].topic("t").records() == kafka.topic("t").records()
-        kafka.nodes[request.node].kill()
-        kafka.nodes[request.node].expire()
+        leader = kafka.wait_for("Produce").node
+        assert leader is not None
+        assert leader == kafka.topic("t").partitions[0].leader
+        assert kafka.nodes[leader].topic("t").records() == kafka.topic("t").records()
+        kafka.nodes[leader].kill()
+        kafka.nodes[leader].expire()
         write(kafka.bootstrap_servers, "t")
         assert kafka.clock.advance(minutes=1) == []
         with pytest.raises(oncelog.InvalidArgumentError, match="node 1 has no link to itself"):

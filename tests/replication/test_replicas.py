@@ -1,6 +1,4 @@
-"""Replicated partitions over three nodes: what is acknowledged, what may be read, and what stays when a leader is
-lost.
-"""
+"""Replicated partitions on three nodes: what is acknowledged, what may be read, what stays when a leader is lost."""
 
 from __future__ import annotations
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NODES_MAX = 100
 """The most nodes in one process."""
 CONTROLLER_DIRECTORY = "controller"
+CLIENTS = "clients"
+"""All clients, as an end of what a test cuts."""
 
 
 def node_config(

@@ -74,6 +74,8 @@ class ControlledCluster:
         self.network = Network(encodes=options.encodes)
         self._controller_config = controller_config(self.config, options.count)
         self._controller_files = new_disk(options.of_nodes, self._controller_config, self.clock)
+        self._cut_from_clients: set[int] = set()
+        """The nodes that no client reaches."""
         self.nodes: dict[int, ControlledNode] = {}
         """By id. They are made at the first start, which gives them their cluster id."""
         self.runs: Runs[Controller] = Runs("controller", "", lambda: None)
@@ -243,6 +245,22 @@ class ControlledCluster:
     def _watch_crash_points(self, node: Node, rules: FaultRules) -> None:
         self.nodes[node.config.static.node_id].watch_crash_points(node, rules)
 
+    # -- the network
+
+    def cut_from_clients(self, node_id: int) -> None:
+        """Break the connections of all clients to a node, and refuse new ones, until `heal`."""
+        node = self.of(node_id)
+        self._cut_from_clients.add(node_id)
+        if node.is_running:
+            node.node.server.cut_off()
+
+    def heal(self) -> None:
+        """End all cuts and delays."""
+        self.network.heal()
+        self._cut_from_clients.clear()
+        for node in self.running.values():
+            node.server.is_cut_off = False
+
     # -- its runs
 
     async def start(self) -> None:
@@ -299,7 +317,7 @@ class ControlledCluster:
             self._faults.clear()
         self._add_rules()  # only now: a request to an old node must not count
         self.journal.clear()
-        self.network.heal()
+        self.heal()
         snapshot, options = self._snapshot, self.options.of_nodes
         self.clock = MovableClock() if snapshot is None else snapshot.manifest.new_clock()
         empty = emptied_disk if snapshot is None else fresh_disk
@@ -417,6 +435,7 @@ class ControlledCluster:
     def _prepare(self, node_id: int, node: Node) -> None:
         """Called before a node listens."""
         self._instruments.attach(node, node_id)
+        node.server.is_cut_off = node_id in self._cut_from_clients
         if self._faults is not None:
             self._faults.attach(node, node_id)
 

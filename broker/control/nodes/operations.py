@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.control.errors import InvalidArgumentError, WaitTimeoutError
+from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError, WaitTimeoutError
 from oncelog.broker.control.names import no_partition
-from oncelog.broker.control.nodes.configs import CONTROLLER_DIRECTORY
+from oncelog.broker.control.nodes.configs import CLIENTS, CONTROLLER_DIRECTORY
 from oncelog.broker.control.partition_states import partition_states
 from oncelog.broker.control.records import ReplicaReader
 from oncelog.broker.control.requests import checked_filter, find_requests
@@ -166,7 +166,8 @@ def _directions(
         node_id = CONTROLLER_ID if end in (CONTROLLER_DIRECTORY, CONTROLLER_ID) else end
         if node_id != CONTROLLER_ID:
             if not isinstance(node_id, int):
-                raise InvalidArgumentError(f'{end!r}: expected the id of a node, or "{CONTROLLER_DIRECTORY}"')
+                known = f'"{CONTROLLER_DIRECTORY}", or "{CLIENTS}"'
+                raise InvalidArgumentError(f"{end!r}: expected the id of a node, {known}")
             cluster.of(node_id)
         ends.append(int(node_id))
     one, other = ends
@@ -179,8 +180,15 @@ async def cut(
     cluster: ControlledCluster, *, source: int | str, target: int | str, one_way: bool = False
 ) -> None:
     """Cut two nodes off from each other, or a node and the ``controller``; with ``one_way``, lose only what ``source``
-    sends to ``target``.
+    sends to ``target``. One end may be ``clients``: their connections break, and new ones are refused, for a connection
+    needs both ways.
     """
+    if CLIENTS in (source, target):
+        node = target if source == CLIENTS else source
+        if not isinstance(node, int):
+            raise InvalidArgumentError(f'{node!r}: expected the id of a node beside "{CLIENTS}"')
+        cluster.cut_from_clients(node)
+        return
     for direction in _directions(cluster, source, target, one_way=one_way):
         cluster.network.cut(*direction)
 
@@ -193,13 +201,15 @@ async def delay(
     """
     if ms < 0:
         raise InvalidArgumentError(f"ms={ms!r}: expected 0 or more")
+    if CLIENTS in (source, target):
+        raise UnsupportedError('a rule delays clients: kafka.faults.on("*", node=1).delay(ms)')
     for direction in _directions(cluster, source, target, one_way=one_way):
         cluster.network.delay(*direction, ms / 1000)
 
 
 async def heal(cluster: ControlledCluster) -> None:
     """End all cuts and delays."""
-    cluster.network.heal()
+    cluster.heal()
     await cluster.wait_followed()
 
 

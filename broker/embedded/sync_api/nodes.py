@@ -150,13 +150,17 @@ class Replica:
 
 
 class Network:
-    """The links between the nodes, and between a node and the controller, which is "controller" or 3000 here."""
+    """The links between the nodes, between a node and the controller, which is "controller" or 3000 here, and between a
+    node and all "clients".
+    """
 
     def __init__(self, broker: Facade) -> None:
         self._broker = broker
 
     def cut(self, source: int | str, target: int | str, *, one_way: bool = False) -> None:
-        """Cut two nodes off from each other; with ``one_way``, lose only what ``source`` sends to ``target``."""
+        """Cut two nodes off from each other; with ``one_way``, lose only what ``source`` sends to ``target``. Where one
+        end is "clients", their connections break, and new ones are refused: a connection needs both ways.
+        """
         self._broker._call("cut", source=source, target=target, one_way=one_way)
 
     def delay(self, source: int | str, target: int | str, *, ms: float, one_way: bool = False) -> None:
