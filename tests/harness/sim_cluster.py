@@ -15,7 +15,6 @@ import trio
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.emulation.release import OURS
-from oncelog.broker.log.data_directory import DataDirectoryError
 from oncelog.broker.metadata.image import MetadataImage
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.network.network import CONTROLLER_ID, Network
@@ -31,6 +30,8 @@ from tests.sim.files import SimFileSystem
 
 PATIENCE_S = 120
 """Simulated seconds in which whatever a test waits for has come."""
+STEPS_AT_ONCE_MAX = 100_000
+"""A task that does not wait for anything comes to so many steps; the start of a cluster is some hundreds."""
 CONFIG = {
     "broker.heartbeat.interval.ms": "300",
     "broker.session.timeout.ms": "1500",
@@ -108,10 +109,6 @@ class SimMember:
                     async with trio.open_nursery() as nursery:
                         await nursery.start(self.node.run)
                         self.serves.set()
-        except DataDirectoryError:
-            # Between two tries it may be refused, as an earlier session of the node lasts.
-            if not (process.dead or self.files.is_dead):
-                raise
         except BaseException:
             # A dead process reports nothing: exceptions of its tasks while they unwind mean nothing.
             if not (process.dead or self.files.is_dead):
@@ -196,12 +193,34 @@ class SimCluster:
         raise AssertionError(f"{PATIENCE_S} simulated seconds have passed: {what}")
 
 
+class _Watchdog(trio.abc.Instrument):
+    """Cancels ``scope`` if tasks run for ever without any time passing."""
+
+    def __init__(self, scope: trio.CancelScope) -> None:
+        self._scope = scope
+        self._now = -1.0
+        self._steps = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        now = trio.current_time()
+        if now > self._now:
+            self._now, self._steps = now, 0
+        self._steps += 1
+        if self._steps == STEPS_AT_ONCE_MAX:
+            self._scope.cancel()
+
+    def check(self) -> None:
+        assert self._steps < STEPS_AT_ONCE_MAX, f"tasks run for ever, and it stays {self._now}"
+
+
 @asynccontextmanager
 async def running_cluster(
     seed: int = 0, *, encodes: bool = False, config: Mapping[str, str] | None = None
 ) -> AsyncIterator[SimCluster]:
     """A controller and three nodes that serve."""
     async with trio.open_nursery() as nursery:
+        watchdog = _Watchdog(nursery.cancel_scope)
+        trio.lowlevel.add_instrument(watchdog)
         cluster = SimCluster(nursery, seed, config or {}, encodes=encodes)
         await nursery.start(cluster.run)
         async with trio.open_nursery() as starting:
@@ -213,3 +232,4 @@ async def running_cluster(
             for node in cluster.nodes.values():
                 stopping.start_soon(node.stop)
         nursery.cancel_scope.cancel()
+    watchdog.check()

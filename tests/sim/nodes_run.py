@@ -62,7 +62,7 @@ TOO_LATE = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
 """What an idempotent producer is told whose records an unclean election has taken."""
-Kind = Literal["kills", "cuts", "power", "all"]
+Kind = Literal["kills", "cuts", "power", "all", "none"]
 INTERNAL_TOPICS = {
     "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "3",
@@ -96,6 +96,8 @@ class World:
         self.rng = rng
         self.is_over = False
         """Whether the faults are over."""
+        self.is_finished = False
+        """Whether all was compared: what the nodes do when they stop does not count."""
         self.events: list[str] = []
         """What happened, for who looks for the cause of a failure."""
         self.partitions: dict[tuple[str, int], PartitionModel] = {}
@@ -112,7 +114,7 @@ class World:
     def _on_record(self, record: Message, topic: Topic | None) -> None:
         if isinstance(record, PartitionChangeRecord) and topic is not None:
             model = self.partitions.get((topic.name, record.partition_id))
-            if model is not None:
+            if model is not None and not self.is_finished:
                 model.on_change(record)
 
     def note(self, text: str) -> None:
@@ -393,6 +395,7 @@ class Faults:
             "cuts": [self.cut, self.cut_off, self.delay, self.heal, self.heal, self.expire, self.break_connections],
             "power": [self.lose_power, self.lose_power, self.kill_in_a_write, self.stop, self.start, self.start],
             "all": [],
+            "none": [self.heal],
         }
         self.steps["all"] = [
             *self.steps["kills"],
@@ -527,6 +530,7 @@ async def live(plan: Plan, workload: Workload) -> World:
             await create_topics(world)
             await workload(world)
             await finish(world)
+            world.is_finished = True
         except BaseException:
             print("\n".join(world.events))
             raise
