@@ -174,10 +174,10 @@ class Node:
             await nursery.start(self.services.share_group_states.run)
             await nursery.start(self.shares.run)
             await nursery.start(self.server.run)
+            await nursery.start(self.membership.run, self)
             self.groups.runtime.load_all()
             self.transactions.runtime.load_all()
             self.share_coordinator.runtime.load_all()
-            await nursery.start(self.membership.run, self)
             task_status.started()
 
     def _apply_access(self) -> None:
