@@ -1,4 +1,4 @@
-"""Several nodes by the other ways to them: HTTP, a child process, asyncio, pytest's marker, a proxy before them."""
+"""Several nodes by the other ways to them: HTTP, a child process, asyncio; and a proxy before them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from tests.control_http.test_serve_control import ask
 from tests.harness.process import Serve, serve
 
 __all__ = ["serve"]  # a fixture
-
-pytest_plugins = ["pytester"]
 
 PATIENCE_S = 60
 
@@ -123,38 +121,3 @@ def test_a_proxy_before_them() -> None:
         kafka.nodes[nodes[0] or 0].kill()
         kafka.nodes[nodes[0] or 0].expire()
         write(proxy.bootstrap_servers, "t", 2)
-
-
-MARKED = """
-    import pytest
-
-    @pytest.mark.kafka(nodes=3, topics=["t"])
-    def test_three(kafka):
-        kafka.nodes[1].kill()
-        assert len(kafka.nodes) == 3
-
-    def test_by_the_ini_file(kafka):
-        assert len(kafka.nodes) == 2
-        kafka.network.cut(1, 2)
-"""
-
-
-def test_by_a_marker_and_the_ini_file(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nkafka_nodes = 2\n")
-    pytester.makepyfile(MARKED)
-    pytester.runpytest_inprocess().assert_outcomes(passed=2)
-
-
-def test_on_somebodys_cluster_they_are_skipped(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(MARKED)
-    with oncelog.Broker() as elsewhere:
-        result = pytester.runpytest_inprocess(
-            "-rs", f"--kafka-bootstrap-servers={elsewhere.bootstrap_servers}"
-        )
-    result.assert_outcomes(skipped=2)
-    result.stdout.fnmatch_lines_random(
-        [
-            "*needs a broker of oncelog, for nodes=: not the cluster at *",
-            "*kafka.nodes, kafka.network and who leads need a broker of oncelog*",
-        ]
-    )
