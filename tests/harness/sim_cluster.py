@@ -119,11 +119,12 @@ class SimMember:
 
     async def stop(self) -> None:
         """Stop it cleanly: it hands over what it leads first."""
+        scope, ended = self._scope, self.ended  # it may be killed meanwhile, and begin another run
         self.is_stopping = True
         if self.is_up:
             await self.node.membership.leave()
-        self._scope.cancel()
-        await self.ended.wait()
+        scope.cancel()
+        await ended.wait()
 
     async def crash(self, kind: Literal["process", "power"]) -> None:
         """``process``: the process dies, and written bytes stay. ``power``: bytes without an fsync may be lost."""

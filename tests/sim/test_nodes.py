@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 import trio
 
+from oncelog.broker.network.network import CONTROLLER_ID
 from tests.harness.requests import create_topic
-from tests.harness.sim_cluster import running_cluster
+from tests.harness.sim_cluster import PATIENCE_S, running_cluster
 from tests.harness.simulation import simulated
 from tests.sim.nodes_run import Plan, World, run, write_and_read
 from tests.sim.nodes_seeds import run_seed
@@ -45,6 +46,7 @@ async def test_a_node_that_waits_for_the_end_of_its_last_session_misses_no_metad
     """What the controller committed meanwhile, the other nodes have: it keeps that no longer for them."""
     async with running_cluster() as cluster:
         late = cluster.nodes[1]
+        cluster.network.delay(late.node_id, CONTROLLER_ID, 0.01)
         await late.crash("process")
         late.begin()
         client = cluster.nodes[2].connect()
@@ -52,5 +54,6 @@ async def test_a_node_that_waits_for_the_end_of_its_last_session_misses_no_metad
             await trio.sleep(0.2)
             await create_topic(client, f"t{number}")
         assert not late.is_up
-        await late.serves.wait()
+        with trio.fail_after(PATIENCE_S):
+            await late.serves.wait()
         assert {"t0", "t1", "t2"} <= set(late.node.metadata.image.topics)
