@@ -17,6 +17,7 @@ from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.controller import directories, isr, leadership
 from oncelog.broker.controller.leadership import check_broker_epoch
 from oncelog.broker.controller.registrations import Sessions, register
+from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.host.host import Host
 from oncelog.broker.log.data_directory import DataDirectory, DataDirectoryError
 from oncelog.broker.logging.logs import get_logger
@@ -80,7 +81,7 @@ class ControllerServices(NamedTuple):
 class Controller:
     """Controls the nodes on ``network``. ``host`` has the metadata store, and no listeners."""
 
-    def __init__(self, host: Host, store: MetadataStore, network: Network, release: Release) -> None:
+    def __init__(self, host: Host, store: MetadataStore, network: Network) -> None:
         self.host = host
         self.store = store
         self.config = host.config
@@ -102,8 +103,8 @@ class Controller:
             lines=host.lines,
             note_internal_error=host.note_internal_error,
         )
-        self._for_clients = RequestReceiver(services, release.handlers, host)
-        self._for_nodes = RequestReceiver.of_nodes(services, release.handlers, host)
+        self._for_clients = RequestReceiver(services, HANDLERS, host)
+        self._for_nodes = RequestReceiver.of_nodes(services, HANDLERS, host)
         self._own: dict[type[Message], Callable[[Any, int], Message]] = {
             BrokerRegistrationRequest: self._register,
             BrokerHeartbeatRequest: self._heartbeat,
@@ -298,7 +299,7 @@ def open_controller(
                 acls=acls,
                 background=BackgroundWork(),
             )
-            controller = Controller(host, store, network, release)
+            controller = Controller(host, store, network)
             on_loaded(controller)
         except (KafkaError, DecodeError, OSError) as error:
             raise DataDirectoryError.of(directory.path, error) from error
