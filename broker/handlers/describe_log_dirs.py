@@ -28,12 +28,13 @@ def handle(
 
 
 def _describe(services: Services, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
-    """Describe the one data directory, with the ``wanted`` partitions or (None) all. Raises OSError."""
+    """Describe the one data directory, with the ``wanted`` replicas of this node or (None) all. Raises OSError."""
     total, usable = services.files.disk_space(services.logs.data_dir)
+    node_id = services.config.static.node_id
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for topic in services.metadata.image.topics.values():
-        for index in range(len(topic.partitions)):
-            if wanted is None or (topic.name, index) in wanted:
+        for index, partition in enumerate(topic.partitions):
+            if node_id in partition.replicas and (wanted is None or (topic.name, index) in wanted):
                 size = services.logs.size_of(topic.name, index)
                 topics.setdefault(topic.name, []).append(DescribeLogDirsPartition(index, size, 0, False))
     topic_results = [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()]
