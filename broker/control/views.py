@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncelog.broker.control.types import Assignment
+    from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.node.node import Node
     from oncelog.coordinator.groups.classic.group import ClassicGroup
     from oncelog.coordinator.groups.classic.member import ClassicGroupMember
@@ -261,20 +262,25 @@ async def producers(
     ids = {one.producer_id: one.transactional_id for one in await transactions(node)}
     names = await topics(node) if topic is None else [topic]
     return [
+        row
+        for name in names
+        for number in partitions_of(node, name, partition)
+        for row in producers_of(node.cluster.leader_partition(name, number).log, ids)
+    ]
+
+
+def producers_of(log: PartitionLog, transactional_ids: Mapping[int, str]) -> list[ProducerInfo]:
+    """Return the producers that a partition knows, by producer id, whose transactional ids are given."""
+    return [
         ProducerInfo(
-            topic=name,
-            partition=number,
+            topic=log.topic,
+            partition=log.partition,
             producer_id=entry.producer_id,
             producer_epoch=entry.producer_epoch,
             last_sequence=entry.last_sequence,
             last_timestamp=entry.last_timestamp,
             transaction_start_offset=entry.txn_first_offset if entry.txn_first_offset >= 0 else None,
-            transactional_id=ids.get(entry.producer_id),
+            transactional_id=transactional_ids.get(entry.producer_id),
         )
-        for name in names
-        for number in partitions_of(node, name, partition)
-        for entry in sorted(
-            node.cluster.leader_partition(name, number).log.producers.producers.values(),
-            key=lambda one: one.producer_id,
-        )
+        for entry in sorted(log.producers.producers.values(), key=lambda one: one.producer_id)
     ]

@@ -331,6 +331,9 @@ def test_a_transaction_times_out_over_all_nodes(kafka: oncelog.Broker) -> None:
     for partition in range(3):
         producer.produce("t", b"v", partition=partition)
     producer.flush(PATIENCE_S)
+    opened = [(one.partition, one.transactional_id, one.transaction_start_offset) for one in kafka.producers]
+    assert opened == [(0, "a", 0), (1, "a", 0), (2, "a", 0)]
+    assert kafka.topic("t").producers == kafka.producers
     happened = kafka.clock.advance(minutes=2)
     assert [one.what for one in happened if "transaction" in one.what] == ["transaction timed out"]
     info = kafka.topic("t").info

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.control import views
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError, WaitTimeoutError
-from oncelog.broker.control.names import no_partition
+from oncelog.broker.control.names import no_partition, not_found
 from oncelog.broker.control.nodes.configs import CLIENTS, CONTROLLER_DIRECTORY
 from oncelog.broker.control.partition_states import partition_states
 from oncelog.broker.control.records import ReplicaReader
@@ -24,11 +25,12 @@ from oncelog.wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
     from oncelog.broker.control.request_types import Request
-    from oncelog.broker.control.types import PartitionState, Record
+    from oncelog.broker.control.types import PartitionState, ProducerInfo, Record
 
 SHARED = (
     *("start", "stop", "kill", "lose_power", "reset", "snapshot", "info", "log_lines"),
@@ -38,7 +40,7 @@ SHARED = (
     *("add_rule", "load_rules", "rules", "wait_fired", "release", "remove_rule", "clear_rules"),
 )
 """The operations that are the same for one node and for several."""
-OWN = ("partitions",)
+OWN = ("partitions", "producers")
 """Those that are not the same."""
 
 
@@ -219,6 +221,31 @@ async def heal(cluster: ControlledCluster) -> None:
 async def partitions(cluster: ControlledCluster, *, topic: str) -> list[PartitionState]:
     """Return the partitions of a topic, as the controller and the nodes that run know them."""
     return partition_states(cluster.runs.current.store.image, topic, cluster.running)
+
+
+async def producers(
+    cluster: ControlledCluster, *, topic: str | None = None, partition: int | None = None
+) -> list[ProducerInfo]:
+    """Return the producers that the leaders of partitions know, by topic, partition and producer id. Partitions without
+    a leader that runs have none. Raises NotFoundError.
+    """
+    image, running = cluster.runs.current.store.image, cluster.running
+    ids = {
+        one.producer_id: one.transactional_id
+        for node in running.values()
+        for one in await views.transactions(node)
+    }
+    if topic is not None and topic not in image.topics:
+        raise not_found("topic", topic, image.topics)
+    found: list[ProducerInfo] = []
+    for name in sorted(image.topics) if topic is None else [topic]:
+        if topic is None and name in INTERNAL_TOPICS:
+            continue
+        for index, state in enumerate(image.topics[name].partitions):
+            if state.leader in running and partition in (None, index):
+                log = running[state.leader].logs.logs.get((name, index))
+                found += [] if log is None else views.producers_of(log, ids)
+    return found
 
 
 async def wait_for_partition(
