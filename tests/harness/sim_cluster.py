@@ -30,6 +30,8 @@ from tests.sim.files import SimFileSystem
 
 PATIENCE_S = 120
 """Simulated seconds in which whatever a test waits for has come."""
+SETTLED_S = 20
+"""Simulated seconds in which nodes without faults are equal. What only a timer of a minute ends takes longer."""
 STEPS_AT_ONCE_MAX = 100_000
 """A task that does not wait for anything comes to so many steps; the start of a cluster is some hundreds."""
 CONFIG = {
@@ -185,13 +187,13 @@ class SimCluster:
         """Return who leads a partition as the controller knows; -1: nobody."""
         return self.image.topics[topic].partitions[partition].leader
 
-    async def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait until a condition holds. Fails after `PATIENCE_S`."""
-        with trio.move_on_after(PATIENCE_S):
+    async def wait_until(self, is_so: Callable[[], bool], what: str, seconds: float = PATIENCE_S) -> None:
+        """Wait until a condition holds. Fails after so many simulated seconds."""
+        with trio.move_on_after(seconds):
             while not is_so():
                 await trio.sleep(0.05)
             return
-        raise AssertionError(f"{PATIENCE_S} simulated seconds have passed: {what}")
+        raise AssertionError(f"{seconds} simulated seconds have passed: {what}")
 
 
 class _Watchdog(trio.abc.Instrument):

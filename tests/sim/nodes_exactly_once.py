@@ -204,7 +204,8 @@ async def committed_values(world: World, partition: int) -> list[bytes]:
                 client = world.cluster.nodes[leader].connect()
                 while await reader.poll(client):
                     pass
-                if reader.position == reader.high_watermark == reader.last_stable_offset:
+                log = world.logs(TRANSACTIONAL, partition)[leader]
+                if reader.position == log.log_end_offset == reader.last_stable_offset:
                     return list(reader.values.values())
             await trio.sleep(0.5)
     raise AssertionError(f"a transaction in partition {partition} stays open")

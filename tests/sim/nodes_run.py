@@ -43,7 +43,7 @@ from oncelog.wire.stored.metadata import PartitionChangeRecord
 from tests.harness.replication_model import MARKER, Acknowledged, PartitionModel, Read
 from tests.harness.requests import bytes_of
 from tests.harness.sim_client import ConnectionEndedError, SimClient
-from tests.harness.sim_cluster import PATIENCE_S, SimCluster, SimMember, running_cluster
+from tests.harness.sim_cluster import PATIENCE_S, SETTLED_S, SimCluster, SimMember, running_cluster
 from tests.harness.sim_nodes import batches_of
 from tests.harness.simulation import deterministic
 
@@ -62,7 +62,7 @@ TOO_LATE = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
 """What an idempotent producer is told whose records an unclean election has taken."""
-Kind = Literal["kills", "cuts", "power", "all", "none"]
+Kind = Literal["kills", "cuts", "power", "unflushed", "all", "none"]
 INTERNAL_TOPICS = {
     "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "3",
@@ -393,7 +393,29 @@ class Faults:
         self.steps = {
             "kills": [self.kill, self.kill_in_a_write, self.stop, self.start, self.start, self.expire],
             "cuts": [self.cut, self.cut_off, self.delay, self.heal, self.heal, self.expire, self.break_connections],
-            "power": [self.lose_power, self.lose_power, self.kill_in_a_write, self.stop, self.start, self.start],
+            "power": [
+                self.lose_power,
+                self.lose_power,
+                self.lose_power_everywhere,
+                self.slow_disk,
+                self.kill_in_a_write,
+                self.stop,
+                self.start,
+                self.start,
+                self.start,
+            ],
+            "unflushed": [
+                self.lose_power_alone,
+                self.lose_power_alone,
+                self.kill,
+                self.cut,
+                self.heal,
+                self.heal,
+                self.elect_preferred,
+                self.start,
+                self.start,
+                self.start,
+            ],
             "all": [],
             "none": [self.heal],
         }
@@ -428,6 +450,24 @@ class Faults:
         node = self.some_node()
         self.world.note(f"lose power of {node.node_id}")
         await node.crash("power")
+
+    async def lose_power_everywhere(self) -> None:
+        self.world.note("lose power everywhere")
+        for node in self.cluster.nodes.values():
+            await node.crash("power")
+
+    async def lose_power_alone(self) -> None:
+        """The others have what the node loses, as long as all replicas were in sync."""
+        topics = self.cluster.image.topics.values()
+        if len(self.world.up()) == 3 and all(
+            len(state.isr) == 3 for topic in topics for state in topic.partitions
+        ):
+            await self.lose_power()
+
+    async def slow_disk(self) -> None:
+        node = self.some_node()
+        node.files.latency_s = self.rng.choice((0, 0.01, 0.1))
+        self.world.note(f"a call to the disk of {node.node_id} takes {node.files.latency_s} s")
 
     async def kill_in_a_write(self) -> None:
         node = self.some_node()
@@ -606,6 +646,7 @@ async def finish(world: World) -> None:
         await cluster.wait_until(
             lambda topic=topic, index=index: is_equal(world.logs(topic, index)),
             f"the replicas of {model.name} are not equal",
+            SETTLED_S,
         )
         logs = world.logs(topic, index)
         stored = [model.on_log(node_id, log) for node_id, log in logs.items()]
@@ -618,7 +659,8 @@ async def finish(world: World) -> None:
 
 def is_equal(logs: dict[int, PartitionLog]) -> bool:
     """Whether three logs end at the same offset, and all of it is below the watermark."""
-    return len(logs) == 3 and len({(log.log_end_offset, log.high_watermark) for log in logs.values()}) == 1
+    offsets = {offset for log in logs.values() for offset in (log.log_end_offset, log.high_watermark)}
+    return len(logs) == 3 and len(offsets) == 1
 
 
 def run(plan: Plan, workload: Workload = write_and_read) -> World:
