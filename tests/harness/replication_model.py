@@ -15,7 +15,6 @@ from oncelog.wire.batch import read_header
 from oncelog.wire.stored.metadata import PartitionChangeRecord
 from tests.harness.sim_nodes import batches_of
 
-
 MARKER = b"marker"
 """What stands for the value of a control record."""
 

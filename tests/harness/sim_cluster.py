@@ -23,7 +23,7 @@ from oncelog.broker.node.member_node import open_member
 from oncelog.broker.node.node import Node
 from oncelog.broker.seams.clock import MovableClock
 from tests.harness.clocks import VirtualWall
-from tests.harness.sim_broker import DATA_DIR, EPOCH_MS, _ProcessFiles
+from tests.harness.sim_broker import DATA_DIR, EPOCH_MS, ProcessFiles
 from tests.harness.sim_client import SimClient
 from tests.harness.sim_network import MemoryListener
 from tests.sim.files import SimFileSystem
@@ -58,7 +58,7 @@ class SimMember:
         self.node: Node
         """That of the last run."""
         self.listener: MemoryListener
-        self._process = _ProcessFiles(self.files)
+        self._process = ProcessFiles(self.files)
         self._scope = trio.CancelScope()
         self.serves = trio.Event()
         """Set while the node is unfenced, as far as it knows."""
@@ -92,7 +92,7 @@ class SimMember:
         await self.serves.wait()
 
     async def _run(self) -> None:
-        process = self._process = _ProcessFiles(self.files)
+        process = self._process = ProcessFiles(self.files)
         self.listener = MemoryListener(address=(f"node-{self.node_id}", 9092))
         bound = [BoundListener("PLAINTEXT", self.listener, *self.listener.address)]
         cluster = self._cluster
@@ -102,7 +102,7 @@ class SimMember:
                     self.config,
                     bound,
                     cluster.network,
-                    files=process,  # type: ignore[arg-type]
+                    files=process,
                     clock=cluster.clock,
                     rng=random.Random(cluster.rng.random()),
                     release=OURS,

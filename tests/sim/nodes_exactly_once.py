@@ -126,9 +126,7 @@ class Transformer:
         world = self.world
         link = LossyLink(world)
         versions = world.rng.choice((OLDEST, CLASSIC, ABORTABLE, V2, V2))
-        producer = TransactionalProducer(
-            link, f"transformer-{self.number}", versions, timeout_ms=TIMEOUT_MS
-        )
+        producer = TransactionalProducer(link, f"transformer-{self.number}", versions, timeout_ms=TIMEOUT_MS)
         await producer.init()
         position = max(0, await committed_offset(link, GROUP_ID, TRANSACTIONAL, self.number))
         while position < RECORDS:

@@ -80,9 +80,10 @@ async def test_a_new_leader_flushes_what_it_has_where_flush_messages_asks_for_it
             node.files.latency_s = 0
             node.begin()
         await cluster.wait_until(
-            lambda: [(log.log_end_offset, log.high_watermark) for log in world.logs(SAFE, 0).values()]
-            == [(2, 2)] * 3,
+            lambda: (
+                [(log.log_end_offset, log.high_watermark) for log in world.logs(SAFE, 0).values()]
+                == [(2, 2)] * 3
+            ),
             "the watermark stands still",
             SETTLED_S,
         )
-
