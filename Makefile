@@ -68,8 +68,9 @@ test-spark: lint-spark  ## Spark's connector, the pipeline and its sink (Java 17
 	$(SPARK)/bin/pytest spark_it $(BESIDE) $(ARGS)
 
 # An hour of search, then the log-ins; a finding is a trial with its seed, to become a test.
-soak: $(VENV)/.synced  ## the long random runs: requests that cost much for SECONDS (3600), a million log-ins, ten thousand by TLS
+soak: $(VENV)/.synced  ## the long random runs: requests that cost much for SECONDS (3600), ten thousand lives of three nodes, a million log-ins, ten thousand by TLS
 	$(BIN)/python -m tests.soak.costly_requests $(SECONDS)
+	$(BIN)/python -m tests.soak.nodes 10000
 	$(BIN)/python -m tests.security.login_fuzz 1000000
 	$(BIN)/python -m tests.security.login_fuzz_tls 10000
 

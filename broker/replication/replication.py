@@ -7,6 +7,7 @@ to the node any more is deleted. Source: Kafka's ``ReplicaManager``.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.dynamic import DynamicBrokerConfig
     from oncelog.broker.log.checkpoints import PartitionKey
     from oncelog.broker.log.manager import LogManager
+    from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.metadata.image import Topic
@@ -148,7 +150,14 @@ class Replication:
             from_offset=leader.epoch_start_offset,
             high_watermark=log.high_watermark,
         )
+        if log.durable_offset < log.log_end_offset:  # nobody waits for these records: no append flushes them
+            assert self._nursery is not None
+            self._nursery.start_soon(self._flush, log)
         return leader
+
+    async def _flush(self, log: PartitionLog) -> None:
+        with suppress(KafkaError):  # it is logged; the log is offline
+            await log.flush(log.log_end_offset)
 
     def update(self, topic: Topic, partition: int, leader: LeaderPartition) -> None:
         """See `Replicas`."""

@@ -31,7 +31,7 @@ EPOCH_MS = 1_900_000_000_000
 """The wall time at which every simulation starts, in milliseconds."""
 
 
-class _ProcessFiles:
+class ProcessFiles:
     """The disk as one process sees it: nothing reaches it once the process is dead, not even its clean-up."""
 
     def __init__(self, files: SimFileSystem) -> None:
@@ -82,7 +82,7 @@ class SimBroker:
         self._pipe_bytes_max = pipe_bytes_max
         self._others = others
         self._nursery: trio.Nursery
-        self._process: _ProcessFiles
+        self._process: ProcessFiles
         self._scope: trio.CancelScope | None = None
         self._ended = trio.Event()
 
@@ -108,7 +108,7 @@ class SimBroker:
         """Bring up a node on the disk as it is."""
         self.listener = MemoryListener(self._pipe_bytes_max)
         self.others = {name: MemoryListener(self._pipe_bytes_max) for name in self._others}
-        self._process = _ProcessFiles(self.files)
+        self._process = ProcessFiles(self.files)
         self._ended = trio.Event()
         await self._nursery.start(self._run)
 

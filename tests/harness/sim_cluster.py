@@ -23,13 +23,15 @@ from oncelog.broker.node.member_node import open_member
 from oncelog.broker.node.node import Node
 from oncelog.broker.seams.clock import MovableClock
 from tests.harness.clocks import VirtualWall
-from tests.harness.sim_broker import DATA_DIR, EPOCH_MS, _ProcessFiles
+from tests.harness.sim_broker import DATA_DIR, EPOCH_MS, ProcessFiles
 from tests.harness.sim_client import SimClient
 from tests.harness.sim_network import MemoryListener
 from tests.sim.files import SimFileSystem
 
 PATIENCE_S = 120
 """Simulated seconds in which whatever a test waits for has come."""
+SETTLED_S = 20
+"""Simulated seconds in which nodes without faults are equal. What only a timer of a minute ends takes longer."""
 STEPS_AT_ONCE_MAX = 100_000
 """A task that does not wait for anything comes to so many steps; the start of a cluster is some hundreds."""
 CONFIG = {
@@ -56,7 +58,7 @@ class SimMember:
         self.node: Node
         """That of the last run."""
         self.listener: MemoryListener
-        self._process = _ProcessFiles(self.files)
+        self._process = ProcessFiles(self.files)
         self._scope = trio.CancelScope()
         self.serves = trio.Event()
         """Set while the node is unfenced, as far as it knows."""
@@ -90,7 +92,7 @@ class SimMember:
         await self.serves.wait()
 
     async def _run(self) -> None:
-        process = self._process = _ProcessFiles(self.files)
+        process = self._process = ProcessFiles(self.files)
         self.listener = MemoryListener(address=(f"node-{self.node_id}", 9092))
         bound = [BoundListener("PLAINTEXT", self.listener, *self.listener.address)]
         cluster = self._cluster
@@ -100,7 +102,7 @@ class SimMember:
                     self.config,
                     bound,
                     cluster.network,
-                    files=process,  # type: ignore[arg-type]
+                    files=process,
                     clock=cluster.clock,
                     rng=random.Random(cluster.rng.random()),
                     release=OURS,
@@ -185,13 +187,13 @@ class SimCluster:
         """Return who leads a partition as the controller knows; -1: nobody."""
         return self.image.topics[topic].partitions[partition].leader
 
-    async def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait until a condition holds. Fails after `PATIENCE_S`."""
-        with trio.move_on_after(PATIENCE_S):
+    async def wait_until(self, is_so: Callable[[], bool], what: str, seconds: float = PATIENCE_S) -> None:
+        """Wait until a condition holds. Fails after so many simulated seconds."""
+        with trio.move_on_after(seconds):
             while not is_so():
                 await trio.sleep(0.05)
             return
-        raise AssertionError(f"{PATIENCE_S} simulated seconds have passed: {what}")
+        raise AssertionError(f"{seconds} simulated seconds have passed: {what}")
 
 
 class _Watchdog(trio.abc.Instrument):

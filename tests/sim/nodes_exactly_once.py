@@ -126,9 +126,7 @@ class Transformer:
         world = self.world
         link = LossyLink(world)
         versions = world.rng.choice((OLDEST, CLASSIC, ABORTABLE, V2, V2))
-        producer = TransactionalProducer(
-            link, f"transformer-{self.number}", versions, timeout_ms=TIMEOUT_MS
-        )
+        producer = TransactionalProducer(link, f"transformer-{self.number}", versions, timeout_ms=TIMEOUT_MS)
         await producer.init()
         position = max(0, await committed_offset(link, GROUP_ID, TRANSACTIONAL, self.number))
         while position < RECORDS:
@@ -204,7 +202,8 @@ async def committed_values(world: World, partition: int) -> list[bytes]:
                 client = world.cluster.nodes[leader].connect()
                 while await reader.poll(client):
                     pass
-                if reader.position == reader.high_watermark == reader.last_stable_offset:
+                log = world.logs(TRANSACTIONAL, partition)[leader]
+                if reader.position == log.log_end_offset == reader.last_stable_offset:
                     return list(reader.values.values())
             await trio.sleep(0.5)
     raise AssertionError(f"a transaction in partition {partition} stays open")

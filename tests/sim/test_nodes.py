@@ -8,11 +8,12 @@ from __future__ import annotations
 import pytest
 import trio
 
+from compat_tests.batches import batch
 from oncelog.broker.network.network import CONTROLLER_ID
-from tests.harness.requests import create_topic
-from tests.harness.sim_cluster import PATIENCE_S, running_cluster
+from tests.harness.requests import PRODUCE_VERSION, create_topic, produce, produce_request
+from tests.harness.sim_cluster import PATIENCE_S, SETTLED_S, running_cluster
 from tests.harness.simulation import simulated
-from tests.sim.nodes_run import Plan, World, run, write_and_read
+from tests.sim.nodes_run import SAFE, Plan, World, create_topics, run, write_and_read
 from tests.sim.nodes_seeds import run_seed
 
 SEEDS = 100
@@ -57,3 +58,32 @@ async def test_a_node_that_waits_for_the_end_of_its_last_session_misses_no_metad
         with trio.fail_after(PATIENCE_S):
             await late.serves.wait()
         assert {"t0", "t1", "t2"} <= set(late.node.metadata.image.topics)
+
+
+@simulated
+async def test_a_new_leader_flushes_what_it_has_where_flush_messages_asks_for_it() -> None:
+    """Otherwise its watermark stands still until somebody appends: it counts itself up to what is flushed."""
+    async with running_cluster(config={"log.flush.interval.messages": "1"}) as cluster:
+        world = World(cluster, Plan(0, "none"), cluster.rng)
+        await create_topics(world)
+        leader = cluster.leader_of(SAFE, 0)
+        client = cluster.nodes[leader].connect()
+        await produce(client, SAFE, acks=-1)
+        for node in cluster.nodes.values():
+            node.files.latency_s = 1
+        await client.send(produce_request(SAFE, batch(), acks=-1), PRODUCE_VERSION)
+        await trio.sleep(0.5)
+        async with trio.open_nursery() as nursery:
+            for node in cluster.nodes.values():
+                nursery.start_soon(node.crash, "process")
+        for node in cluster.nodes.values():
+            node.files.latency_s = 0
+            node.begin()
+        await cluster.wait_until(
+            lambda: (
+                [(log.log_end_offset, log.high_watermark) for log in world.logs(SAFE, 0).values()]
+                == [(2, 2)] * 3
+            ),
+            "the watermark stands still",
+            SETTLED_S,
+        )
