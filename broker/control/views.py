@@ -6,6 +6,7 @@ partitions and shards that the start has not loaded yet.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from oncelog.broker.control import conversions
