@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.controller.leadership import check_broker_epoch, without_broker
+from oncelog.broker.controller.leadership import check_broker_epoch, leader_and_isr_changes
 from oncelog.broker.controller.partition_change import (
     TopicRules,
     change_partition,
@@ -70,7 +70,7 @@ def assign_directories(
                     if not is_online:
                         lost.add(topic.partitions[index])
                 result.partitions.append(PartitionResult(index, error))
-    return [*records, *without_broker(image, config, broker_id, lost.__contains__)], response
+    return [*records, *leader_and_isr_changes(image, config, lost.__contains__, leaving=broker_id)], response
 
 
 def lose_directories(
@@ -82,8 +82,11 @@ def lose_directories(
     if not lost:
         return []
     return [
-        *without_broker(
-            image, config, broker_id, lambda state: dict(directories_of(state)).get(broker_id) in lost
+        *leader_and_isr_changes(
+            image,
+            config,
+            lambda state: dict(directories_of(state)).get(broker_id) in lost,
+            leaving=broker_id,
         ),
         BrokerRegistrationChangeRecord(
             broker_id,

@@ -49,7 +49,7 @@ def fence(image: MetadataImage, config: BrokerConfig, broker_id: int) -> list[Me
     """Return the records that fence a registered broker. ``config``: as in `TopicRules.of`."""
     epoch = image.brokers[broker_id].broker_epoch
     return [
-        *without_broker(image, config, broker_id, _is_in_isr(broker_id)),
+        *leader_and_isr_changes(image, config, _is_in_isr(broker_id), leaving=broker_id),
         BrokerRegistrationChangeRecord(broker_id, epoch, fenced=_FENCED),
     ]
 
@@ -59,7 +59,7 @@ def unfence(image: MetadataImage, config: BrokerConfig, broker_id: int) -> list[
     epoch = image.brokers[broker_id].broker_epoch
     return [
         BrokerRegistrationChangeRecord(broker_id, epoch, fenced=_UNFENCED),
-        *without_broker(image, config, _NOBODY, _has_no_leader, add=broker_id),
+        *leader_and_isr_changes(image, config, _has_no_leader, joining=broker_id),
     ]
 
 
@@ -73,7 +73,7 @@ def begin_controlled_shutdown(image: MetadataImage, config: BrokerConfig, broker
                 broker_id, broker.broker_epoch, in_controlled_shutdown=_IN_CONTROLLED_SHUTDOWN
             )
         )
-    return [*records, *without_broker(image, config, broker_id, _is_in_isr(broker_id))]
+    return [*records, *leader_and_isr_changes(image, config, _is_in_isr(broker_id), leaving=broker_id)]
 
 
 def unregister(image: MetadataImage, config: BrokerConfig, broker_id: int) -> list[Message]:
@@ -83,8 +83,8 @@ def unregister(image: MetadataImage, config: BrokerConfig, broker_id: int) -> li
         text = f"Broker ID {broker_id} is not currently registered"
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
     return [
-        *without_broker(image, config, broker_id, _is_in_isr(broker_id)),
-        *without_broker(image, config, broker_id, _is_in_elr(broker_id)),
+        *leader_and_isr_changes(image, config, _is_in_isr(broker_id), leaving=broker_id),
+        *leader_and_isr_changes(image, config, _is_in_elr(broker_id), leaving=broker_id),
         UnregisterBrokerRecord(broker_id, broker.broker_epoch),
     ]
 
@@ -96,10 +96,10 @@ def forget_last_run(
     stopped cleanly.
     """
     if was_clean or not image.elr_enabled:
-        return without_broker(image, config, broker_id, _is_in_isr(broker_id))
+        return leader_and_isr_changes(image, config, _is_in_isr(broker_id), leaving=broker_id)
     return [
-        *without_broker(image, config, broker_id, _is_in_isr(broker_id), is_unclean=True),
-        *without_broker(image, config, broker_id, _is_in_elr(broker_id), is_unclean=True),
+        *leader_and_isr_changes(image, config, _is_in_isr(broker_id), leaving=broker_id, is_unclean=True),
+        *leader_and_isr_changes(image, config, _is_in_elr(broker_id), leaving=broker_id, is_unclean=True),
     ]
 
 
@@ -203,21 +203,22 @@ def _concerned(
                 yield topic, index, rules
 
 
-def without_broker(
+def leader_and_isr_changes(
     image: MetadataImage,
     config: BrokerConfig,
-    broker_id: int,
     concerns: Callable[[Partition], bool],
     *,
-    add: int = _NOBODY,
+    leaving: int = _NOBODY,
+    joining: int = _NOBODY,
     is_unclean: bool = False,
 ) -> list[Message]:
-    """Return the changes of the partitions that it ``concerns`` when ``broker_id`` leaves their ISRs, and ``add`` may
-    lead (``generateLeaderAndIsrUpdates``). ``is_unclean``: it may have lost what it had not flushed.
+    """Return the changes of the partitions that it ``concerns`` when the broker ``leaving`` leaves their ISRs, or the
+    broker ``joining`` may lead from now on (``generateLeaderAndIsrUpdates``). ``is_unclean``: the former may have lost
+    what it had not flushed.
     """
 
     def may_lead(replica: int) -> bool:
-        return replica != broker_id and (replica == add or is_active(image, replica))
+        return replica != leaving and (replica == joining or is_active(image, replica))
 
     changes = (
         change_partition(
@@ -227,8 +228,8 @@ def without_broker(
             rules,
             may_lead=may_lead,
             election=rules.election,
-            isr=[replica for replica in topic.partitions[index].isr if replica != broker_id],
-            unclean_shutdown=broker_id if is_unclean else None,
+            isr=[replica for replica in topic.partitions[index].isr if replica != leaving],
+            unclean_shutdown=leaving if is_unclean else None,
         )
         for topic, index, rules in _concerned(image, config, concerns)
     )

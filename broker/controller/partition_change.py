@@ -19,9 +19,9 @@ election); what follows from that is decided in this order, each step on what th
 
    Without any of them the partition has no leader. An unclean leader is the whole ISR, and RECOVERING until it asks
    for an ISR.
-4. The leader epoch rises with a new leader, with the end of a leader, and if a replica is taken from the assignment:
-   then its fetches are refused. A replica that leaves or joins the ISR changes nothing for those who fetch, so there
-   the epoch stays. The partition epoch rises with each record.
+4. The leader epoch rises with a new leader, when there is none any more, and if a replica is taken from the
+   assignment: then its fetches are refused. A replica that leaves or joins the ISR changes nothing for those who
+   fetch, so there the epoch stays. The partition epoch rises with each record.
 5. Only with the ELR the ISR may become empty, and the leader that went last is kept as the last known one. Without it
    the last member of the ISR stays there, although it does not lead.
 
@@ -143,7 +143,9 @@ def change_partition(
             if state.leader_recovery_state != RECOVERING:
                 record.leader_recovery_state = RECOVERING
     elif not set(state.replicas).issubset(wanted.replicas):
-        record.leader = state.leader
+        record.leader = (
+            state.leader
+        )  # the record names a leader, so the leader epoch rises: a replica is taken away
     if not image.elr_enabled:
         elr = []
     if elr != state.eligible_leader_replicas:

@@ -55,7 +55,8 @@ def reassign(
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     removing = sorted(set(state.replicas).difference(wanted.replicas))
     adding = sorted(set(wanted.replicas).difference(state.replicas))
-    # What is empty stays as it is: so Kafka keeps the ``adding`` of a reassignment that now only removes.
+    # Kafka, too, passes an empty list as None, for unchanged: a reassignment that adds nothing any more keeps its
+    # ``adding``.
     return change_partition(
         image,
         topic,

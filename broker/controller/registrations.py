@@ -190,7 +190,7 @@ class Sessions:
         return [broker_id for broker_id, session in self._heard() if self._is_over(session, now_s)]
 
     def credit(self, broker_ids: set[int], seconds: float) -> None:
-        """Time is moved ahead by that: these brokers would have been heard meanwhile."""
+        """A test has moved broker time ahead by ``seconds``: count these brokers as heard meanwhile."""
         for broker_id in broker_ids & self._sessions.keys():
             self._sessions[broker_id].last_contact_s += seconds
 

@@ -3,8 +3,8 @@
 `Dispatcher.dispatch` is that path, as far as nothing waits; `Dispatcher.complete` is its end for a pending response.
 There are two fast paths, each with a file and a key that switches it off: `oncelog.broker.dispatch.fast_produce`, and
 `oncelog.broker.fetch.delayed`, where the connection whose Produce satisfies a delayed fetch sends its response.
-Installing an interceptor empties what they remember, and nothing is remembered while one is installed: so it sees every
-request and every response. Quotas, too, empty it, whenever one changes; a request that one concerns is intercepted.
+Installing an interceptor makes both forget what they remember, and nothing is remembered while one is installed: so it
+sees every request and every response. So does a changed quota; a request that a quota concerns is intercepted.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Dispatcher:
         if (
             api_key == PRODUCE_KEY
             and self._uses_fast_produce
-            and (not isinstance(response, Pending) or self._waits_for_followers(response))
+            and (not isinstance(response, Pending) or self._is_appended_in_cluster(response))
         ):
             self._remember(connection, context, frame, response)
         if response is None:
@@ -359,8 +359,10 @@ class Dispatcher:
             self._handle_intercepted(context) if self._may_intercept else self._authorize_and_handle(context)
         )
 
-    def _waits_for_followers(self, response: Pending[Any]) -> bool:
-        """Whether the records of a Produce are appended, and its response waits for their replicas."""
+    def _is_appended_in_cluster(self, response: Pending[Any]) -> bool:
+        """Whether the records of a Produce are appended on one of several nodes: the fast path may then remember the
+        prefix although the response is pending.
+        """
         return self._services.replication is not None and isinstance(response, DelayedProduce)
 
     def _remember(

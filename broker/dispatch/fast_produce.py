@@ -52,7 +52,9 @@ KNOWN_MAX = 16 * 1024
 """How many prefixes are remembered, at some 600 bytes each. One more, and all are forgotten."""
 
 POSITIONS_MAX = 4
-"""How many positions of the records' size are tried for each request: the latest new ones of its connection."""
+"""A connection remembers this many positions of the records' size, and tries each for a request; a new position
+replaces the oldest.
+"""
 
 PREFIX_BYTES_MAX = 512
 """Where the longest prefix that is remembered ends in its frame; most have about 60 bytes."""
@@ -183,6 +185,7 @@ class FastProduce:
         if records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT and not self._verify_or_add(known, records):
             return False
         log = leader.log
+        # Of several replicas a response may wait for followers here (`waits_at` is 0 then), but not for the disk.
         if log.waits_at != FLUSH_NEVER and not (
             leader.is_replicated and log.config.flush_messages == FLUSH_NEVER
         ):
@@ -194,8 +197,8 @@ class FastProduce:
             return True
         except LongValidation:
             return False
-        # Of one replica, only for a duplicate of a batch that is not on the disk yet, so nothing was appended. The
-        # handler waits for the disk.
+        # With one replica, `must_wait` means here a duplicate of a batch that is not flushed yet: nothing was appended.
+        # The handler flushes it.
         if result.must_wait and not leader.is_replicated:
             return False
         if known.acks:
@@ -329,7 +332,8 @@ class FastProduce:
             positions.append(position)
         prefix = bytes(frame[FIXED_HEADER_SIZE:position])
         who = self._services.authorization.identity(context)
-        # After `forget` this is a new dictionary: connections that now have another identity may still hold the old.
+        # `forget` drops the dictionaries, so that a prefix goes into a new one. A connection whose identity has changed
+        # keeps the dictionary that was emptied.
         prefixes.known = self._known.get(who) or {}
         known = prefixes.known.get(prefix)
         if known is not None and known.version == version:

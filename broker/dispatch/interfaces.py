@@ -23,7 +23,7 @@ class Interceptor:
 
     Both functions may wait; the connection reads no further request meanwhile. Both may change what they are given:
     ``context.request`` is the request. If a request was handled before the installation, such as a Fetch that waits,
-    only its response is seen; the records of such a Produce are None. A Fetch response holds many records as a
+    only its response is seen, and a Produce request has no records then. A Fetch response holds many records as a
     `FileRange`; in a proxy it holds all of them as bytes.
     """
 

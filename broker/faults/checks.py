@@ -29,7 +29,7 @@ def check_apis(rule: Rule) -> None:
                 "version",
             )
         _check_filters(rule, row, versions)
-        _check_action(rule, row, versions)
+        _check_action_of_api(rule, row, versions)
 
 
 def messages_of(name: str) -> tuple[Any, Any]:
@@ -52,7 +52,7 @@ def _check_filters(rule: Rule, row: ApiRow, versions: list[int]) -> None:
             )
 
 
-def _check_action(rule: Rule, row: ApiRow, versions: list[int]) -> None:
+def _check_action_of_api(rule: Rule, row: ApiRow, versions: list[int]) -> None:
     name = api_name(row.name)
     request, response = messages_of(row.name)
     if rule.action == "error" and not any(

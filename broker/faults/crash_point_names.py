@@ -22,7 +22,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "share state": (TOPIC, PARTITION, GROUP, "node"),
     RESPONSE: (TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID, "client_id", "version", "listener", "node", "on"),
 }
-"""What is written by the node that leads, in this order, and the words by which a rule can say which:
+"""The events, in the order in which the leader writes them, each with the filters that a rule may have for it:
 
 - ``partitions``: the record that adds partitions to a transaction, to ``__transaction_state``
 - ``append``: a producer's batch, to a partition; or the broker's, to a dead-letter queue

@@ -120,7 +120,10 @@ class FaultRules(Interceptor):
         """Install in the targets exactly what the rules need."""
         rules = [active.rule for active in self._rules if active.rule.is_about_requests]
         apis = apis_of(rules)
-        is_same, self.apis = bool(rules) and apis == self.apis, apis if rules else self.apis
+        # An interceptor is asked for `apis` at its installation only: other APIs need another one.
+        is_same = bool(rules) and apis == self.apis
+        if rules:
+            self.apis = apis
         accepts = self._accepts if self.of("refuse_connections") else None
         for node_id in node_ids:
             target = self._targets[node_id]

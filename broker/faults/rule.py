@@ -129,7 +129,7 @@ def parse_rule(data: Any) -> Rule:
         values[action],
         dict(data),
     )
-    _check_action(rule, values)
+    _check_combinations(rule, values)
     if rule.value in _RESPONSES and rule.apis is None and "on" not in values:
         rule = rule._replace(apis=frozenset((API_OF_RESPONSE,)))
     if rule.apis is not None:
@@ -148,8 +148,9 @@ def check_possible(rule: Rule, limits: TargetLimits) -> None:
             raise RuleError(f"listener {name!r} does not exist{suggestion(name, limits.listeners)}", LISTENER)
     for node_id in rule.filters.get(NODE, ()):
         if limits.nodes is not None and node_id not in limits.nodes:
-            known = ", ".join(map(str, limits.nodes)) or "no several nodes here"
-            raise RuleError(f"node {node_id} does not exist (there are {known})", NODE)
+            known = ", ".join(map(str, limits.nodes))
+            there = f"there are {known}" if known else "there is only one node"
+            raise RuleError(f"node {node_id} does not exist ({there})", NODE)
 
 
 def _one_of(names: Iterable[str], values: Mapping[str, Any]) -> str | None:
@@ -159,7 +160,7 @@ def _one_of(names: Iterable[str], values: Mapping[str, Any]) -> str | None:
     return found[0] if found else None
 
 
-def _check_action(rule: Rule, values: Mapping[str, Any]) -> None:
+def _check_combinations(rule: Rule, values: Mapping[str, Any]) -> None:
     filters = WORDS[rule.action].filters
     if filters is None:
         if "on" not in values:

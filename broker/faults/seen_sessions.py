@@ -40,7 +40,7 @@ class SeenSessions(Interceptor):
         self._sessions.clear()
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        """Change the request's session as the broker did, which has accepted its epoch."""
+        """If the broker has accepted the session epoch, change the session here as the broker did."""
         request = context.request
         if response.error_code or request is None:
             return response

@@ -46,11 +46,11 @@ class RuleState:
             parts.append(f"seed {self.seed}")
         told = [f"{rule_name(self.id, self.text)}: {', '.join(parts)}", *self.notes]
         if not self.matched:
-            told.append(self._seen)
+            told.append(self._unmatched_text)
         return "; ".join(told)
 
     @property
-    def _seen(self) -> str:
+    def _unmatched_text(self) -> str:
         """The requests that came instead of those that the rule is for, as a text."""
         kind = "connection" if "refuse_connections" in self.rule else "request"
         kind = "step" if "crash_at" in self.rule else kind

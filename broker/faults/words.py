@@ -314,6 +314,7 @@ WORDS: dict[str, Word] = {
         _crash_at,
         {"enum": list(CRASH_POINTS)},
         "The broker dies there, the first time if nothing else is said.",
-        EVENTS[RESPONSE],  # all filters of any crash point; `rule._check_action` takes those of its event
+        # All filters of any crash point; `rule._check_combinations` takes those of its event.
+        EVENTS[RESPONSE],
     ),
 }

@@ -3,7 +3,8 @@
 Versions 3 to 9 know topics by name, 13 by id; 8 adds errors per record; 11 knows TRANSACTION_ABORTABLE; from 12 on a
 transactional batch adds its partition to the transaction (KIP-890), before that the producer must have done so.
 Every partition stands alone: one row's error changes nothing of the others (Kafka: ``ReplicaManager.appendRecords``).
-The response waits only where ``flush.messages`` asks for an fsync; the connection goes on reading meanwhile.
+The response waits for an fsync (``flush.messages``) and, with acks=all, for followers; meanwhile the connection goes on
+reading.
 """
 
 from __future__ import annotations

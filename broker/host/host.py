@@ -56,8 +56,8 @@ class Host:
     and the listeners. Log-ins, the server and a proxy's handlers use them.
 
     ``users`` may log in, and ``acls`` are created if they are missing, beside those in ``metadata``; in a cluster, the
-    controller stores them. `background` is
-    the work that a moved clock waits for. `on_access_change` is called after each change of an ACL or a quota.
+    controller stores them. `background` counts the tasks that are running: a test that moves broker time waits for
+    them. `on_access_change` is called after each change of an ACL or a quota.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Host:
             store_acls(metadata, acls)
         image = metadata.image
         self.authorizer: StandardAuthorizer | None = None
-        """The one that the configuration asks for, else None. Stored ACLs without one give a warning
-        (`authorizer_in_force`).
+        """The authorizer that ``authorizer.class.name`` names, else None. `authorizer_in_force` warns of stored ACLs
+        that no authorizer enforces.
         """
         if config.static.authorizer_class_name or image.acls.by_id:
             from oncelog.broker.security.acls import authorizer_in_force

@@ -50,7 +50,7 @@ REQUESTS_PER_SEND = 32
 OTHER_FRAME_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of the largest request that is no Produce. Decoded fields take many times their size; records take none."""
 PENDING_RESPONSES_MAX = 1024
-"""Produce responses that may wait for an fsync on one connection before its reading stops."""
+"""Produce responses of one connection that may be pending before it stops reading."""
 
 _key_at = struct.Struct(">h").unpack_from
 
@@ -71,8 +71,8 @@ class Connection(BaseConnection):
     ) -> None:
         super().__init__(server, transport, listener)
         self.pending: deque[Pending[Any]] = deque()
-        """Produce responses that wait for the disk while reading goes on. While there are any, only the task of
-        `_respond_in_order` writes.
+        """Produce responses that wait for the disk or for followers while reading goes on. While there are any, only
+        the task of `_respond_in_order` writes.
         """
         self.produce_prefixes: ProducePrefixes | None = None
         """What the fast path of Produce knows of this connection."""
@@ -82,7 +82,7 @@ class Connection(BaseConnection):
         self._lost = False
         """Whether a response from `pending` could not be sent."""
         self._requests = 0
-        """Requests since the task last waited."""
+        """Work since the task last waited, in requests: `charge` and what is sent count as some."""
 
     def _forget_prefixes(self) -> None:
         self.produce_prefixes = None

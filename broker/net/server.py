@@ -191,7 +191,7 @@ class Server(Generic[ConnectionT]):
                 await listener.wait_for_connection()
                 continue
             wait_ms = self._rates.accepted(bound.name)
-            if wait_ms:  # as Kafka's acceptor does: with the connection in its hand
+            if wait_ms:  # Kafka's acceptor sleeps, too, after it has accepted the connection.
                 try:
                     await real_time.sleep(wait_ms / 1000)
                 except BaseException:
@@ -200,7 +200,9 @@ class Server(Generic[ConnectionT]):
             self._admit(transport, bound)
 
     async def _close_later(self, transport: Transport, wait_ms: int) -> None:
-        """Close a connection that its address opened too soon, after that time, so that it is not tried at once."""
+        """Close a connection that exceeds the connection rate of its address, but only after ``wait_ms``, so that the
+        client does not reconnect at once.
+        """
         try:
             await real_time.sleep(wait_ms / 1000)
         finally:

@@ -14,7 +14,7 @@ def unexpected_bytes(first: bytes | bytearray | memoryview) -> str | None:
     """Return a sentence about the protocol of these bytes; None if it is not one of those known here.
 
     ``first`` has at least the four bytes in the place of a frame's size. As a size they would be more than 200 MB, so
-    no Kafka client is mistaken for another.
+    a Kafka request never looks like one of these protocols.
 
     Sources: RFC 8446 section 5.1 (TLSPlaintext), RFC 9110 section 9 and RFC 9113 section 3.4 (HTTP), HAProxy's
     proxy-protocol.txt section 2.

@@ -116,7 +116,7 @@ class ResponseWriter:
         self.unsent.hold(self._close, size)
 
     def release(self) -> None:
-        """End all counts of this connection, also one that began before a `flush` that had to wait."""
+        """Count no bytes of this connection as held any more. So a `flush` that waits ends earlier counts, too."""
         self.unsent.release(self._close)
 
     async def _send_all(self, view: memoryview, *, more: bool = False) -> None:

@@ -4,8 +4,8 @@ A link brings one of Kafka's requests from one node to another and its response 
 is cut, or whose node does not run, breaks at once: whoever waits for a response gets `LinkDownError`, and may ask again
 later (`Network.changed`). What has arrived is handled nevertheless, as by a node that has lost its peer.
 
-Where only responses are lost, the first request still arrives: the connection was there. After it the link is down, as
-a connection that cannot be made again: it would need both directions.
+If only the way of the responses is cut, one more request arrives, since the connection was open. Then the link is down:
+a new connection would need both directions.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
-from oncelog.broker.controller import directories, isr, leadership
+from oncelog.broker.controller import alter_partition, directories, leadership
 from oncelog.broker.controller.leadership import check_broker_epoch
 from oncelog.broker.controller.registrations import Sessions, register
 from oncelog.broker.handlers.table import HANDLERS
@@ -180,7 +180,9 @@ class Controller:
         return heartbeat.response
 
     def _alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
-        records, response = isr.alter_partition(self.store.image, self.config.current, request, version)
+        records, response = alter_partition.alter_partition(
+            self.store.image, self.config.current, request, version
+        )
         self.store.commit(records)
         return response
 

@@ -31,7 +31,9 @@ class _Transport:
 
 
 class LinkPeer:
-    """In the place of a connection's `Peer`: the node that has sent a request, or the client that it forwards for."""
+    """In the place of a connection in a `RequestContext`: the node that has sent the request, or the client for whom
+    it forwards it.
+    """
 
     __slots__ = (
         "client_id",
@@ -61,7 +63,7 @@ A_NODE = Client(ANONYMOUS, "", None, "", "PLAINTEXT")
 
 
 class RequestReceiver:
-    """Handles requests with ``services``, whose handlers are ``handlers``, as far as ``services`` allow."""
+    """Handles requests by ``handlers`` with ``services``, whose authorization checks the client's rights."""
 
     def __init__(self, services: Any, handlers: Mapping[int, ApiRow], host: Host) -> None:
         self._services = services

@@ -36,7 +36,9 @@ class AsksController:
     def create(
         self, wanted: list[CreatableTopic], charge: Charge | None = None
     ) -> Steps[list[CreatableTopicResult]]:
-        """See `TopicCreator`. The controller knows how many partitions a topic gets, so nothing is charged."""
+        """See `TopicCreator`. The controller knows how many partitions a topic gets, so nothing is charged. Returns no
+        rows: a topic that is created comes with the metadata.
+        """
         new = []
         for topic in wanted:
             if topic.name not in self._asked:

@@ -64,8 +64,10 @@ class Addresses:
         """The id of upstream's cluster; None before upstream has said it."""
         return self._upstream.cluster_id
 
-    def advertised(self, node_id: int, host: str, port: int, listener: str) -> tuple[str, int]:
-        """Return the address of a node for clients of ``listener``, from where upstream says that it is."""
+    def learn_and_advertise(self, node_id: int, host: str, port: int, listener: str) -> tuple[str, int]:
+        """Learn where upstream says that a node is; return its address for clients of ``listener``. The proxy listens
+        there from then on. Raises CloseConnection if there are more nodes than the proxy allows.
+        """
         self._upstream.learn_node(node_id, host, port)
         return self._address_of(listener, node_id)
 
@@ -87,19 +89,19 @@ class Addresses:
     def _find_coordinator(self, response: Any, listener: str) -> None:
         for row in (response, *response.coordinators):
             if row.node_id >= 0 and row.host:
-                row.host, row.port = self.advertised(row.node_id, row.host, row.port, listener)
+                row.host, row.port = self.learn_and_advertise(row.node_id, row.host, row.port, listener)
 
     def _describe_cluster(self, response: Any, listener: str) -> None:
         self._upstream.learn_cluster(response.cluster_id or None)
         for row in response.brokers:
             if response.endpoint_type == BROKER_ENDPOINTS:
-                row.host, row.port = self.advertised(row.broker_id, row.host, row.port, listener)
+                row.host, row.port = self.learn_and_advertise(row.broker_id, row.host, row.port, listener)
             elif row.broker_id in self._upstream.nodes:
                 row.host, row.port = self._address_of(listener, row.broker_id)
 
     def _node_endpoints(self, response: Any, listener: str) -> None:
         for row in response.node_endpoints:
-            row.host, row.port = self.advertised(row.node_id, row.host, row.port, listener)
+            row.host, row.port = self.learn_and_advertise(row.node_id, row.host, row.port, listener)
 
     def _describe_quorum(self, response: Any, listener: str) -> None:
         for node in response.nodes:

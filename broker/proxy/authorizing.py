@@ -42,21 +42,21 @@ AUTO_CREATION_VERSION = 4
 
 
 class AuthorizingInterceptor(Interceptor):
-    """Asks the authorizer of ``services``. ``forward_through_own`` is the dispatcher's, for the allowed rows of a
-    request, and ``topics`` asks upstream. ``topic_name`` gives the name for a topic id, None for an id that upstream
-    has not shown yet.
+    """Asks the authorizer of ``host``. ``forward_through_own_interceptors`` is the dispatcher's, for the allowed rows
+    of a request, and ``topics`` asks upstream. ``topic_name`` gives the name for a topic id, None for an id that
+    upstream has not shown yet.
     """
 
     def __init__(
         self,
-        services: Host,
-        forward_through_own: Callable[[RequestContext, Interceptor], Awaitable[Any]],
+        host: Host,
+        forward_through_own_interceptors: Callable[[RequestContext, Interceptor], Awaitable[Any]],
         topics: UpstreamTopics,
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
-        self._services = services
-        self._authorization = services.authorization
-        self._forward_through_own = forward_through_own
+        self._host = host
+        self._authorization = host.authorization
+        self._forward_through_own_interceptors = forward_through_own_interceptors
         self._topics = topics
         self._name_of = topic_name
 
@@ -64,13 +64,13 @@ class AuthorizingInterceptor(Interceptor):
         """See `Interceptor`."""
         check_rights(self._authorization, context)
         await self._learn_names(context, _ids_in(context.request))
-        selectors = list(row_selectors(self._authorization, self._services, context))
+        selectors = list(row_selectors(self._authorization, self._host, context))
         if context.api.row.api_key == METADATA_KEY:
             selectors += await self._selectors_of_creation(context)
         elif context.api.row.name == "delete_topics" and selectors:
             # After the right to describe, before the right to delete.
             selectors.insert(1, await self._selector_of_deletion(context))
-        return await self._refuse_and_forward(context, selectors)
+        return await self._refuse_denied(context, selectors)
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         """See `Interceptor`."""
@@ -80,9 +80,10 @@ class AuthorizingInterceptor(Interceptor):
 
     # -- rows
 
-    async def _refuse_and_forward(self, context: RequestContext, selectors: Sequence[Selector]) -> Any:
-        """Apply the selectors in order: each refuses the rows that it matches. Forward the other rows. Returns the
-        response with all rows; None if no row is refused, and nothing was forwarded.
+    async def _refuse_denied(self, context: RequestContext, selectors: Sequence[Selector]) -> Any:
+        """Refuse the rows that the first selector with any matches, and forward the rest, after the later selectors
+        have refused theirs. Returns the response with all rows; None if no selector matches a row: then nothing was
+        forwarded.
         """
         request = context.request
         name, version = context.api.row.name, context.api_version
@@ -98,9 +99,9 @@ class AuthorizingInterceptor(Interceptor):
                 if name == "add_partitions_to_txn":  # partitions are added all or none
                     later = await self._selectors_beside_denied(context)
                 try:
-                    handled = await self._refuse_and_forward(context, later)
+                    handled = await self._refuse_denied(context, later)
                     if handled is None:
-                        handled = await self._forward_through_own(context, self)
+                        handled = await self._forward_through_own_interceptors(context, self)
                         if handled is NO_RESPONSE:
                             handled = None
                 finally:

@@ -190,7 +190,7 @@ class ProxyConnection(BaseConnection):
     # -- requests that are not forwarded as bytes
 
     def _act_on_state(self, view: memoryview) -> Awaitable[memoryview]:
-        """See `Mover`."""
+        """Do what the relay cannot (`Mover`): wait if too many requests are in flight, else handle the request."""
         return self._wait_with(view) if self._mover.relay.state is FULL else self._read_intercepted(view)
 
     async def _wait_with(self, view: memoryview) -> memoryview:

@@ -2,6 +2,12 @@
 
 The path is the broker's (`Interception`), with the upstream node in the handler's place: decode, interceptors, forward;
 decode the response, rewrite addresses, interceptors, encode.
+
+An interceptor's `on_request` may have a request handled. Then see it, before upstream:
+
+    handle_behind_interceptors           the interceptors of `Interception.install_own` (rights, quotas)
+    forward_through_own_interceptors     those of them behind the one that calls
+    forward                              none
 """
 
 from __future__ import annotations
@@ -177,9 +183,13 @@ class ProxyDispatcher:
         """Show ``context.request`` to the interceptors of `Interception.install_own`, forward it, and wait for the
         response. For the `on_request` of other interceptors only.
         """
-        return await self.interception.await_or_refuse(context, self.forward_through_own(context))
+        return await self.interception.await_or_refuse(
+            context, self.forward_through_own_interceptors(context)
+        )
 
-    async def forward_through_own(self, context: RequestContext, after: Interceptor | None = None) -> Any:
+    async def forward_through_own_interceptors(
+        self, context: RequestContext, after: Interceptor | None = None
+    ) -> Any:
         """Show a request to the interceptors of `Interception.install_own`, or to those behind ``after``, and forward
         it. Returns the response, `NO_RESPONSE` if it gets none. Raises KafkaError, CloseConnection, ConnectionLost.
         """
@@ -193,10 +203,10 @@ class ProxyDispatcher:
                 response = await interceptor.on_request(context)
                 if response is not None:
                     return response
-        return await self.forward_behind_own(context)
+        return await self.forward(context)
 
-    async def forward_behind_own(self, context: RequestContext) -> Any:
-        """Forward ``context.request`` without showing it to any interceptor. Returns its response, `NO_RESPONSE` if it
+    async def forward(self, context: RequestContext) -> Any:
+        """Forward ``context.request`` and show it to no interceptor. Returns its response, `NO_RESPONSE` if it
         gets none.
 
         Only for `Interceptor.on_request`. Raises CloseConnection, ConnectionLost.
@@ -263,11 +273,9 @@ class ProxyDispatcher:
         await in_slices(self._addresses.rewrite(plan.key, response, connection.listener_name))
         return version, response
 
-    def advertised(self, node: Endpoint, listener: str) -> tuple[str, int]:
-        """Return the address of a node for clients of a listener. The proxy listens there from then on. Raises
-        CloseConnection if there are more nodes than the proxy allows.
-        """
-        return self._addresses.advertised(node.node_id, node.host, node.port, listener)
+    def learn_and_advertise(self, node: Endpoint, listener: str) -> tuple[str, int]:
+        """See `Addresses.learn_and_advertise`."""
+        return self._addresses.learn_and_advertise(node.node_id, node.host, node.port, listener)
 
     async def respond(
         self, context: RequestContext, response: Any, payload: Buffer | None, plan: Plan | None

@@ -105,7 +105,8 @@ class Mover:
         while True:
             have = len(rest)
             if have >= limit:
-                if limit == len(shared):  # only a Produce whose acks have not come yet can fill it
+                # The relay forwards all but a header whose acks have not come: only a Produce's can fill the buffer.
+                if limit == len(shared):
                     raise CloseConnection("the header of a request is too long")
                 limit = len(shared)
             if have:  # the other connections use the buffer, too
@@ -131,7 +132,7 @@ class Mover:
             limit = len(shared)
             if relay.left >= SPLICE_BYTES_MIN and self._pipes is not None:
                 await splice(self._pipes, self)
-                if relay.is_own_next:
+                if relay.is_own_next:  # a response of the proxy's own, which needs no byte from upstream
                     rest = await self._take(shared[:0])
                 limit, is_empty = HEAD_READ_BYTES, False
             if connection.progress is not None:

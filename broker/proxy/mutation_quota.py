@@ -58,19 +58,19 @@ class _Counted(NamedTuple):
 
 
 class MutationQuotas(Interceptor):
-    """Installed while somebody has a quota. ``forward_through_own`` is the dispatcher's; ``topic_name`` gives the name
-    of a topic's id.
+    """Installed while somebody has a quota. ``forward_through_own_interceptors`` is the dispatcher's; ``topic_name``
+    gives the name of a topic's id.
     """
 
     apis = frozenset(STRICT_VERSIONS)
 
     def __init__(
         self,
-        forward_through_own: Callable[[RequestContext, Interceptor], Awaitable[Any]],
+        forward_through_own_interceptors: Callable[[RequestContext, Interceptor], Awaitable[Any]],
         topics: UpstreamTopics,
         topic_name: Callable[[Uuid], str | None],
     ) -> None:
-        self._forward_through_own = forward_through_own
+        self._forward_through_own_interceptors = forward_through_own_interceptors
         self._topics = topics
         self._topic_name = topic_name
         self._open: dict[RequestContext, _Counted] = {}
@@ -160,7 +160,7 @@ class MutationQuotas(Interceptor):
         if not refusal.leaves_nothing:
             context.request = refusal.remaining()
             try:
-                handled = await self._forward_through_own(context, self)
+                handled = await self._forward_through_own_interceptors(context, self)
             finally:
                 context.request = request
         response = refusal.response(handled)

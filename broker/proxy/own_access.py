@@ -55,9 +55,9 @@ def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable
     """Install the ACLs and quotas of ``host`` in ``dispatcher``. ``topic_name`` gives the name for a topic id, None for
     an id that upstream has not shown yet.
     """
-    topics = UpstreamTopics(dispatcher.forward_behind_own)
+    topics = UpstreamTopics(dispatcher.forward)
     interceptors = (
-        MutationQuotas(dispatcher.forward_through_own, topics, topic_name),
+        MutationQuotas(dispatcher.forward_through_own_interceptors, topics, topic_name),
         FetchQuota(host.client_quotas),
     )
 
@@ -76,7 +76,7 @@ def install_access(host: Host, dispatcher: ProxyDispatcher, topic_name: Callable
         from oncelog.broker.proxy.authorizing import AuthorizingInterceptor
 
         dispatcher.interception.install_own(
-            AuthorizingInterceptor(host, dispatcher.forward_through_own, topics, topic_name)
+            AuthorizingInterceptor(host, dispatcher.forward_through_own_interceptors, topics, topic_name)
         )
     apply()
 

@@ -80,7 +80,7 @@ class RequestHandler:
 
     async def _connect_for(self, data: Buffer) -> bool:
         """Open the upstream connection for a request. ``data`` is the request with its size. Returns whether it goes
-        upstream; an ApiVersions that does not gets upstream's latest response.
+        upstream. If an ApiVersions does not, its client gets upstream's latest response to one.
 
         There is no upstream connection before the client has logged in, since its user is not known. If the request
         opens it and cannot carry ids, the proxy sends its own ApiVersions first. A client's ApiVersions is then not

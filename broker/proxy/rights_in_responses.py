@@ -60,7 +60,7 @@ def _metadata(
     for row in response.topics:
         yield
         if row.error_code == DENIED and row.topic_id != ZERO_UUID:
-            row.name = None
+            row.name = None  # the client named the topic by its id, and may not learn its name
         if row.name is None or may_describe(row.name) or row.error_code == DENIED:
             if row.topic_authorized_operations != NOT_ASKED and row.name is not None:
                 row.topic_authorized_operations &= authorization.operations(context, TOPIC_RESOURCE, row.name)

@@ -126,7 +126,7 @@ class UpstreamLink:
         """
         listener = self._connection.listener_name
         fields = view[: self.mover.relay.left]
-        rewrite_fields(fields, lambda node: self._dispatcher.advertised(node, listener))
+        rewrite_fields(fields, lambda node: self._dispatcher.learn_and_advertise(node, listener))
         return view
 
     async def _read_intercepted(self, view: memoryview) -> memoryview:

@@ -73,7 +73,7 @@ class UpstreamLogins:
 
     @property
     def has_client_logins(self) -> bool:
-        """Whether each client has a log-in of its own: its own one passes, or its user has an entry."""
+        """Whether clients log in upstream as different users: their log-ins pass through, or users have entries."""
         return self.pass_through or self._has_users
 
     def of(self, principal: str) -> ClientSecurity:

@@ -111,11 +111,13 @@ class UpstreamOpener:
             if client is None
             else self._logins.of(client.principal)
         )
-        marked = partial(
+        with_passed_ids = partial(
             self._dispatcher.as_forwarded, passed_ids=b"" if client is None else client.passed_ids
         )
         if security is not None and security.mechanism is not None:
-            connection = await open_connection(self._reach, host, port, security=security, marked=marked)
+            connection = await open_connection(
+                self._reach, host, port, security=security, marked=with_passed_ids
+            )
             if client is not None and connection.renewal_s is not None:
                 version = connection.version_for(SaslAuthenticateRequest)
                 client.renewal = Renewal(security, connection.renewal_s, version)
@@ -125,7 +127,7 @@ class UpstreamOpener:
             transport = await security.secured(transport, host)
         if carries_ids:
             return transport
-        connection = ClientConnection(transport, marked=marked)
+        connection = ClientConnection(transport, marked=with_passed_ids)
         try:
             self._dispatcher.versions = await connection.negotiate()
         except BaseException:

@@ -74,7 +74,7 @@ class ErrorFields:
         return deeper[0] if deeper else depths[-1] if depths else None
 
     def rows_depth(self) -> int:
-        """Return how deep the rows stand that have an error of the whole request; 0: none do."""
+        """Return the depth of the rows that get the error when the whole request fails; 0: no row gets it."""
         depth = self.depth(0)
         first, last = self.api_row.error_in_rows
         if not depth and first <= self.version <= last:
@@ -126,7 +126,7 @@ def error_response_in_steps(error_fields: ErrorFields, request: Any, error: Kafk
     depth = error_fields.rows_depth()
     if depth:
         yield from _add_rows(error_fields, response, request, 0, depth, error)
-    complete(error_fields, response, request, error.code)
+    set_fields_beside_error(error_fields, response, request, error.code)
     yield from _add_special_rows(error_fields, response, request, error)
     return response
 
@@ -160,7 +160,7 @@ def _add_rows(
         yield
 
 
-def complete(error_fields: ErrorFields, response: Any, request: Any, code: ErrorCode) -> None:
+def set_fields_beside_error(error_fields: ErrorFields, response: Any, request: Any, code: ErrorCode) -> None:
     """Set the fields that Kafka sets beside the error, of a response or of some of its rows."""
     name, version = error_fields.name, error_fields.version
     if name == "fetch":

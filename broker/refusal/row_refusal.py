@@ -11,7 +11,11 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.handlers.table import Rows
-from oncelog.broker.refusal.error_response import complete, error_fields_of, error_response_in_steps
+from oncelog.broker.refusal.error_response import (
+    error_fields_of,
+    error_response_in_steps,
+    set_fields_beside_error,
+)
 from oncelog.broker.refusal.rows import RequestRows, Row
 from oncelog.wire.schema import ZERO_UUID, deep_copy
 from oncelog.wire.steps import finish
@@ -39,8 +43,8 @@ class RowSelector(Protocol):
         """Return the depth of the rows that it selects from; 0: it selects the whole request."""
 
     def matches_row(self, row: Row) -> bool:
-        """Whether a row is refused. If it stands for all rows (`Row.is_all`), a fault rule matches it; a missing right
-        does not, since the proxy's `restrict` filters the response.
+        """Whether a row is refused. A fault rule matches a row that stands for all rows (`Row.is_all`). A missing right
+        does not: `oncelog.broker.proxy.rights_in_responses` filters that response.
         """
 
 
@@ -90,7 +94,7 @@ class Refusal:
         """Whether the response has the error."""
 
     def _find(self, row: Row, depth: int) -> Iterator[None]:
-        self._has_other_rows |= row.is_all
+        self._has_other_rows |= row.is_all  # it may stand for rows that are not refused
         if depth == self._depth:
             if self._selects_all or any(map(self._matches, row.leaves())):
                 self._refused.add(id(row))
@@ -171,7 +175,7 @@ class Refusal:
             self._set_error(response, 0)
         if self._depth:
             yield from self._merge(response, self._rows.whole, 0)
-        complete(self._error_fields, response, request, self._error.code)
+        set_fields_beside_error(self._error_fields, response, request, self._error.code)
         return response
 
     def _merge(self, response: Any, row: Row, depth: int) -> Iterator[None]:

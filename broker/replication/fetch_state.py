@@ -1,4 +1,4 @@
-"""`FollowedPartition`: where a follower is with a partition, and what it does about each answer of the leader.
+"""`PartitionFetchState`: where a follower is with a partition, and what it does about each answer of the leader.
 
 ==========  ===============================  ==========================================================================
 state       in the next request              what ends it
@@ -44,7 +44,7 @@ ON_ERROR = {
 """All other errors: `Step.DELAY`."""
 
 
-class FollowedPartition:
+class PartitionFetchState:
     """A partition that this node fetches from its leader, in one leader epoch."""
 
     __slots__ = (
@@ -78,7 +78,7 @@ class FollowedPartition:
         self.sent_log_start = -1
 
     def __repr__(self) -> str:
-        return f"FollowedPartition({self.log!r}, epoch {self.leader_epoch}, offset {self.offset})"
+        return f"PartitionFetchState({self.log!r}, epoch {self.leader_epoch}, offset {self.offset})"
 
     @property
     def last_fetched_epoch(self) -> int:
@@ -99,8 +99,8 @@ class FollowedPartition:
 
 
 def truncation_offset(log: PartitionLog, epoch: int, end_offset: int) -> int:
-    """Return where to cut a log, of which the leader says that the two have the same records up to epoch ``epoch``,
-    which ends at ``end_offset`` in the leader's (Kafka: ``getOffsetTruncationState``).
+    """Return the offset to truncate ``log`` to. The leader has said: the latest epoch that both logs have is ``epoch``,
+    and ends at ``end_offset`` in its own (Kafka: ``getOffsetTruncationState``).
     """
     if end_offset < 0:
         return log.high_watermark

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.network.network import Link
-    from oncelog.broker.replication.fetch_state import FollowedPartition
+    from oncelog.broker.replication.fetch_state import PartitionFetchState
     from oncelog.broker.replication.throttle import ReplicationThrottle
     from oncelog.wire.messages.fetch import FetchResponse, PartitionData
     from oncelog.wire.schema import Uuid
@@ -70,18 +70,18 @@ class ReplicaFetcher:
         self._config = config
         self._lines = lines
         self._throttle = throttle
-        self._partitions: dict[tuple[Uuid, int], FollowedPartition] = {}
-        self._to_ask: dict[FollowedPartition, None] = {}
-        """Those that the session does not have as they are."""
+        self._partitions: dict[tuple[Uuid, int], PartitionFetchState] = {}
+        self._to_ask: dict[PartitionFetchState, None] = {}
+        """Partitions that the next request must name: new ones, and those whose offset or log start has changed."""
         self._forgotten: list[tuple[Uuid, int]] = []
         """Those that the session has, and which are not fetched any more."""
-        self._delayed: dict[FollowedPartition, None] = {}
+        self._delayed: dict[PartitionFetchState, None] = {}
         self._session_id = 0
         self._session_epoch = 0
         """Of the request that is under way, or was answered last."""
         self._begins_session = True
         """Whether the next request begins a session."""
-        self._in_session = 0
+        self._session_size = 0
         """How many partitions the session has."""
         self._call = trio.CancelScope()
         self._changed = trio.Event()
@@ -91,7 +91,7 @@ class ReplicaFetcher:
 
     # -- partitions come and go
 
-    def add(self, partition: FollowedPartition) -> None:
+    def add(self, partition: PartitionFetchState) -> None:
         """Fetch a partition from now on. Its log ends with what this node has."""
         log = partition.log
         self._partitions[log.topic_id, log.partition] = partition
@@ -99,7 +99,7 @@ class ReplicaFetcher:
         self._changed.set()
         self._call.cancel()
 
-    def remove(self, partition: FollowedPartition) -> None:
+    def remove(self, partition: PartitionFetchState) -> None:
         """Fetch it no longer."""
         partition.is_current = False
         log = partition.log
@@ -109,12 +109,12 @@ class ReplicaFetcher:
         self._leave_out(partition)
         self._changed.set()
 
-    def _leave_out(self, partition: FollowedPartition) -> None:
+    def _leave_out(self, partition: PartitionFetchState) -> None:
         """Let the session forget a partition."""
         self._to_ask.pop(partition, None)
         if partition.in_session:
             partition.in_session = False
-            self._in_session -= 1
+            self._session_size -= 1
             self._forgotten.append((partition.log.topic_id, partition.log.partition))
 
     # -- rounds
@@ -166,19 +166,19 @@ class ReplicaFetcher:
         self._session_epoch += 1
         if self._begins_session:
             self._begins_session = False
-            self._session_id = self._session_epoch = self._in_session = 0
+            self._session_id = self._session_epoch = self._session_size = 0
             self._forgotten.clear()
             self._to_ask = {one: None for one in self._partitions.values() if one.is_fetching}
             for partition in self._partitions.values():
                 partition.in_session = False
         for partition in list(self._to_ask):
-            if partition.lag != 0 and partition.is_fetching and self._throttle.names(partition.log):
+            if partition.lag != 0 and partition.is_fetching and self._throttle.applies_to(partition.log):
                 delay_s = self._throttle.delay_s()
                 if delay_s:
                     self._delay(partition, min(delay_s, THROTTLED_S_MAX))
         asked = [one for one in self._to_ask if one.is_fetching and not one.is_asked()]
         self._to_ask.clear()
-        if not asked and not self._in_session:
+        if not asked and not self._session_size:
             self._begins_session = True
             return None
         topics: dict[Uuid, FetchTopic] = {}
@@ -201,7 +201,7 @@ class ReplicaFetcher:
             partition.sent_log_start = log.log_start_offset
             if not partition.in_session:
                 partition.in_session = True
-                self._in_session += 1
+                self._session_size += 1
         request = FetchRequest(
             replica_state=ReplicaState(self._node_id, self._metadata.broker_epoch),
             max_wait_ms=config.replica_fetch_wait_max_ms,
@@ -232,7 +232,7 @@ class ReplicaFetcher:
                 await real_time.sleep(self._backoff_s)
             return
         self._session_id = response.session_id
-        to_flush: list[FollowedPartition] = []
+        to_flush: list[PartitionFetchState] = []
         for topic in response.responses:
             for row in topic.partitions:
                 partition = self._partitions.get((topic.topic_id, row.partition_index))
@@ -257,7 +257,7 @@ class ReplicaFetcher:
                 self._note(partition, error)
                 self._fail(partition)
 
-    async def _take_row(self, partition: FollowedPartition, row: PartitionData) -> None:
+    async def _take_row(self, partition: PartitionFetchState, row: PartitionData) -> None:
         """Take a partition's answer. Raises KafkaError."""
         log = partition.log
         if row.error_code:
@@ -270,7 +270,7 @@ class ReplicaFetcher:
         records: Any = row.records
         if records:
             log.append_as_follower(records, partition.leader_epoch)
-            if self._throttle.names(log):
+            if self._throttle.applies_to(log):
                 self._throttle.record(len(records))
         log.advance_high_watermark(row.high_watermark)
         log.raise_log_start(row.log_start_offset)
@@ -279,10 +279,10 @@ class ReplicaFetcher:
         if not partition.is_asked():
             self._to_ask[partition] = None
 
-    async def _truncate(self, partition: FollowedPartition, offset: int) -> None:
+    async def _truncate(self, partition: PartitionFetchState, offset: int) -> None:
         """Cut the log, and fetch from there. Raises KafkaError."""
         log = partition.log
-        await log.flush(log.log_end_offset)  # the cut blocks, and shortly so after a flush
+        await log.flush(log.log_end_offset)  # to truncate blocks the loop: for a shorter time after a flush
         if partition.is_current:
             if offset < log.high_watermark:
                 _log.warning(
@@ -296,7 +296,7 @@ class ReplicaFetcher:
             log.truncate_to(offset)
             self._fetch_anew(partition, before)
 
-    def _fetch_anew(self, partition: FollowedPartition, before: tuple[int, int]) -> None:
+    def _fetch_anew(self, partition: PartitionFetchState, before: tuple[int, int]) -> None:
         """Ask from the new end; ``before``: the end and the latest epoch of the log that the leader did not like.
         Raises KafkaError if they are still the same: the leader's answer would be, too.
         """
@@ -308,7 +308,7 @@ class ReplicaFetcher:
 
     # -- errors
 
-    async def _take_error(self, partition: FollowedPartition, error_code: int) -> None:
+    async def _take_error(self, partition: PartitionFetchState, error_code: int) -> None:
         """Do what the error asks for. Raises KafkaError for one that only a delay helps."""
         error = KafkaError(ErrorCode(error_code))
         step = ON_ERROR.get(error.code, Step.DELAY)
@@ -321,7 +321,7 @@ class ReplicaFetcher:
         else:
             raise error
 
-    async def _find_offset(self, partition: FollowedPartition) -> None:
+    async def _find_offset(self, partition: PartitionFetchState) -> None:
         """The leader does not have the follower's offset: cut the log to the leader's end, or begin anew at the
         leader's start (Kafka: ``fetchOffsetAndTruncate``). Raises KafkaError.
         """
@@ -347,7 +347,7 @@ class ReplicaFetcher:
             log.truncate_fully_and_start_at(start_offset)
         self._fetch_anew(partition, before)
 
-    async def _list_offset(self, partition: FollowedPartition, timestamp: int) -> int:
+    async def _list_offset(self, partition: PartitionFetchState, timestamp: int) -> int:
         """Ask the leader for an offset. Raises KafkaError."""
         log = partition.log
         asked = ListOffsetsPartition(log.partition, partition.leader_epoch, timestamp)
@@ -362,17 +362,17 @@ class ReplicaFetcher:
             raise KafkaError(ErrorCode(row.error_code))
         return row.offset
 
-    def _delay(self, partition: FollowedPartition, seconds: float) -> None:
+    def _delay(self, partition: PartitionFetchState, seconds: float) -> None:
         if partition.is_current:
             partition.delayed_until_s = real_time.monotonic() + seconds
             self._delayed[partition] = None
             self._leave_out(partition)
 
-    def _fail(self, partition: FollowedPartition) -> None:
+    def _fail(self, partition: PartitionFetchState) -> None:
         if partition.is_current:
             partition.is_failed = True
             self._leave_out(partition)
 
-    def _note(self, partition: FollowedPartition, error: KafkaError) -> None:
+    def _note(self, partition: PartitionFetchState, error: KafkaError) -> None:
         about = {"topic": partition.log.topic, "partition": partition.log.partition, "error": error.code.name}
         self._lines.write(_log.info, "a follower's fetch failed", about, leader=self._link.target)

@@ -4,7 +4,7 @@ A follower has one session with each of its leaders (KIP-227), so a request name
 the follower, and a response those that have something new. The session watches the logs of all its partitions: a round
 costs as much as there is to say, however many partitions are idle.
 
-A partition of a session is in one of these states. `FetchedPartition.notify` and the next request move it.
+A partition of a session is in one of these states. `CachedPartition.notify` and the next request move it.
 
 =========  ===========================================  ========================  =====================
 state      what it means                                in the next response      ends the wait
@@ -66,7 +66,7 @@ UNSETTLED = frozenset(
 """Errors that a node's metadata may be about to end: the follower's are newer."""
 
 
-class FetchedPartition:
+class CachedPartition:
     """A partition in the session of a follower, and what the follower asked for last."""
 
     __slots__ = (
@@ -98,6 +98,7 @@ class FetchedPartition:
         if self.leader is not leader:
             self.unwatch()
             self.leader = leader
+            # Waiters are told when the watermark has moved, end waiters when records were appended or flushed.
             leader.log.waiters.add(self)
             leader.log.add_end_waiter(self)
 
@@ -163,10 +164,10 @@ class FollowerSession:
         """The epoch of the follower's registration, as its last request names it."""
         self.epoch = 1
         """Of the next request."""
-        self.partitions: dict[SessionKey, FetchedPartition] = {}
-        self.due: dict[FetchedPartition, None] = {}
+        self.partitions: dict[SessionKey, CachedPartition] = {}
+        self.due: dict[CachedPartition, None] = {}
         """In the order in which they became due, so that all get their turn."""
-        self.unsettled: dict[FetchedPartition, None] = {}
+        self.unsettled: dict[CachedPartition, None] = {}
         self.event = trio.Event()
         """Set when the follower needs a response."""
         self.requested_s = -math.inf
@@ -225,6 +226,7 @@ class FollowerSessions:
         session.requested_s = self._clock.monotonic()
         session.broker_epoch = broker_epoch
         self._ask(session, request)
+        # A full request is answered at once if anything is due, even if only a watermark has moved.
         if not (is_full and session.due):
             with real_time.move_on_after(request.max_wait_ms / 1000):
                 while not session.is_closed and not any(map(self._is_urgent, session.due)):
@@ -263,14 +265,14 @@ class FollowerSessions:
                 key = topic.topic_id, asked.partition
                 partition = session.partitions.get(key)
                 if partition is None:
-                    partition = session.partitions[key] = FetchedPartition(session, topic.topic_id, asked)
+                    partition = session.partitions[key] = CachedPartition(session, topic.topic_id, asked)
                 else:
                     partition.asked = asked
                     session.due.pop(partition, None)
                     session.unsettled.pop(partition, None)
                 self._begin(session, partition)
 
-    def _begin(self, session: FollowerSession, partition: FetchedPartition) -> None:
+    def _begin(self, session: FollowerSession, partition: CachedPartition) -> None:
         """Check what a follower asks for, and note how far it is."""
         asked = partition.asked
         partition.code, partition.diverging = ErrorCode.NONE, None
@@ -301,7 +303,7 @@ class FollowerSessions:
             partition.watch(leader)
             partition.note_state()
 
-    def _find(self, session: FollowerSession, partition: FetchedPartition) -> ReplicatedPartition:
+    def _find(self, session: FollowerSession, partition: CachedPartition) -> ReplicatedPartition:
         """Return the partition, which this node leads and the follower may fetch. Raises KafkaError."""
         asked = partition.asked
         topic = self._cluster.topic_by_id(partition.topic_id)
@@ -335,7 +337,7 @@ class FollowerSessions:
             topic.partitions.append(row)
         return list(topics.values())
 
-    def _is_urgent(self, partition: FetchedPartition) -> bool:
+    def _is_urgent(self, partition: CachedPartition) -> bool:
         """Whether what is due ends the wait: anything but a watermark that has moved."""
         leader = partition.leader
         if leader is None or not leader.is_current:
@@ -348,18 +350,18 @@ class FollowerSessions:
             or log.log_start_offset != partition.sent_log_start
         )
 
-    def _is_throttled(self, partition: FetchedPartition) -> bool:
+    def _is_throttled(self, partition: CachedPartition) -> bool:
         """Whether the follower gets no records of a partition for now. The next request asks again."""
         leader = partition.leader
         return (
             leader is not None
             and partition.session.node_id not in leader.isr.committed
-            and self._throttle.names(leader.log)
+            and self._throttle.applies_to(leader.log)
             and self._throttle.delay_s() > 0
         )
 
     def _row(
-        self, session: FollowerSession, partition: FetchedPartition, limit: int, *, minimum_one: bool
+        self, session: FollowerSession, partition: CachedPartition, limit: int, *, minimum_one: bool
     ) -> PartitionData:
         asked = partition.asked
         leader = partition.leader
@@ -380,7 +382,7 @@ class FollowerSessions:
                     up_to=up_to,
                 )
                 records = _bytes_of(log, read.records)
-                if records and self._throttle.names(log):
+                if records and self._throttle.applies_to(log):
                     self._throttle.record(len(records))
                 if not records and up_to > asked.fetch_offset:  # the response is full
                     session.due[partition] = None

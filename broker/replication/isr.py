@@ -14,7 +14,7 @@ the controller                                the leader
 ============================================  ======================================================================
 accepts it                                    has the ISR of the response as the committed one
 answers one of `REFUSED`                      has the ISR from before: the change certainly does not hold
-answers one of `METADATA_WILL_TELL`           stays in between until the metadata tell another state
+answers one of `METADATA_WILL_TELL`           keeps the change pending until the metadata have another state
 answers anything else, or the link is down    asks again
 has told another state by the metadata        has that, whatever a later response says
 ============================================  ======================================================================

@@ -58,11 +58,11 @@ class ReplicatedPartition(LeaderPartition):
     """A partition with several replicas, in one leader epoch of this node."""
 
     __slots__ = (
-        "_commits",
-        "_committed",
+        "_committed_offset",
         "_deletions",
         "_env",
         "_successor",
+        "_watermark_waits",
         "epoch_start_offset",
         "followers",
         "isr",
@@ -87,17 +87,17 @@ class ReplicatedPartition(LeaderPartition):
         self.followers: dict[int, FollowerState] = {}
         self.partition_epoch = state.partition_epoch
         self.isr = Isr(frozenset(state.isr))
-        self._commits = OffsetWaits()
+        self._watermark_waits = OffsetWaits()
         """Who waits for the watermark."""
-        self._committed = 0
-        """Up to here the records were committed in this leader epoch, or before, by enough replicas."""
+        self._committed_offset = 0
+        """The high watermark when the ISR last had min.insync.replicas: acks=all is fulfilled below it."""
         self._successor: ReplicatedPartition | None = None
         """The partition in the next epoch, if this node leads that, too."""
         self._deletions = OffsetWaits()
         """Who waits for the low watermark."""
         if isinstance(previous, ReplicatedPartition):
             previous._successor = self
-            self._commits, previous._commits = previous._commits, OffsetWaits()
+            self._watermark_waits, previous._watermark_waits = previous._watermark_waits, OffsetWaits()
             self._deletions, previous._deletions = previous._deletions, OffsetWaits()
             self.followers = previous.followers
             now_s = env.clock.monotonic()
@@ -119,7 +119,7 @@ class ReplicatedPartition(LeaderPartition):
         log.discard_end_waiter(self)
         is_deleted = log.topic_id not in self._env.metadata.image.topics_by_id
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self._commits.fail(code)
+        self._watermark_waits.fail(code)
         self._deletions.fail(code)
         log.waiters.notify(log)
         log.end_waiters.notify(log)
@@ -139,7 +139,7 @@ class ReplicatedPartition(LeaderPartition):
         self.advance()
         if len(self._deletions):
             self._deletions.reach(self.low_watermark)
-        if len(self.isr.committed) <= len(self.followers):
+        if len(self.isr.committed) <= len(self.followers):  # a replica is outside of the ISR
             now_s, lag_max_s = self._now_and_lag_max()
             for follower in self.followers.values():
                 # A follower of an idle partition does not name it in its fetches.
@@ -186,7 +186,7 @@ class ReplicatedPartition(LeaderPartition):
 
     async def wait_committed(self, up_to: int, timeout_s: float) -> None:
         """See `LeaderPartition.wait_committed`."""
-        if self._committed >= up_to:
+        if self._committed_offset >= up_to:
             return
         log = self.log
         log.check_alive()
@@ -198,7 +198,7 @@ class ReplicatedPartition(LeaderPartition):
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         else:
             flush = None if up_to <= log.durable_offset else lambda: log.flush(up_to)
-            await self._commits.wait(up_to, timeout_s, flush)
+            await self._watermark_waits.wait(up_to, timeout_s, flush)
 
     @property
     def low_watermark(self) -> int:
@@ -217,7 +217,7 @@ class ReplicatedPartition(LeaderPartition):
         """The log has grown, was flushed, went offline or was deleted (`LogWaiter`)."""
         if log.offline or log.deleted:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if log.deleted else ErrorCode.KAFKA_STORAGE_ERROR
-            self._commits.fail(code)
+            self._watermark_waits.fail(code)
             self._deletions.fail(code)
         elif len(self.isr.maximal) == 1 or log.config.flush_messages != FLUSH_NEVER:
             self.advance()  # otherwise the watermark waits for a follower, not for this log
@@ -239,9 +239,9 @@ class ReplicatedPartition(LeaderPartition):
                 log.advance_high_watermark(reached)
         is_short = is_below_min and len(isr.maximal) < self.min_isr
         if not is_short:
-            self._committed = log.high_watermark
-        if len(self._commits):
-            self._commits.reach(
+            self._committed_offset = log.high_watermark
+        if len(self._watermark_waits):
+            self._watermark_waits.reach(
                 log.high_watermark,
                 ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if is_short else ErrorCode.NONE,
             )
@@ -271,7 +271,9 @@ class ReplicatedPartition(LeaderPartition):
         return select_replica(rack, own.rack if own is not None else None, views)
 
     def check_follower(self, node_id: int, leader_epoch: int) -> None:
-        """See `LeaderPartition.check_follower`. A replica that the metadata here do not have yet asks again."""
+        """See `LeaderPartition.check_follower`. If the metadata here do not have the replica yet, the error lets it
+        ask again.
+        """
         if node_id not in self.followers:
             super().check_follower(node_id, leader_epoch)
 

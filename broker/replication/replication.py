@@ -15,8 +15,8 @@ import trio
 from oncelog.broker.cluster.cluster import FollowerPartition, LeaderPartition
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.network.network import CONTROLLER_ID
-from oncelog.broker.replication.alter_partition import AlterPartitionManager
-from oncelog.broker.replication.fetch_state import FollowedPartition
+from oncelog.broker.replication.alter_partition_manager import AlterPartitionManager
+from oncelog.broker.replication.fetch_state import PartitionFetchState
 from oncelog.broker.replication.fetcher import ReplicaFetcher
 from oncelog.broker.replication.follower_sessions import FollowerSessions
 from oncelog.broker.replication.replicated_partition import LeaderEnvironment, ReplicatedPartition
@@ -97,8 +97,8 @@ class Replication:
             cluster.node_id, config, metadata, clock, self.alter_partition.propose
         )
         self._led: dict[PartitionKey, ReplicatedPartition] = {}
-        self._followed: dict[PartitionKey, FollowerPartition] = {}
-        self._fetched: dict[PartitionKey, tuple[ReplicaFetcher, FollowedPartition]] = {}
+        self._followers: dict[PartitionKey, FollowerPartition] = {}
+        self._fetch_states: dict[PartitionKey, tuple[ReplicaFetcher, PartitionFetchState]] = {}
         self._fetchers: dict[int, ReplicaFetcher] = {}
         """By the id of the leader."""
         self._to_open: dict[PartitionKey, None] = {}
@@ -133,7 +133,7 @@ class Replication:
     @property
     def followed(self) -> Mapping[PartitionKey, FollowerPartition]:
         """See `Replicas`."""
-        return self._followed
+        return self._followers
 
     def lead(self, topic: Topic, partition: int, previous: LeaderPartition | None) -> LeaderPartition:
         """See `Replicas`."""
@@ -170,21 +170,21 @@ class Replication:
             return
         key = topic.name, partition
         state = topic.partitions[partition]
-        followed = self._followed.get(key)
+        followed = self._followers.get(key)
         if followed is not None and (
             state.leader == self._node_id or followed.leader_epoch != state.leader_epoch
         ):
             self._unfollow(key)
         if self._node_id not in state.replicas:
             self._drop(key)
-        elif key not in self._followed:
+        elif key not in self._followers:
             self._to_open[key] = None
             self._has_to_open.set()
         self.sessions.on_change()
 
     def forget(self, topic: str) -> None:
         """See `Replicas`."""
-        for key in [key for key in self._followed if key[0] == topic]:
+        for key in [key for key in self._followers if key[0] == topic]:
             self._unfollow(key)
 
     def _on_record(self, record: Message, topic: Topic | None) -> None:
@@ -196,11 +196,11 @@ class Replication:
     # -- what this node stops
 
     def _unfollow(self, key: PartitionKey) -> None:
-        followed = self._followed.pop(key, None)
+        followed = self._followers.pop(key, None)
         if followed is not None:
             followed.close()
             followed.log.waiters.notify(followed.log)
-        fetched = self._fetched.pop(key, None)
+        fetched = self._fetch_states.pop(key, None)
         if fetched is not None:
             fetcher, partition = fetched
             fetcher.remove(partition)
@@ -248,14 +248,13 @@ class Replication:
         except KafkaError as error:
             about = {"topic": key[0], "partition": key[1], "error": error.code.name}
             self._lines.write(_log.warning, "replica not opened", about)
-            return (
-                error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER
-            )  # it is being recovered, or there is a shortage
+            # NOT_LEADER_OR_FOLLOWER: the log is being recovered, or no file can be opened now.
+            return error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER
         return True
 
     def _follow(self, key: PartitionKey, leader: int, leader_epoch: int, *, is_replicated: bool) -> None:
         """Follow a partition, and fetch it if it has a leader. Raises KafkaError."""
-        known = self._followed.get(key)
+        known = self._followers.get(key)
         if known is not None and known.leader_epoch == leader_epoch:
             return
         self._unfollow(key)
@@ -263,7 +262,7 @@ class Replication:
         log.set_replicated(is_replicated)
         if log.latest_epoch < 0:  # no epoch says where the logs part; an empty log has none
             log.truncate_to(log.high_watermark)
-        self._followed[key] = FollowerPartition(log, leader_epoch)
+        self._followers[key] = FollowerPartition(log, leader_epoch)
         _log.info(
             "following",
             topic=key[0],
@@ -275,8 +274,8 @@ class Replication:
         )
         if leader >= 0:
             fetcher = self._fetcher(leader)
-            partition = FollowedPartition(log, leader_epoch)
-            self._fetched[key] = fetcher, partition
+            partition = PartitionFetchState(log, leader_epoch)
+            self._fetch_states[key] = fetcher, partition
             fetcher.add(partition)
 
     def _fetcher(self, leader: int) -> ReplicaFetcher:
@@ -328,7 +327,7 @@ class Replication:
             partition.credit(node_ids, seconds)
 
     def under_way(self, reached: set[int]) -> list[str]:
-        """Return what follows from earlier events and is not done yet, where no other nodes than these are needed."""
+        """Return names of what is under way and needs only the nodes in ``reached``: ISR changes, and replication."""
         names = []
         for (topic, index), partition in self._led.items():
             log = partition.log

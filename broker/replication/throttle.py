@@ -65,7 +65,7 @@ class ReplicationThrottle:
             lambda topic: topic.follower_replication_throttled_replicas,
         )
 
-    def names(self, log: PartitionLog) -> bool:
+    def applies_to(self, log: PartitionLog) -> bool:
         """Whether the partition's replicas are throttled."""
         if self._limit_of(self._config.current) is None:
             return False

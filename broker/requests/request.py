@@ -137,8 +137,9 @@ class Pending(Generic[R]):
 
 
 class DelayedProduce(Pending[R]):
-    """The response to a Produce whose records are appended: it waits for the disk, or for earlier responses (Kafka:
-    ``DelayedProduce``). The connection goes on with Produce requests meanwhile; responses leave in their order.
+    """The response to a Produce whose records are appended: it waits for the disk, for followers, or for earlier
+    responses (Kafka: ``DelayedProduce``). The connection goes on with Produce requests meanwhile; responses leave in
+    their order.
     """
 
     __slots__ = ()

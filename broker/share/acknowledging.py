@@ -51,7 +51,7 @@ class Acknowledging:
         """Begin the transitions that are ``asked`` for; `finish` or `abandon` ends them."""
         results: dict[PartitionKey, KafkaError] = {}
         stores: list[tuple[PartitionKey, Storing]] = []
-        nothing_said: list[PartitionKey] = []
+        without_acknowledgements: list[PartitionKey] = []
         has_acknowledgements = False
         for key, batches in asked:
             try:
@@ -64,7 +64,7 @@ class Acknowledging:
                 if not 0 <= key[1] < len(topic.partitions):
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 if not acknowledgements:
-                    nothing_said.append(key)
+                    without_acknowledgements.append(key)
                     continue
                 has_acknowledgements = True
                 partition = manager.get(group_id, *key)
@@ -73,8 +73,9 @@ class Acknowledging:
                 stores.append((key, partition.acknowledge(member_id, acknowledgements)))
             except KafkaError as error:
                 results[key] = error
-        if has_acknowledgements:  # Kafka has rows for the others only then
-            results.update(dict.fromkeys(nothing_said, DONE))
+        # Kafka has rows for partitions without acknowledgements only if another one has some.
+        if has_acknowledgements:
+            results.update(dict.fromkeys(without_acknowledgements, DONE))
         return cls(stores, results)
 
     async def finish(self) -> dict[PartitionKey, KafkaError]:

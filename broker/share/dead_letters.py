@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from oncelog.broker.share.letters import Originals
     from oncelog.broker.share.partition import SharePartition
     from oncelog.broker.share.settings import ShareGroupSettings
-    from oncelog.broker.share.window.window import DeadLetters
+    from oncelog.broker.share.window.window import DeadLetterRange
     from oncelog.coordinator.timer_event import TimerEvent
 
 GROUP_ENABLE = "errors.deadletterqueue.group.enable"
@@ -78,20 +78,20 @@ class DeadLetterWriter:
         self._timer_event = timer_event
 
     async def write(
-        self, source: SharePartition, settings: ShareGroupSettings, letters: Sequence[DeadLetters]
+        self, source: SharePartition, settings: ShareGroupSettings, ranges: Sequence[DeadLetterRange]
     ) -> None:
         """Write a record for each offset. Those that cannot be written are logged, each range with the reason."""
         try:
             limit = (await self._checked_queue(source.group_id, settings.dead_letter_topic)).max_message_bytes
         except (_NoQueueError, KafkaError) as error:
-            self.note_lost(source, [(first, last) for first, last, _, _ in letters], str(error))
+            self.note_lost(source, [(first, last) for first, last, _, _ in ranges], str(error))
             return
         batch = _Batch(self, source, settings, self._clock.now_ms(), limit)
-        for letter in letters:
+        for records in ranges:
             if settings.copies_dead_letters:
-                await self._copy(batch, letter)
+                await self._copy(batch, records)
             else:
-                await batch.add_range(letter)
+                await batch.add_range(records)
         await batch.append()
 
     def note_written(self, source: SharePartition, queue: str, count: int) -> None:
@@ -116,11 +116,11 @@ class DeadLetterWriter:
         group, topic, partition = source.group_id, source.topic, source.partition
         self._timer_event(what, group=group, topic=topic, partition=partition, count=count, **about)
 
-    async def _copy(self, batch: _Batch, letter: DeadLetters) -> None:
+    async def _copy(self, batch: _Batch, records: DeadLetterRange) -> None:
         """Write records with the key and value of the original, as far as it can be read and the queue has room."""
-        template, offset = batch.template(letter), letter.first
-        while offset <= letter.last:
-            originals, end = await self._originals(batch, offset, letter.last)
+        template, offset = batch.template(records), records.first
+        while offset <= records.last:
+            originals, end = await self._originals(batch, offset, records.last)
             for one in range(offset, end):
                 key, value = originals.get(one, (None, None))
                 fields = template.letter(one, key, value)
@@ -246,22 +246,22 @@ class _Batch:
         """The offsets of the source that the batch stands for: the first and the last of each range."""
         self._slices = Slices()
 
-    def template(self, letter: DeadLetters) -> LetterTemplate:
-        """Return the headers of the records of ``letter``."""
+    def template(self, records: DeadLetterRange) -> LetterTemplate:
+        """Return the headers of the dead letters for ``records``."""
         source = self.source
         return LetterTemplate(
             source.topic,
             source.partition,
             source.group_id,
-            letter.delivery_count,
-            is_rejected=letter.is_rejected,
+            records.delivery_count,
+            is_rejected=records.is_rejected,
         )
 
-    async def add_range(self, letter: DeadLetters) -> None:
+    async def add_range(self, records: DeadLetterRange) -> None:
         """Add a record without key and value for each offset."""
-        template, offset = self.template(letter), letter.first
-        while offset <= letter.last:
-            fields = template.letters(offset, min(letter.last + 1, offset + RECORDS_AT_ONCE))
+        template, offset = self.template(records), records.first
+        while offset <= records.last:
+            fields = template.letters(offset, min(records.last + 1, offset + RECORDS_AT_ONCE))
             await self.add(offset, fields)
             offset += len(fields)
 

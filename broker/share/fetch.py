@@ -32,10 +32,10 @@ Found = tuple["PartitionKey", "SharePartition", int, "LogRead | KafkaError"]
 
 
 class ShareFetch:
-    """Reads ``partitions`` (by topic id and partition: the topic's name) for a member of a group.
+    """Reads ``partitions``, pairs of a key and the topic's name, for a member of a group.
 
-    ``rows`` has the row of each partition that was read, and ``errors`` the row of each that cannot be read.
-    ``max_bytes`` is for the whole response.
+    `partitions` has those that are loaded or being loaded, `rows` the row of each that was read, and `errors` the row
+    of each that cannot be read. ``max_bytes`` is for the whole response.
     """
 
     def __init__(

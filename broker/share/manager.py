@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from oncelog.broker.share.persister import SharePersister
     from oncelog.broker.share.sessions import SessionKey
     from oncelog.broker.share.settings import ShareGroupSettings
-    from oncelog.broker.share.window.window import DeadLetters
+    from oncelog.broker.share.window.window import DeadLetterRange
     from oncelog.wire.schema import Message, Uuid
 
 NAME = "share partitions"
@@ -132,7 +132,7 @@ class SharePartitionManager:
             )
         return found
 
-    async def write_dead_letters(self, partition: SharePartition, letters: Sequence[DeadLetters]) -> None:
+    async def write_dead_letters(self, partition: SharePartition, letters: Sequence[DeadLetterRange]) -> None:
         """Write records of a share partition to its group's dead-letter queue. What cannot be written is logged."""
         from oncelog.broker.share.dead_letters import DeadLetterWriter
 
@@ -227,7 +227,8 @@ class SharePartitionManager:
         partition.wake()
 
     def _on_new_epoch(self, topic: Topic, partition: int) -> None:
-        # One look at all share partitions is enough for all partitions that have changed. A new one has none.
+        # A batch of metadata may change many partitions: one search after it finds all share partitions to remove. No
+        # share partition is of a new partition.
         if self._partitions and topic.partitions[partition].leader_epoch > 0:
             self._has_lost = True
             self.timer.wake()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from oncelog.broker.share.manager import SharePartitionManager
     from oncelog.broker.share.window.acknowledgement import Acknowledgement
     from oncelog.broker.share.window.acquisition import Acquired
-    from oncelog.broker.share.window.window import DeadLetters
+    from oncelog.broker.share.window.window import DeadLetterRange
     from oncelog.coordinator.share.state import StateBatch
     from oncelog.wire.schema import Uuid
 
@@ -115,7 +115,7 @@ class SharePartition:
         self._predecessor = predecessor
         self._is_writing_dead_letters = False
         self._store_count = 0
-        """Stores under way that a successor waits for. Storing ended locks counts only if dead letters follow."""
+        """Stores under way that a successor waits for. That of expired locks counts only if it has dead letters."""
         self._stores_ended = trio.Event()
         """Set when it is fenced, and its last store has ended."""
 
@@ -368,13 +368,14 @@ class SharePartition:
                 partition=self.partition,
                 count=sum(last - first + 1 for first, last, _, _ in changes),
             )
-            letters = window.take_dead_letters()  # they are put back when the store of their state has ended
+            # Their state must be stored before they are written: then `_store_expired` gives them back to the window.
+            letters = window.take_dead_letters()
             if letters:
                 self.begin_store()
             self._manager.spawn(self._store_expired(changes, letters))
             self.wake()
 
-    async def _store_expired(self, changes: Sequence[StateBatch], letters: Sequence[DeadLetters]) -> None:
+    async def _store_expired(self, changes: Sequence[StateBatch], letters: Sequence[DeadLetterRange]) -> None:
         """Store the end of locks; only then are ``letters`` written."""
         try:
             await self.store(changes)

@@ -1,7 +1,7 @@
-"""`SharePersister`: where the leader of a share partition and its group keep the partition's state.
+"""The interface `SharePersister`: where the leader of a share partition and its group keep the partition's state.
+`PersisterStateManager` (state_manager.py) implements it.
 
-Source: ``Persister``, ``DefaultStatePersister``, the APIs 83 to 87 (KIP-932). `PersisterStateManager` is the persister
-of a node.
+Source: ``Persister``, ``DefaultStatePersister``, the APIs 83 to 87 (KIP-932).
 """
 
 from __future__ import annotations

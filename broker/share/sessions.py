@@ -41,7 +41,7 @@ class SessionPartition:
 
 
 class ShareSession:
-    """The partitions of a member. Those with records move to the end, so that all get their turn."""
+    """The partitions of a member. ShareFetch moves those with records to the end, so that all get their turn."""
 
     __slots__ = ("connection", "epoch", "partitions")
 

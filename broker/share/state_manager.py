@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Uuid
 
 RETRY_BACKOFF_S = 1.0
-"""Seconds of real time before a call is tried for the third time, and then twice as long each time; the second time
-follows at once (``PersisterStateManager.REQUEST_BACKOFF_MS``).
+"""Seconds of real time before the third try; the wait doubles with each try (``REQUEST_BACKOFF_MS``). The second try
+follows at once for a call that failed here; one that was queued, or failed on another node, waits half as long.
 """
 ATTEMPTS_MAX = 5
 """How often a call is tried (``PersisterStateManager.MAX_FIND_COORD_ATTEMPTS``)."""

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.controller import leadership
+from oncelog.broker.controller.alter_partition import alter_partition
 from oncelog.broker.controller.directories import assign_directories
-from oncelog.broker.controller.isr import alter_partition
 from oncelog.broker.controller.reassignments import ongoing, reassign
 from oncelog.broker.controller.registrations import HeartbeatResult, Sessions, register
 from oncelog.broker.metadata.configs import dynamic_broker_texts

@@ -12,7 +12,7 @@ import pytest
 from oncelog.broker.share.window.acknowledgement import REJECT, RENEW, STATE_OF, Acknowledgement, acknowledge
 from oncelog.broker.share.window.acquisition import Acquisition, without_aborted
 from oncelog.broker.share.window.in_flight import ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE, FINAL, NEVER
-from oncelog.broker.share.window.window import DeadLetters, Limits, Window
+from oncelog.broker.share.window.window import DeadLetterRange, Limits, Window
 from oncelog.coordinator.share.state import DeliveryState, StateBatch
 from oncelog.wire.errors import KafkaError
 
@@ -46,7 +46,7 @@ class World:
         self.records: dict[int, Record] = {}
         self.stored: dict[int, tuple[DeliveryState, int]] = {}
         self.under_way: list[list[StateBatch]] = []
-        self.letters: list[DeadLetters] = []
+        self.letters: list[DeadLetterRange] = []
         """Records on their way to the dead-letter queue."""
         self.largest = 1
 

@@ -101,8 +101,8 @@ def has_endpoints(response: memoryview, *, is_fetch: bool) -> bool:
     malformed.
 
     The last row ends with its port (an int32 below 65536, so ``00 00 hi lo``), its rack (``00`` for none) and ``00``.
-    Most responses without endpoints end with ``00 00 00``. A row ends so only if it has no rack and ``lo`` is 0; then
-    ``hi`` is not 0, and ``00 00`` stands before it. So few responses are searched.
+    Most responses without endpoints end with ``00 00 00``. A row does only if it has no rack and ``lo`` is 0: it ends
+    with ``00 00 hi 00 00 00``, and ``hi`` is not 0. So few responses are searched.
     """
     end = bytes(response[-6:])
     if end[3:] == b"\0\0\0" and (end[2] == 0 or end[0] or end[1]):
@@ -117,8 +117,9 @@ def has_endpoints(response: memoryview, *, is_fetch: bool) -> bool:
 
 
 def rewrite_fields(fields: memoryview, address_of: Callable[[Endpoint], tuple[str, int]]) -> None:
-    """Rewrite the node endpoints in a response's own tagged ``fields``, if there are any, in place: the response's size
-    has left. ``address_of`` gives a node's address for the client. Raises DecodeError for malformed fields.
+    """Rewrite the node endpoints in a response's own tagged ``fields``, if there are any, in place and in as many
+    bytes: the client has the response's size already. ``address_of`` gives a node's address for the client. Raises
+    DecodeError for malformed fields.
 
     A shorter field is filled up with an unknown tagged field, which clients skip. If there is no room, or beside other
     fields, the endpoints become such a field, and clients ask for the metadata.
@@ -144,7 +145,8 @@ def rewrite_fields(fields: memoryview, address_of: Callable[[Endpoint], tuple[st
     if data[0] == 1 and len(filler) == room:
         fields[:] = (b"\x02" if filler else b"\x01") + field + filler
     else:
-        # Tags ascend: one below the next field's. If that is 1, nothing fits between, and the order is broken.
+        # Make an unknown field of it. Tags ascend, so it gets the one below the next field's. If the next is 1, only
+        # that of the endpoints is below it: it gets the filler's, out of order.
         after = data[position + size] if data[0] > 1 and position + size < len(data) else FILLER_TAG + 1
         fields[1] = min(FILLER_TAG, after - 1) or FILLER_TAG
 

@@ -38,7 +38,7 @@ class FetchWalk:
         self.left = size
         """Bytes that were not forwarded yet."""
         self.is_at_end = False
-        """Whether those are the response's own tagged fields."""
+        """Whether the bytes in `left` are the response's own tagged fields."""
         self._view = memoryview(b"")
         self._position = 0
         self._steps = self._walk()

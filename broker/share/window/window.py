@@ -44,7 +44,7 @@ class Limits(NamedTuple):
     """Whether records that no member could process go to a topic before they are archived (KIP-1191)."""
 
 
-class DeadLetters(NamedTuple):
+class DeadLetterRange(NamedTuple):
     """Records in the state `ARCHIVING`, which is stored or is about to be."""
 
     first: int
@@ -91,8 +91,9 @@ class Window:
         self.may_have_available = False
         """False: no record in the window is available. True: look for one."""
         self.gap = -1
-        """The offset from which there are gaps between stored batches: records without a stored state, delivered or
-        not. It is valid while the window ends at `gap_end`. -1: there are no gaps.
+        """Where the initial read gap begins (Kafka: ``InitialReadGapOffset``): from here to `gap_end` there may be
+        records between the stored batches, without a stored state, delivered or not. It is valid while the window ends
+        at `gap_end`. -1: there is none.
         """
         self.gap_end = -1
         self._locks: list[tuple[float, int, int]] = []
@@ -100,7 +101,7 @@ class Window:
         then, or none.
         """
         self._locks_max = STALE_LOCKS_MAX
-        self.dead_letters: list[DeadLetters] = []
+        self.dead_letters: list[DeadLetterRange] = []
         """The records for the dead-letter queue that `take_dead_letters` has not returned yet."""
         self._restore(stored)
 
@@ -135,7 +136,7 @@ class Window:
 
     @property
     def has_gap(self) -> bool:
-        """Whether there may be such records between the stored batches; see `gap`."""
+        """Whether the initial read gap is still valid; see `gap`."""
         return self.gap >= 0 and self.gap_end == self.end_offset
 
     @property
@@ -254,15 +255,15 @@ class Window:
 
     def _note_dead_letters(self, records: InFlightState) -> None:
         self.dead_letters.append(
-            DeadLetters(records.first, records.last, records.delivery_count, records.is_rejected)
+            DeadLetterRange(records.first, records.last, records.delivery_count, records.is_rejected)
         )
 
-    def take_dead_letters(self) -> list[DeadLetters]:
+    def take_dead_letters(self) -> list[DeadLetterRange]:
         """Return the records that the dead-letter queue is to get. When it has them, `archive_dead_letters` follows."""
         taken, self.dead_letters = self.dead_letters, []
         return taken
 
-    def archive_dead_letters(self, letters: Iterable[DeadLetters]) -> list[StateBatch]:
+    def archive_dead_letters(self, letters: Iterable[DeadLetterRange]) -> list[StateBatch]:
         """Archive the records, which the queue has or cannot have. Returns the changes to store; they hold at once."""
         changes: list[StateBatch] = []
         for first, last, _, _ in letters:

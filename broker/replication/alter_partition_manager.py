@@ -1,8 +1,7 @@
 """`AlterPartitionManager`: asks the controller for the ISRs that the leaders of this node propose.
 
 One request is under way; what is proposed meanwhile goes with the next one. A request that gets no response is
-repeated until it gets one: the leaders stay in between as long (`Isr`). Source: Kafka's
-``DefaultAlterPartitionManager``.
+repeated until it gets one: the changes are pending as long (`Isr`). Source: Kafka's ``DefaultAlterPartitionManager``.
 """
 
 from __future__ import annotations
