@@ -239,13 +239,17 @@ async def test_responses_keep_their_order_when_a_rule_comes_while_produces_wait_
         assert (await produce(other, "flushed")).base_offset == 5
 
 
+SHARE_STATE = {
+    "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState",
+    "ReadShareGroupStateSummary",
+}  # fmt: skip
 TOPICS = {
     "AddPartitionsToTxn", "AlterConfigs", "AlterPartitionReassignments", "AlterReplicaLogDirs", "CreatePartitions",
     "CreateTopics", "DeleteRecords", "DeleteTopics", "DescribeConfigs", "DescribeLogDirs", "DescribeProducers",
     "DescribeQuorum", "DescribeTopicPartitions", "ElectLeaders", "Fetch", "IncrementalAlterConfigs",
     "ListPartitionReassignments", "ListOffsets", "Metadata", "OffsetCommit", "OffsetDelete", "OffsetFetch",
     "OffsetForLeaderEpoch", "Produce", "ShareAcknowledge", "ShareFetch", "TxnOffsetCommit", "WriteTxnMarkers",
-    "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "DescribeShareGroupOffsets",
+    "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "DescribeShareGroupOffsets", *SHARE_STATE,
 }  # fmt: skip
 NO_PARTITIONS = {
     "AlterConfigs", "CreatePartitions", "CreateTopics", "DeleteTopics", "DescribeConfigs", "DescribeTopicPartitions",
@@ -259,7 +263,7 @@ NAMED = {
         "DescribeConfigs", "DescribeGroups", "FindCoordinator", "Heartbeat", "IncrementalAlterConfigs", "JoinGroup",
         "LeaveGroup", "OffsetCommit", "OffsetDelete", "OffsetFetch", "SyncGroup", "TxnOffsetCommit",
         "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "DescribeShareGroupOffsets", "ShareGroupDescribe",
-        "ShareAcknowledge", "ShareFetch", "ShareGroupHeartbeat",
+        "ShareAcknowledge", "ShareFetch", "ShareGroupHeartbeat", *SHARE_STATE,
     },
     "transactional_id": {
         "AddOffsetsToTxn", "AddPartitionsToTxn", "DescribeTransactions", "EndTxn", "FindCoordinator",
