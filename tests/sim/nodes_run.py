@@ -108,7 +108,9 @@ class World:
         for name in self.plan.topics:
             topic = self.cluster.image.topics[name]
             for index, state in enumerate(topic.partitions):
-                model = PartitionModel(f"{name}-{index}", state, is_safe=name != LOOSE)
+                model = PartitionModel(
+                    f"{name}-{index}", state, is_safe=name != LOOSE and self.plan.kind != "unflushed"
+                )
                 self.partitions[name, index] = model
         self.cluster.controller.store.subscribe(self._on_record)
 
@@ -281,7 +283,9 @@ class Writer(Client):
                 self.model.acknowledged[value] = Acknowledged(row.base_offset + index, epoch)
             return True
         if code in TOO_LATE:
-            assert not self.model.is_safe, f"{self.model.name}: {code.name} to {values} of {self.name}"
+            assert self.model.has_unclean_election(), (
+                f"{self.model.name}: {code.name} to {values} of {self.name}"
+            )
             self.producer_id = -1
         else:
             assert code.retriable, code.name
