@@ -1,7 +1,8 @@
 """What clients of a replicated partition may see: a model that is told what happened, and fails at what must not.
 
 A *safe* partition has min.insync.replicas 2 and clean elections; there nothing that was acknowledged with acks=all, or
-read, is ever lost. In any other one it is lost only if an unclean election lies between, in a higher epoch.
+read, is ever lost. In any other one it is lost only if an unclean election lies between, in a higher epoch. The
+election of a last known leader is an unclean one, which a safe partition survives if its nodes lose nothing (KIP-966).
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class PartitionModel:
             assert (offset < len(values) and values[offset] == read) or self.has_unclean_election(
                 read.epoch
             ), f"{self.name}: {read} was read at {offset}, and is lost"
-        if self.is_safe:
+        if not self.has_unclean_election():
             # A producer's values end with a number.
             for writer in {value.rpartition(b":")[0] for value in there if value != MARKER}:
                 own = [int(value.rpartition(b":")[2]) for value in there if value.startswith(writer + b":")]

@@ -8,7 +8,7 @@ from tests.sim.nodes_run import TRANSACTIONAL, Kind, Plan, World, run, write_and
 KINDS: tuple[Kind, ...] = ("kills", "cuts", "power", "unflushed", "all")
 
 
-def run_seed(seed: int, steps: int = 10) -> World:
+def run_seed(seed: int, steps: int = 8) -> World:
     """Live the life of a seed: one of four has transactions; each kind of faults, and both forms of messages."""
     kind = KINDS[seed % len(KINDS)]
     encodes = bool(seed // len(KINDS) % 2)
