@@ -70,9 +70,11 @@ class Node(RealKafka):
         ports: Sequence[int],
         properties: Mapping[str, str],
         cluster_id: str,
-        data_dir: pathlib.Path | None = None,
+        data_dir: pathlib.Path | None,
+        network: Network,
     ) -> None:
         self.id = number
+        self._network = network
         self._is_controller = number == CONTROLLER
         own = {"node.id": str(number), "process.roles": "controller" if self._is_controller else "broker"}
         super().__init__({**properties, **own}, data_dir, cluster_id=cluster_id)
@@ -100,11 +102,19 @@ class Node(RealKafka):
         A broker that was killed is registered again when the session that it had is over.
         """
         if self.process is not None or self._start_once():
+            if not self._is_controller:
+                self._network.accept(CLIENTS, self.id)
             return self
         assert self.process is not None
         self.process.end(kill=True)
         shown, self.process = self.process.output(), None
         raise AssertionError(f"node {self.id} of Kafka did not start:\n{shown}")
+
+    def _end(self, *, kill: bool) -> int | None:
+        code = super()._end(kill=kill)
+        if not self._is_controller:
+            self._network.refuse(CLIENTS, self.id)
+        return code
 
     def _addresses(self) -> dict[str, str]:
         if self._is_controller:
@@ -176,7 +186,7 @@ class KafkaCluster:
         cluster_id, voters = new_uuid(), f"{CONTROLLER}@{_name(CONTROLLER)}:{controller}"
         shared = {**self._properties, "controller.quorum.voters": voters}
         of_controller = self._data_dir and self._data_dir / "controller"
-        self.controller = Node(CONTROLLER, [controller], shared, cluster_id, of_controller)
+        self.controller = Node(CONTROLLER, [controller], shared, cluster_id, of_controller, self.network)
         self._stack.push(self.controller.__exit__)
         for number in numbers:
             listens = {other: internal[other] for other in numbers if other != number}
@@ -188,7 +198,7 @@ class KafkaCluster:
             properties = {**shared, **self._own.get(number, {})}
             ports = clients[number], internal[number]
             of_node = self._data_dir and self._data_dir / str(number)
-            self.nodes[number] = Node(number, ports, properties, cluster_id, of_node)
+            self.nodes[number] = Node(number, ports, properties, cluster_id, of_node, self.network)
             self._stack.push(self.nodes[number].__exit__)
         with ThreadPoolExecutor(NODES + 1) as pool:
             list(pool.map(lambda node: node.start(), (self.controller, *self.nodes.values())))
