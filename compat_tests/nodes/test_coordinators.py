@@ -200,6 +200,7 @@ class Member:
         wait_until(read, lambda found: found >= count, f"{count} records")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_goes_on(kafka: Cluster, name: str, protocol: str) -> None:
     """Its coordinator is killed before and after a commit, while a member joins, and while one has left."""
@@ -258,6 +259,7 @@ def test_a_group_goes_on(kafka: Cluster, name: str, protocol: str) -> None:
     assert late.values == written[-1:]
 
 
+@pytest.mark.slow
 def test_what_a_share_group_accepted_does_not_come_again(kafka: Cluster, name: str) -> None:
     """The leader of its share partition is killed, that of its state, and its coordinator."""
     topic = create_topic(kafka, name, (1, 2, 3))
