@@ -259,12 +259,12 @@ class KafkaCluster:
         assert all(row["error_code"] == 0 for row in deleted["responses"]), deleted
         self.wait_until_in_sync()
 
-    def stop(self) -> None:
+    def stop_all(self) -> None:
         """Stop every node; the controller last, which the brokers tell of it."""
         for node in (*self.nodes.values(), self.controller):
             node.stop()
 
-    def kill(self) -> None:
+    def kill_all(self) -> None:
         """Send SIGKILL to every node."""
         for node in (*self.nodes.values(), self.controller):
             node.kill()

@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -138,10 +139,12 @@ def visit(cluster: Served, name: str, before: dict[str, dict[str, Any]], *, kill
         ]
         assert before[name]["offsets"] == [(RECORDS, ""), (3, name)]
         leave_open(cluster, name)
-        if kill:
-            cluster.kill()
+        end: Callable[[], object]
+        if isinstance(cluster, KafkaCluster):
+            end = cluster.kill_all if kill else cluster.stop_all
         else:
-            cluster.stop()
+            end = cluster.kill if kill else cluster.stop
+        end()
 
 
 @pytest.mark.slow
