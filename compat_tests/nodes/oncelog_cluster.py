@@ -134,6 +134,10 @@ class ServedCluster(Oncelog):
         super().__init__(config, data_dir, ("--nodes", "3"))
         self.network = _Whole()
 
+    def start(self) -> Self:
+        self._port = 0  # the ports after the last one may be taken by now
+        return super().start()
+
     @property
     def nodes(self) -> dict[int, ServedNode]:
         listed = re.search(r"nodes=(\S+)", self.ready_line)
