@@ -93,6 +93,9 @@ def configuration(
     bare = {flag_of(one): flags[one] for one in ("port", "listen")}
     bare |= {variable_of(one): variables[one] for one in ("port", "listen")}
     _check_listeners(given, bare, protocol, problems)
+    nodes, origin = Given(options, environment).text("nodes")
+    if nodes.isdecimal() and int(nodes) > 1:  # else `control_settings` refuses it
+        given.append(sources.Setting("oncelog.nodes", nodes, origin))
     config = sources.build_config(
         [sources.Setting("log.dir", _default_data_dir(environment), "the default"), *implied],
         given,

@@ -11,12 +11,18 @@ from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.nodes.oncelog_cluster import OncelogCluster
 from compat_tests.nodes.target import Cluster
 from compat_tests.real_kafka import RealPartMissing, compile_java, require
+from compat_tests.transactions import java_worker
 
 CLUSTERS: dict[str, type[KafkaCluster] | type[OncelogCluster]] = {
     "kafka": KafkaCluster,
     "oncelog": OncelogCluster,
 }
-PROPERTIES = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+PROPERTIES = {
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    # A group that a test has killed members of goes on soon.
+    "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+}
 RACKS = {1: {"broker.rack": "a"}, 2: {"broker.rack": "b"}, 3: {"broker.rack": "c"}}
 
 
@@ -40,7 +46,9 @@ def kafka(_cluster: Cluster) -> Cluster:
 def _classes(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Java's programs."""
     try:
-        return compile_java([readers_of.JAVA_SOURCE], tmp_path_factory.mktemp("classes"))
+        return compile_java(
+            [readers_of.JAVA_SOURCE, java_worker.JAVA_SOURCE], tmp_path_factory.mktemp("classes")
+        )
     except RealPartMissing as missing:
         require(str(missing))
 

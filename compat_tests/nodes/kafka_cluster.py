@@ -5,6 +5,7 @@ connection goes through a forwarder (network.py), so a test can cut off and slow
 """
 
 import contextlib
+import pathlib
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -64,15 +65,22 @@ class Node(RealKafka):
     """A controller or a broker. The others know its ports: it cannot take different ones."""
 
     def __init__(
-        self, number: int, ports: Sequence[int], properties: Mapping[str, str], cluster_id: str
+        self,
+        number: int,
+        ports: Sequence[int],
+        properties: Mapping[str, str],
+        cluster_id: str,
+        data_dir: pathlib.Path | None,
+        network: Network,
     ) -> None:
         self.id = number
+        self._network = network
         self._is_controller = number == CONTROLLER
         own = {"node.id": str(number), "process.roles": "controller" if self._is_controller else "broker"}
-        super().__init__({**properties, **own}, cluster_id=cluster_id)
+        super().__init__({**properties, **own}, data_dir, cluster_id=cluster_id)
         self._host = _host(number, number)
         self._ports = list(ports)
-        hosts = self.data_dir.with_name("hosts")
+        hosts = self.data_dir.with_name(f"hosts-{number}")
         others = {_name(other): _host(number, other) for other in (*range(1, NODES + 1), CONTROLLER)}
         others |= {socket.gethostname(): "127.0.0.1", "localhost": "127.0.0.1"}
         hosts.write_text("".join(f"{at} {name}\n" for name, at in others.items()))
@@ -94,11 +102,19 @@ class Node(RealKafka):
         A broker that was killed is registered again when the session that it had is over.
         """
         if self.process is not None or self._start_once():
+            if not self._is_controller:
+                self._network.accept(CLIENTS, self.id)
             return self
         assert self.process is not None
         self.process.end(kill=True)
         shown, self.process = self.process.output(), None
         raise AssertionError(f"node {self.id} of Kafka did not start:\n{shown}")
+
+    def _end(self, *, kill: bool) -> int | None:
+        code = super()._end(kill=kill)
+        if not self._is_controller:
+            self._network.refuse(CLIENTS, self.id)
+        return code
 
     def _addresses(self) -> dict[str, str]:
         if self._is_controller:
@@ -122,16 +138,21 @@ class KafkaCluster:
     """Brokers 1 to 3 and their controller, with data that is deleted with the context.
 
     A broker (`nodes[1]`) can be stopped, killed and started again; it keeps its ports and data. `properties` are added
-    to PROPERTIES, and those of `own` to one broker's.
+    to PROPERTIES, and those of `own` to one broker's. A given `data_dir`, with directories as oncelog names them, is
+    kept.
     """
 
     network: Network
     controller: Node
 
     def __init__(
-        self, properties: Mapping[str, str] | None = None, own: Mapping[int, Mapping[str, str]] | None = None
+        self,
+        properties: Mapping[str, str] | None = None,
+        own: Mapping[int, Mapping[str, str]] | None = None,
+        data_dir: pathlib.Path | None = None,
     ) -> None:
         self.nodes: dict[int, Node] = {}
+        self._data_dir = data_dir
         self._properties = {**PROPERTIES, **(properties or {})}
         self._own = own or {}
         self._stack = contextlib.ExitStack()
@@ -164,7 +185,8 @@ class KafkaCluster:
         (controller,) = free_ports(1)
         cluster_id, voters = new_uuid(), f"{CONTROLLER}@{_name(CONTROLLER)}:{controller}"
         shared = {**self._properties, "controller.quorum.voters": voters}
-        self.controller = Node(CONTROLLER, [controller], shared, cluster_id)
+        of_controller = self._data_dir and self._data_dir / "controller"
+        self.controller = Node(CONTROLLER, [controller], shared, cluster_id, of_controller, self.network)
         self._stack.push(self.controller.__exit__)
         for number in numbers:
             listens = {other: internal[other] for other in numbers if other != number}
@@ -174,7 +196,9 @@ class KafkaCluster:
             to = (_host(number, number), clients[number])
             self.network.forward(CLIENTS, number, ("127.0.0.1", clients[number]), to)
             properties = {**shared, **self._own.get(number, {})}
-            self.nodes[number] = Node(number, (clients[number], internal[number]), properties, cluster_id)
+            ports = clients[number], internal[number]
+            of_node = self._data_dir and self._data_dir / str(number)
+            self.nodes[number] = Node(number, ports, properties, cluster_id, of_node, self.network)
             self._stack.push(self.nodes[number].__exit__)
         with ThreadPoolExecutor(NODES + 1) as pool:
             list(pool.map(lambda node: node.start(), (self.controller, *self.nodes.values())))
@@ -234,6 +258,11 @@ class KafkaCluster:
         deleted = self.call("DeleteTopics", 5, {"topic_names": names, "timeout_ms": 15_000})
         assert all(row["error_code"] == 0 for row in deleted["responses"]), deleted
         self.wait_until_in_sync()
+
+    def stop_all(self) -> None:
+        """Stop every node; the controller last, which the brokers tell of it."""
+        for node in (*self.nodes.values(), self.controller):
+            node.stop()
 
     def kill_all(self) -> None:
         """Send SIGKILL to every node."""

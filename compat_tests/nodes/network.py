@@ -5,7 +5,7 @@ forwarders that listen for it: node 3 as node 1 sees it is 127.0.1.3, and node 3
 
 What is sent while a wire is cut is lost, and so is its connection: when the network is healed, both ends see it end.
 A connection on which nothing was sent goes on. Nobody learns of the cut before his own time-out, nor of the end of a
-process behind it.
+process behind it, but from `refuse`.
 """
 
 import threading
@@ -60,6 +60,8 @@ class Network:
 
     def __init__(self) -> None:
         self._directions: dict[tuple[int, int], Direction] = {}
+        self._ways: dict[tuple[int, int], tuple[Address, Address]] = {}
+        self._listening: dict[tuple[int, int], trio.CancelScope] = {}
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: trio.run(self._run), daemon=True)
 
@@ -88,16 +90,35 @@ class Network:
 
         Raises OSError.
         """
+        self._ways[sender, receiver] = at, to
+        self.accept(sender, receiver)
+
+    def accept(self, sender: int, receiver: int) -> None:
+        """Accept the connections that `forward` names, if they were refused. Raises OSError."""
+        at, to = self._ways[sender, receiver]
+
+        async def serve(stream: trio.SocketStream) -> None:
+            await self._forward(sender, receiver, stream, to)
+
+        async def listen(listeners: list[trio.SocketListener], scope: trio.CancelScope) -> None:
+            with scope:
+                await trio.serve_listeners(serve, listeners, handler_nursery=self._nursery)
 
         async def start() -> None:
             listeners = await trio.open_tcp_listeners(at[1], host=at[0])
+            scope = self._listening[sender, receiver] = trio.CancelScope()
+            self._nursery.start_soon(listen, listeners, scope)
 
-            async def serve(stream: trio.SocketStream) -> None:
-                await self._forward(sender, receiver, stream, to)
+        if (sender, receiver) not in self._listening:
+            trio.from_thread.run(start, trio_token=self._token)
 
-            self._nursery.start_soon(trio.serve_listeners, serve, listeners)
+    def refuse(self, sender: int, receiver: int) -> None:
+        """Refuse them, as the machine of a process that has ended does.
 
-        trio.from_thread.run(start, trio_token=self._token)
+        A connection that ends as soon as it is accepted is not the same: librdkafka takes the broker for an old one.
+        """
+        if (scope := self._listening.pop((sender, receiver), None)) is not None:
+            self._call(scope.cancel)
 
     def cut(self, one: int, other: int, *, one_way: bool = False) -> None:
         """Let nothing more pass between them, or nothing from `one` to `other` if `one_way`."""

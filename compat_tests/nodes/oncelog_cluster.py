@@ -1,13 +1,16 @@
 """Several nodes of oncelog, as the tests' other target: `oncelog.Broker(nodes=…)`."""
 
+import pathlib
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import oncelog
 from compat_tests.nodes.kafka_cluster import PROPERTIES
-from compat_tests.nodes.topic import Topic
+from compat_tests.nodes.topic import Topic, move_leader
+from compat_tests.oncelog_server import Oncelog
 from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 WAIT_S = 30
@@ -109,3 +112,52 @@ class OncelogCluster:
                 for partition in topic.partitions:
                     replicas = [replica.node for replica in partition.replicas]
                     topic.wait_for_partition(partition.partition, in_sync=replicas, timeout=WAIT_S)
+
+
+class ServedNode(NamedTuple):
+    """A node of ServedCluster, which ends with it."""
+
+    bootstrap: str
+    is_running: bool = True
+
+
+class ServedCluster(Oncelog):
+    """`oncelog serve --nodes 3` in a process of its own: its nodes end together, and no test cuts them off."""
+
+    def __init__(
+        self, properties: Mapping[str, str] | None = None, data_dir: pathlib.Path | None = None
+    ) -> None:
+        unknown = ("log.initial.task.delay.ms", "log.cleaner.dedupe.buffer.size")
+        config = {
+            key: text for key, text in {**PROPERTIES, **(properties or {})}.items() if key not in unknown
+        }
+        super().__init__(config, data_dir, ("--nodes", "3"))
+        self.network = _Whole()
+
+    def start(self) -> Self:
+        self._port = 0  # the ports after the last one may be taken by now
+        return super().start()
+
+    @property
+    def nodes(self) -> dict[int, ServedNode]:
+        listed = re.search(r"nodes=(\S+)", self.ready_line)
+        assert listed is not None, self.ready_line
+        rows = (row.partition("@") for row in listed[1].split(","))
+        return {int(number): ServedNode(address) for number, _, address in rows}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes.values())
+
+    def topic(self, name: str) -> Topic:
+        return Topic(self, name)
+
+    def move_leader(self, topic: str, partition: int, *, to: int) -> None:
+        move_leader(self, topic, partition, to=to)
+
+
+class _Whole:
+    """A network that nothing cuts."""
+
+    def is_cut(self, one: int, other: int) -> bool:
+        return False

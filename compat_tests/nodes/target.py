@@ -16,20 +16,33 @@ CLIENTS = 0
 CONTROLLER = 3000
 
 
-class Node(Protocol):
-    """A broker. What it is told is in force when the call returns: after `start` it is in the cluster, not fenced."""
+class Asked(Protocol):
+    """A broker that answers requests, if it runs."""
 
     @property
     def bootstrap(self) -> str: ...
     @property
     def is_running(self) -> bool: ...
+
+
+class Node(Asked, Protocol):
+    """A broker. What it is told is in force when the call returns: after `start` it is in the cluster, not fenced."""
+
     def kill(self) -> object: ...
     def stop(self) -> object: ...
     def start(self) -> object: ...
 
 
-class Network(Protocol):
-    """The wires between nodes, CONTROLLER and CLIENTS. What is sent on a wire that is cut is lost."""
+class Wires(Protocol):
+    """The wires between nodes, CONTROLLER and CLIENTS."""
+
+    def is_cut(self, one: int, other: int) -> bool:
+        """Whether something does not pass between them."""
+        ...
+
+
+class Network(Wires, Protocol):
+    """Wires that a test cuts. What is sent on a wire that is cut is lost."""
 
     def cut(self, one: int, other: int, *, one_way: bool = False) -> None:
         """Let nothing pass between them, or nothing from `one` to `other`."""
@@ -40,21 +53,26 @@ class Network(Protocol):
     def heal(self) -> None:
         """Let everything pass at once."""
 
-    def is_cut(self, one: int, other: int) -> bool:
-        """Whether something does not pass between them."""
-        ...
 
-
-class Cluster(Protocol):
-    """Brokers 1 to 3, of racks a, b and c, and a controller that no fault touches."""
+class Brokers(Protocol):
+    """The brokers of a cluster, for requests (topic.py)."""
 
     @property
     def bootstrap_servers(self) -> str: ...
     @property
+    def nodes(self) -> Mapping[int, Asked]: ...
+    @property
+    def network(self) -> Wires: ...
+    def topic(self, name: str) -> Topic: ...
+
+
+class Cluster(Brokers, Protocol):
+    """Brokers 1 to 3, of racks a, b and c, and a controller that no fault touches."""
+
+    @property
     def nodes(self) -> Mapping[int, Node]: ...
     @property
     def network(self) -> Network: ...
-    def topic(self, name: str) -> Topic: ...
     def move_leader(self, topic: str, partition: int, *, to: int) -> None:
         """Have a replica of the ISR lead."""
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from compat_tests.batches import batch, read_batches, read_values, record
 from compat_tests.frames import Connection
-from compat_tests.nodes.target import CLIENTS, CONTROLLER, Cluster
+from compat_tests.nodes.target import CLIENTS, CONTROLLER, Brokers
 from compat_tests.nodes.waiting import wait_until
 
 TIMEOUT_MS = 15_000
@@ -31,13 +31,13 @@ class Partition(NamedTuple):
     offline: tuple[int, ...]
 
 
-def call(cluster: Cluster, node: int, api: str, version: int, values: Mapping[str, Any]) -> Any:
+def call(cluster: Brokers, node: int, api: str, version: int, values: Mapping[str, Any]) -> Any:
     """Return a node's response. Raises OSError if it cannot be reached."""
     with Connection(cluster.nodes[node].bootstrap) as connection:
         return connection.call(api, version, dict(values))
 
 
-def reachable(cluster: Cluster) -> list[int]:
+def reachable(cluster: Brokers) -> list[int]:
     """The brokers that run, and that clients and the controller reach."""
     return [
         number
@@ -51,7 +51,7 @@ def reachable(cluster: Cluster) -> list[int]:
 class Topic:
     """A topic by its name; `create_topic` makes one."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Brokers, name: str) -> None:
         self.name = name
         self._cluster = cluster
 
@@ -192,7 +192,7 @@ class Topic:
         return int(response["replica_election_results"][0]["partition_result"][0]["error_code"])
 
 
-def move_leader(cluster: Cluster, name: str, partition: int, *, to: int) -> None:
+def move_leader(cluster: Brokers, name: str, partition: int, *, to: int) -> None:
     """Have a replica of the ISR lead, and be preferred, by the requests that a tool would make."""
     topic = Topic(cluster, name)
     before = topic.partitions[partition]
@@ -202,7 +202,7 @@ def move_leader(cluster: Cluster, name: str, partition: int, *, to: int) -> None
     topic.wait_for(lambda row: row.leader == to, partition)
 
 
-def set_config(cluster: Cluster, kind: int, name: str, key: str, value: str) -> None:
+def set_config(cluster: Brokers, kind: int, name: str, key: str, value: str) -> None:
     """Set a key of a resource, such as BROKER."""
     row = {"name": key, "config_operation": SET, "value": value}
     asked = {"resources": [{"resource_type": kind, "resource_name": name, "configs": [row]}]}
@@ -212,7 +212,7 @@ def set_config(cluster: Cluster, kind: int, name: str, key: str, value: str) -> 
 
 
 def create_topic(
-    cluster: Cluster, name: str, *assignments: Sequence[int], configs: Mapping[str, str] | None = None
+    cluster: Brokers, name: str, *assignments: Sequence[int], configs: Mapping[str, str] | None = None
 ) -> Topic:
     """Create a topic whose partitions have these replicas, and wait until all are in sync."""
     row = {

@@ -1,24 +1,21 @@
 """A stateful Kafka Streams application with exactly_once_v2: two instances and their broker are killed at random."""
 
 import pathlib
-import subprocess
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from compat_tests.brokers import PROXY_CLUSTER, PROXY_ONCELOG
 from compat_tests.differential import make_topic
-from compat_tests.process import Lines
-from compat_tests.real_kafka import RealPartMissing, compile_java, maven_jars, require, tool_command
+from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.seeds import printed_rng
+from compat_tests.streams.counter import PARTITIONS, Instance, counter_command, counts
 from compat_tests.transactions.reader import FAST_RECONNECT, Reader
 from compat_tests.transactions.test_exactly_once import PROPERTIES
 
-HERE = pathlib.Path(__file__).parent
-PARTITIONS = 3
 WORDS = 12
 RECORDS = 1_200
 BROKER_KILLS = {"oncelog": 3, "kafka": 1, PROXY_CLUSTER: 1, PROXY_ONCELOG: 1}
@@ -29,33 +26,9 @@ INSTANCE_KILLS = {"oncelog": 4, "kafka": 2, PROXY_CLUSTER: 1, PROXY_ONCELOG: 1}
 def counter(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command line of an instance, before its arguments."""
     try:
-        libs = maven_jars(HERE / "pom.xml", "kafka-streams", of_release=True)
-        folder = tmp_path_factory.mktemp("streams-classes")
-        compile_java([HERE / "Counter.java"], folder, libs)
-        # The jars that both folders have are equal, and their classes come from the archive of the first folder.
-        return tool_command("Counter", class_path=[libs / "*", folder])
+        return counter_command(tmp_path_factory.mktemp("streams-classes"))
     except RealPartMissing as missing:
         require(str(missing))
-
-
-class Instance:
-    """One process of the application, with its own state directory."""
-
-    def __init__(self, command: list[str], bootstrap: str, state: pathlib.Path) -> None:
-        self.process = subprocess.Popen(
-            [*command, bootstrap, str(state)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        self.lines = Lines(self.process.stderr)
-        assert self.process.stdout.readline() == "started\n", self.lines.text()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.lines.close()
 
 
 @pytest.fixture
@@ -65,22 +38,6 @@ def instances() -> Iterator[list[Instance]]:
     yield running
     for instance in running:
         instance.kill()
-
-
-def counts(bootstrap: str) -> dict[str, Counter[int]]:
-    """By word, how often each of its counts is in ``out`` for a read_committed consumer."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
-    )
-    found: dict[str, Counter[int]] = defaultdict(Counter)
-    try:
-        consumer.assign([TopicPartition("out", partition, 0) for partition in range(PARTITIONS)])
-        while (message := consumer.poll(1.0)) is not None:
-            if message.error() is None:
-                found[(message.key() or b"").decode()][int(message.value() or b"0")] += 1
-    finally:
-        consumer.close()
-    return found
 
 
 @pytest.mark.slow

@@ -287,6 +287,15 @@ def test_logs_as_json(serve: Serve) -> None:
     assert "keys of Kafka's that have no effect in oncelog: num.io.threads [from -c]" in process.stderr
 
 
+def test_keys_of_several_nodes_have_an_effect(serve: Serve) -> None:
+    keys = ("-c", "broker.session.timeout.ms=4000", "-c", "num.io.threads=3")
+    for nodes, named in (("1", "broker.session.timeout.ms, num.io.threads"), ("3", "num.io.threads")):
+        process = serve("--ephemeral", "--listen", "127.0.0.1:0", "--nodes", nodes, *keys)
+        process.wait_ready()
+        assert process.end(signal.SIGTERM) == 0
+        assert f"keys of Kafka's that have no effect in oncelog: {named} [from -c]" in process.stderr
+
+
 def test_stdout_is_closed(serve: Serve) -> None:
     reader, writer = os.pipe()
     os.close(reader)
