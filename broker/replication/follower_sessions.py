@@ -388,8 +388,9 @@ class FollowerSessions:
                     session.due[partition] = None
         except KafkaError as error:
             return PartitionData(asked.partition, error.code, -1, -1, -1, records=b"")
-        partition.sent_high_watermark = log.high_watermark
-        partition.sent_log_start = log.log_start_offset
+        if diverging is None:  # otherwise the follower cuts its log, and takes nothing else
+            partition.sent_high_watermark = log.high_watermark
+            partition.sent_log_start = log.log_start_offset
         return PartitionData(
             asked.partition,
             0,

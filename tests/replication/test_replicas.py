@@ -90,6 +90,23 @@ async def test_after_an_unclean_election_the_old_leader_cuts_its_log_where_the_e
 
 
 @simulated
+async def test_a_follower_that_has_cut_its_log_to_the_leaders_end_hears_of_the_watermark() -> None:
+    """It has led an epoch without records: the cut takes only the epoch, and no record follows that would tell it."""
+    async with running_nodes() as nodes:
+        nodes.create(min_insync_replicas="2")
+        await nodes[1].produce(b"a", b"b")
+        nodes.network.cut(1, 2)
+        nodes.network.cut(3, 2)
+        nodes.elect(2, isr=[2])
+        await nodes.wait(lambda: nodes[2].log.epochs.entries() == [(0, 0), (1, 2)])
+        assert (nodes[2].log.high_watermark, nodes[2].log.log_end_offset) == (0, 2)
+        nodes.elect(1, isr=[1])
+        nodes.heal()
+        await nodes.wait(lambda: [node.log.high_watermark for node in nodes] == [2, 2, 2])
+        assert nodes[2].log.epochs.entries() == [(0, 0)]
+
+
+@simulated
 async def test_a_follower_that_lags_leaves_the_isr_and_comes_back() -> None:
     async with running_nodes() as nodes:
         nodes.create(min_insync_replicas="2")
