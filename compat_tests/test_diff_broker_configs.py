@@ -106,7 +106,7 @@ DIFFERENT: dict[str, tuple[str, ...]] = {
     "log.dir": VALUE_FIELDS,
     "log.dirs": ("synonyms", "value"),
     # Kafka has no documentation for these.
-    "leader.replication.throttled.rate": ("documentation", "read_only"),
+    "leader.replication.throttled.rate": ("documentation",),
     "unstable.feature.versions.enable": ("documentation",),
     # oncelog has its own default (OUR_DEFAULTS), which is a synonym of the value that was set.
     "controller.listener.names": ("synonyms",),
