@@ -17,7 +17,6 @@ from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.controller import alter_partition, directories, leadership
 from oncelog.broker.controller.leadership import check_broker_epoch
 from oncelog.broker.controller.registrations import Sessions, register
-from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.host.host import Host
 from oncelog.broker.log.data_directory import DataDirectory, DataDirectoryError
 from oncelog.broker.logging.logs import get_logger
@@ -103,8 +102,8 @@ class Controller:
             lines=host.lines,
             note_internal_error=host.note_internal_error,
         )
-        self._for_clients = RequestReceiver(services, HANDLERS, host)
-        self._for_nodes = RequestReceiver.of_nodes(services, HANDLERS, host)
+        self._for_clients = RequestReceiver(services, host)
+        self._for_nodes = RequestReceiver.of_nodes(services, host)
         self._own: dict[type[Message], Callable[[Any, int], Message]] = {
             BrokerRegistrationRequest: self._register,
             BrokerHeartbeatRequest: self._heartbeat,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.config.listeners import SECURITY_PROTOCOLS
-from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.features import broker_features
 from oncelog.broker.metadata.feed import METADATA_TOPIC_ID
@@ -147,7 +146,7 @@ class Member:
 
     async def run(self, node: Node, task_status: trio.TaskStatus[None]) -> None:
         """See `Membership`."""
-        self._receiver = RequestReceiver.of_nodes(node.services, HANDLERS, node.host)
+        self._receiver = RequestReceiver.of_nodes(node.services, node.host)
         network = self.links.network
         async with trio.open_nursery() as nursery:
             network.attach(self._node_id, self.receive, nursery)

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interception import Interception
+from oncelog.broker.fetch.fetch import file_ranges
+from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.log.results import FileRange
 from oncelog.broker.network.network import Client
 from oncelog.broker.requests.authorization import ANONYMOUS, Authorization
 from oncelog.broker.requests.request import RequestContext, wait_for_response
-from oncelog.wire.header import FETCH_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from oncelog.broker.handlers.table import ApiRow
     from oncelog.broker.host.host import Host
     from oncelog.broker.network.network import Delivery
     from oncelog.wire.schema import Message
@@ -63,11 +61,10 @@ A_NODE = Client(ANONYMOUS, "", None, "", "PLAINTEXT")
 
 
 class RequestReceiver:
-    """Handles requests by ``handlers`` with ``services``, whose authorization checks the client's rights."""
+    """Handles requests with ``services``, whose authorization checks the client's rights."""
 
-    def __init__(self, services: Any, handlers: Mapping[int, ApiRow], host: Host) -> None:
+    def __init__(self, services: Any, host: Host) -> None:
         self._services = services
-        self._handlers = handlers
         self._authorization: Authorization = services.authorization
         self._interception = Interception(
             self._authorization, host.lines, host.note_internal_error, lambda: None
@@ -75,10 +72,10 @@ class RequestReceiver:
         self._apis: dict[int, Api] = {}
 
     @classmethod
-    def of_nodes(cls, services: Any, handlers: Mapping[int, ApiRow], host: Host) -> RequestReceiver:
+    def of_nodes(cls, services: Any, host: Host) -> RequestReceiver:
         """Return one for the nodes' own requests: they may do everything."""
         everything = Authorization(None, lambda *_: None)
-        return cls(services._replace(authorization=everything), handlers, host)
+        return cls(services._replace(authorization=everything), host)
 
     async def receive(self, delivery: Delivery) -> Message:
         """Return the response to a node, or to the client for whom it asks; with records as bytes."""
@@ -87,7 +84,7 @@ class RequestReceiver:
         peer: Any = LinkPeer(client)
         api = self._apis.get(request.API_KEY)
         if api is None:
-            api = self._apis[request.API_KEY] = Api(self._handlers[request.API_KEY])
+            api = self._apis[request.API_KEY] = Api(HANDLERS[request.API_KEY])
         context = RequestContext(api, delivery.version, 0, client.client_id, peer, request)
         try:
             if self._authorization.authorizer is not None and api.authorize is not None:
@@ -101,13 +98,13 @@ class RequestReceiver:
 
 def _read_ranges(response: Any) -> None:
     """Read the ranges of files in a response: another node has no use for this one's files."""
-    if response.API_KEY != FETCH_KEY:
-        return
-    for topic in response.responses:
-        for row in topic.partitions:
-            if isinstance(row.records, FileRange):
-                file_range = row.records
-                try:
-                    row.records = file_range.read()
-                finally:
-                    file_range.release()
+    ranges = file_ranges(response)
+    try:
+        if ranges:
+            for topic in response.responses:
+                for row in topic.partitions:
+                    if isinstance(row.records, FileRange):
+                        row.records = row.records.read()
+    finally:
+        for file_range in ranges:
+            file_range.release()
