@@ -4,9 +4,9 @@ from compat_tests.definitions import api_key
 from compat_tests.security.rights import Case
 from compat_tests.security.rights_admin import ADMIN_CASES
 from compat_tests.security.rights_tokens import TOKEN_CASES
-from compat_tests.security.rights_topics import TOPIC_AND_GROUP_CASES
+from compat_tests.security.rights_topics import SHARE_STATE_CASES, TOPIC_AND_GROUP_CASES
 
-ALL_CASES = (*TOPIC_AND_GROUP_CASES, *ADMIN_CASES, *TOKEN_CASES)
+ALL_CASES = (*TOPIC_AND_GROUP_CASES, *SHARE_STATE_CASES, *ADMIN_CASES, *TOKEN_CASES)
 
 HEAD = """\
 # Rights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compat_tests.definitions import Fields
 from compat_tests.security.rights import (
     CREATED,
     DENIED_DESCRIBES,
@@ -10,6 +11,7 @@ from compat_tests.security.rights import (
     TOPIC_FAILED,
     ZERO,
     Case,
+    Names,
     Right,
     cluster_right,
     fetch,
@@ -367,4 +369,24 @@ TOPIC_AND_GROUP_CASES = (
         },
         (topic_right("ALTER"),),
     ),
+)
+
+
+def share_state(names: Names) -> Fields:
+    """Return a request of one of the APIs 83 to 87 about one share partition; all other fields have their defaults."""
+    return {
+        "group_id": names.group,
+        "topics": [{"topic_id": names.topic_id, "partitions": [{"partition": 0}]}],
+    }
+
+
+SHARE_STATE_CASES = tuple(
+    Case(api, 0, share_state, (cluster_right("CLUSTER_ACTION"),))
+    for api in (
+        "InitializeShareGroupState",
+        "ReadShareGroupState",
+        "WriteShareGroupState",
+        "DeleteShareGroupState",
+        "ReadShareGroupStateSummary",
+    )
 )
