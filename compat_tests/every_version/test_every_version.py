@@ -22,13 +22,16 @@ from compat_tests.every_version.access import ACCESS_CASES
 from compat_tests.every_version.cluster import CLUSTER_CASES
 from compat_tests.every_version.groups import GROUP_CASES
 from compat_tests.every_version.records import RECORD_CASES
+from compat_tests.every_version.share_state import SHARE_STATE_CASES
 from compat_tests.every_version.transactions import TRANSACTION_CASES
 from compat_tests.every_version.turn import Cases, Turn
 from compat_tests.real_kafka import RealPartMissing, free_ports, require
 from compat_tests.security.authorizing import PASSWORDS, login_properties, make_authorizing
 from oncelog.broker.handlers.table import HANDLERS
 
-CASES: Cases = RECORD_CASES | GROUP_CASES | TRANSACTION_CASES | CLUSTER_CASES | ACCESS_CASES
+CASES: Cases = (
+    RECORD_CASES | GROUP_CASES | SHARE_STATE_CASES | TRANSACTION_CASES | CLUSTER_CASES | ACCESS_CASES
+)
 _numbers = itertools.count()
 
 EVERY = range(100)
@@ -53,8 +56,6 @@ NEVER_FAIL: dict[str, tuple[range, str]] = {
     "OffsetFetch": (range(9), "what has no offset has the offset -1"),
 }
 """Likewise those in which every request succeeds, but for one that is denied (security/test_rights.py)."""
-BETWEEN_BROKERS = range(83, 88)
-"""The APIs of the share coordinator: share/test_diff_state.py compares them."""
 KNOWN = {
     "DescribeShareGroupOffsets": "no name: .*(error_code: -1 != 24)",
     "ShareAcknowledge": "unknown topic: ",
@@ -121,4 +122,4 @@ def test_every_version(targets: dict[str, Target], api: str) -> None:
 
 
 def test_every_api_that_is_served_has_a_case() -> None:
-    assert {api_key(api) for api in CASES} == HANDLERS.keys() - set(BETWEEN_BROKERS)
+    assert {api_key(api) for api in CASES} == HANDLERS.keys()
