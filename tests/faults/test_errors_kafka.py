@@ -74,9 +74,12 @@ KAFKAS_TEXT = (
     "describe_quorum",
     "describe_share_group_offsets",
     "find_coordinator",
+    "read_share_group_state",
+    "read_share_group_state_summary",
     "remove_raft_voter",
     "unregister_broker",
     "unregister_controller",
+    "write_share_group_state",
 )
 """Whatever the error says, these have Kafka's own sentence about its code. oncelog puts the error's message there."""
 
