@@ -10,7 +10,7 @@ from typing import Protocol
 import pytest
 from hypothesis import settings
 
-from compat_tests import real_kafka
+from tests.common import real_kafka
 
 # The same examples in every run, also without CI=true, and no example is too slow. `--hypothesis-profile=default` takes
 # new ones.

@@ -1,7 +1,7 @@
 """What a broker announces, and what of it oncelog does not."""
 
-from compat_tests.definitions import api_key, versions_of
-from compat_tests.frames import Connection
+from tests.common.definitions import api_key, versions_of
+from tests.common.frames import Connection
 
 SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}
 

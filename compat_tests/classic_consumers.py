@@ -4,9 +4,9 @@ import struct
 from typing import Any
 
 from compat_tests.consumer_members import Topics
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from oncelog.wire.stored.consumer_protocol import ConsumerProtocolAssignment
+from tests.common.definitions import Fields
 
 SESSION_MS, REBALANCE_MS = 45_000, 60_000
 ASSIGNMENT_BYTES_MIN = 10

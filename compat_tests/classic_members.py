@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from compat_tests.committed_offsets import commit_body, wait_for_coordinator
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
+from tests.common.definitions import Fields
 
 SESSION_MS, REBALANCE_MS = 30_000, 60_000
 NO_RESPONSE_S = 1.5

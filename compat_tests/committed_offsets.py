@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from compat_tests.batches import now_ms
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
+from tests.common.batches import now_ms
+from tests.common.definitions import Fields
 
 LOADING = (14, 15, 16)
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: Kafka's errors before it has the topic."""

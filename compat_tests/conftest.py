@@ -22,8 +22,8 @@ from compat_tests.brokers import (
 from compat_tests.differential import Pair
 from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.order import longest_first
-from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.targets import parametrize, register
+from tests.common.real_kafka import RealPartMissing, require
 
 OUTPUT_SHOWN_CHARS = 6000
 LONGEST = (

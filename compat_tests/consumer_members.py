@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from compat_tests.batches import now_ms
 from compat_tests.committed_offsets import wait_for_coordinator
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from oncelog.broker.coordinators.partition_of_key import partition_of_key
+from tests.common.batches import now_ms
+from tests.common.definitions import Fields
 
 REBALANCE_MS = 60_000
 PARTITIONS = 50

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from compat_tests.batches import Batch, read_batches
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from oncelog.wire.records import Record, iterate_records
+from tests.common.batches import Batch, read_batches
+from tests.common.definitions import Fields
 
 OFFSETS_TOPIC = "__consumer_offsets"
 PARTITIONS = 50

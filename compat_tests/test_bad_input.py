@@ -6,12 +6,12 @@ import struct
 
 import pytest
 
-from compat_tests.batches import batch, record
 from compat_tests.differential import Session, produce_request
-from compat_tests.frames import Connection
 from oncelog.wire.compiler import put_uvarint
 from oncelog.wire.framing import encode_frame
 from oncelog.wire.header import encode_request_header
+from tests.common.batches import batch, record
+from tests.common.frames import Connection
 
 REQUEST_MAX_BYTES = 100 * 1024 * 1024  # socket.request.max.bytes
 API_VERSIONS = encode_request_header(18, 0, 7, None, flexible=False)

@@ -4,11 +4,11 @@ import pytest
 
 from compat_tests.classic_members import DELETE, LEAVE, Member, compare, observe_group
 from compat_tests.committed_offsets import commit_body
-from compat_tests.definitions import versions_of
 from compat_tests.differential import Pair, Session
 from compat_tests.offset_records import as_fields, batches_of
 from oncelog.wire.stored.coordinator import decode_key, decode_value
 from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
+from tests.common.definitions import versions_of
 
 pytestmark = pytest.mark.also_on("proxy")
 

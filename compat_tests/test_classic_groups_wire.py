@@ -15,8 +15,8 @@ from compat_tests.classic_members import (
     compare,
     observe_group,
 )
-from compat_tests.definitions import versions_of
 from compat_tests.differential import Pair, Session
+from tests.common.definitions import versions_of
 
 pytestmark = pytest.mark.also_on("proxy")
 

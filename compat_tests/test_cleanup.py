@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import GZIP, batch, now_ms, read_batches, record
 from compat_tests.brokers import Broker
 from compat_tests.differential import Session
+from tests.common.batches import GZIP, batch, now_ms, read_batches, record
 
 WAIT_MS = 40_000
 FREQUENT_CLEANUP = {

@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from compat_tests.batches import batch, record
-from compat_tests.frames import address
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.errors import error_codes
 from oncelog.broker.client.routes import TRANSACTION, BrokerWithId, Controller, CoordinatorOf, LeaderOf, Retry
@@ -35,6 +33,8 @@ from oncelog.wire.messages.offset_fetch import (
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from oncelog.wire.records import iterate_records
+from tests.common.batches import batch, record
+from tests.common.frames import address
 
 pytestmark = pytest.mark.also_on("proxy")
 

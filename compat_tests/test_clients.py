@@ -2,10 +2,10 @@
 
 import pytest
 
-from compat_tests.batches import now_ms
 from compat_tests.brokers import node_address
 from compat_tests.clients import CLIENTS, CODECS, PYTHON_CLIENTS, Kcat, Options, Record, run_kcat
 from compat_tests.differential import make_topic
+from tests.common.batches import now_ms
 
 pytestmark = pytest.mark.also_on("proxy")
 

@@ -6,8 +6,8 @@ import pytest
 
 from compat_tests.committed_offsets import commit_body
 from compat_tests.consumer_members import Member, Topics, compare, observe_consumer_group
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
+from tests.common.definitions import Fields
 
 pytestmark = pytest.mark.also_on("proxy")
 

@@ -13,8 +13,8 @@ from compat_tests.classic_consumers import (
     subscription,
 )
 from compat_tests.consumer_members import Member, Topics, compare, observe_consumer_group
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
+from tests.common.definitions import Fields
 
 pytestmark = pytest.mark.slow
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.batches import Batch, read_batches
 from compat_tests.clients import DEADLINE_S
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealPartMissing, require, run_tool
+from tests.common.batches import Batch, read_batches
+from tests.common.real_kafka import RealPartMissing, require, run_tool
 
 PARTITIONS = 2
 ROUNDS = 3

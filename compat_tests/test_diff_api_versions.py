@@ -4,13 +4,13 @@ import struct
 
 import pytest
 
-from compat_tests import facts
 from compat_tests.announced import NOT_ANNOUNCED, SOFTWARE, announces_as_kafka, ranges
 from compat_tests.brokers import PROXY
-from compat_tests.definitions import api_key, api_names, definition, versions_of
 from compat_tests.differential import Pair, Session
-from compat_tests.frames import Connection
 from oncelog.broker.dispatch.apis_page import KAFKA_APIS
+from tests.common import facts
+from tests.common.definitions import api_key, api_names, definition, versions_of
+from tests.common.frames import Connection
 
 pytestmark = pytest.mark.also_on("proxy")
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from compat_tests import facts
-from compat_tests.batches import GZIP, WAIT_MS, batch, now_ms, record
 from compat_tests.brokers import UNDISTURBED, make_broker
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
-from compat_tests.real_kafka import PROPERTIES, RealPartMissing, require
+from tests.common import facts
+from tests.common.batches import GZIP, WAIT_MS, batch, now_ms, record
+from tests.common.definitions import Fields
+from tests.common.real_kafka import PROPERTIES, RealPartMissing, require
 
 pytestmark = pytest.mark.also_on("proxy")
 

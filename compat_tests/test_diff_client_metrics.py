@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
+from tests.common.definitions import Fields, versions_of
 
 BROKER_LOGGER, CLIENT_METRICS = 8, 16
 SET, DELETE, APPEND, SUBTRACT = range(4)

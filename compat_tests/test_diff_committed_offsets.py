@@ -2,7 +2,6 @@
 
 import pytest
 
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.committed_offsets import (
     Partitions,
     commit,
@@ -11,8 +10,9 @@ from compat_tests.committed_offsets import (
     fetch_body,
     wait_for_coordinator,
 )
-from compat_tests.definitions import ZERO_UUID, Fields, versions_of
 from compat_tests.differential import Pair, Session
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import ZERO_UUID, Fields, versions_of
 
 pytestmark = pytest.mark.also_on("proxy")
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests import facts
-from compat_tests.batches import WAIT_MS, batch, now_ms
-from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
+from tests.common import facts
+from tests.common.batches import WAIT_MS, batch, now_ms
+from tests.common.definitions import Fields, versions_of
 
 pytestmark = pytest.mark.also_on("proxy")
 

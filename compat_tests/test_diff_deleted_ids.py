@@ -2,10 +2,10 @@
 
 import pytest
 
-from compat_tests.batches import WAIT_MS, batch, now_ms
 from compat_tests.committed_offsets import commit_body, fetch_body, wait_for_coordinator
-from compat_tests.definitions import ZERO_UUID, Fields, versions_of
 from compat_tests.differential import Pair, Session, produce_request
+from tests.common.batches import WAIT_MS, batch, now_ms
+from tests.common.definitions import ZERO_UUID, Fields, versions_of
 
 pytestmark = pytest.mark.also_on("proxy")
 

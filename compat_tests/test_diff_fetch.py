@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import GZIP, WAIT_MS, batch, now_ms
-from compat_tests.definitions import ZERO_UUID, Fields
 from compat_tests.differential import Pair, Session
+from tests.common.batches import GZIP, WAIT_MS, batch, now_ms
+from tests.common.definitions import ZERO_UUID, Fields
 
 pytestmark = pytest.mark.also_on("proxy")
 

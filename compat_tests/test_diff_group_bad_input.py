@@ -7,8 +7,8 @@ import pytest
 from compat_tests.brokers import SharedBrokers
 from compat_tests.classic_members import LEAVE, Member
 from compat_tests.committed_offsets import commit, commit_body, fetch, wait_for_coordinator
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
+from tests.common.definitions import Fields
 
 pytestmark = pytest.mark.also_on("proxy")
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import GZIP, batch
 from compat_tests.brokers import Broker
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session, produce_request
+from tests.common.batches import GZIP, batch
+from tests.common.definitions import Fields
 
 pytestmark = pytest.mark.also_on("proxy")
 

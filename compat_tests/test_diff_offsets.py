@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import GZIP, LOG_APPEND_TIME, batch, record
-from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
+from tests.common.batches import GZIP, LOG_APPEND_TIME, batch, record
+from tests.common.definitions import Fields, versions_of
 
 pytestmark = pytest.mark.also_on("proxy")
 

@@ -4,8 +4,8 @@ import pytest
 
 from compat_tests.classic_members import Member, subscription
 from compat_tests.committed_offsets import commit, fetch, fetch_body, wait_for_coordinator
-from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
+from tests.common.definitions import Fields, versions_of
 
 pytestmark = pytest.mark.also_on("proxy")
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests import facts
-from compat_tests.batches import (
+from compat_tests.brokers import SharedBrokers
+from compat_tests.differential import Pair, Session, produce_request
+from tests.common import facts
+from tests.common.batches import (
     CONTROL,
     GZIP,
     LOG_APPEND_TIME,
@@ -21,10 +23,8 @@ from compat_tests.batches import (
     now_ms,
     record,
 )
-from compat_tests.brokers import SharedBrokers
-from compat_tests.definitions import ZERO_UUID, Fields, versions_of
-from compat_tests.differential import Pair, Session, produce_request
-from compat_tests.frames import CLOSED
+from tests.common.definitions import ZERO_UUID, Fields, versions_of
+from tests.common.frames import CLOSED
 
 pytestmark = pytest.mark.also_on("proxy")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
+from tests.common.definitions import Fields, versions_of
 
 DIRECTORY = bytes(range(16))
 CONTROLLER = {"name": "CONTROLLER", "host": "127.0.0.1", "port": 1}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, batch, record
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session, produce_request
 from compat_tests.seeds import seeds
+from tests.common.batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, batch, record
+from tests.common.definitions import Fields
 
 pytestmark = pytest.mark.also_on("proxy")
 

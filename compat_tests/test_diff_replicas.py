@@ -2,8 +2,8 @@
 
 import pytest
 
-from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
+from tests.common.definitions import Fields, versions_of
 
 pytestmark = pytest.mark.also_on("proxy")
 

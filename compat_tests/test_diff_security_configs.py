@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import WAIT_MS, now_ms
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import Fields
 
 BROKER = 4
 NODE_ID = "1"

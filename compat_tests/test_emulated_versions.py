@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 
 import oncelog
-from compat_tests import facts as kafkas
-from compat_tests.frames import CLOSED, Connection
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from oncelog.broker.emulation import kafka_releases as facts
 from oncelog.broker.handlers.table import HANDLERS, TELEMETRY_KEYS
+from tests.common import facts as kafkas
+from tests.common.frames import CLOSED, Connection
+from tests.common.real_kafka import RealKafka, RealPartMissing, require
 
 KAFKA_APIS = {"3.9": "3.9.2", "4.0": "4.0.2", "4.1": "4.1.2", "4.2": "4.2.1", "4.3": kafkas.OLDER}
 SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from compat_tests import facts
 from compat_tests.oncelog_server import ROOT, Oncelog
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require, run_tool
+from tests.common import facts
+from tests.common.real_kafka import RealKafka, RealPartMissing, require, run_tool
 
 pytestmark = [pytest.mark.slow, facts.needs(facts.IS_4_4, "such levels")]
 

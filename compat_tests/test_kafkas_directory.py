@@ -10,16 +10,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from compat_tests import facts
-from compat_tests.batches import TRANSACTIONAL, batch, read_batches
 from compat_tests.brokers import Broker
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import CHECKPOINTS, RealKafka, RealPartMissing, new_uuid, require, run_tool
 from oncelog.broker.metadata import snapshots
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.stored.metadata import FeatureLevelRecord
+from tests.common import facts
+from tests.common.batches import TRANSACTIONAL, batch, read_batches
+from tests.common.definitions import Fields
+from tests.common.real_kafka import CHECKPOINTS, RealKafka, RealPartMissing, new_uuid, require, run_tool
 
 RECORDS = 5
 GROUP = "readers"

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.batches import batch, record
 from compat_tests.committed_offsets import commit_body, wait_for_coordinator
 from compat_tests.differential import Session
-from compat_tests.frames import Connection
 from compat_tests.oncelog_server import Oncelog
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.metadata import MetadataRequest
+from tests.common.batches import batch, record
+from tests.common.frames import Connection
 
 PEERS = 60
 GROUPS = 1_000

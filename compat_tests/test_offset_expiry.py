@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import Broker
 from compat_tests.classic_members import Member, subscription
 from compat_tests.committed_offsets import commit_body, wait_for_coordinator
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import Fields
 
 pytestmark = pytest.mark.slow
 

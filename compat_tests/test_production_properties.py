@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.batches import batch
 from compat_tests.brokers import UNDISTURBED, make_broker
 from compat_tests.committed_offsets import wait_for_coordinator
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session, produce_request
-from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.transactions.wire import Producer
+from tests.common.batches import batch
+from tests.common.definitions import Fields
+from tests.common.real_kafka import RealPartMissing, require
 
 INVALID_REPLICATION_FACTOR = 38
 UNKNOWN_TOPIC_OR_PARTITION = 3

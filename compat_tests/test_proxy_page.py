@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer
 import oncelog
 from compat_tests.brokers import SharedBrokers
 from compat_tests.recipes import ROOT, Recipe, recipes
-from tests.harness.process import Process
+from tests.common.oncelog_process import Process
 
 PAGE = ROOT / "docs" / "proxy.md"
 RECIPES = recipes(PAGE)

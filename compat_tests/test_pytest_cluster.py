@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
 
 import oncelog
-from compat_tests import facts
 from oncelog.pytest_plugin.real_cluster import Cluster
+from tests.common import facts
 
 TIMEOUT_S = 60
 

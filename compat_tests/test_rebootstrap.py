@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import oncelog
-from compat_tests import facts
 from compat_tests.brokers import SharedBrokers
-from compat_tests.real_kafka import RealPartMissing, kafka_version, require, run_tool
+from tests.common import facts
+from tests.common.real_kafka import RealPartMissing, kafka_version, require, run_tool
 
 pytestmark = [
     pytest.mark.slow,

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from compat_tests.batches import batch, read_batches
 from compat_tests.brokers import Broker
 from compat_tests.clients import DEADLINE_S
 from compat_tests.differential import Session
+from tests.common.batches import batch, read_batches
 
 
 def produce(session: Session, name: str, sequence: int, producer: int = 4000) -> tuple[int, int]:

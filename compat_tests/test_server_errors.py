@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.committed_offsets import wait_for_coordinator
-from compat_tests.definitions import ZERO_UUID, Fields
 from compat_tests.differential import Session, produce_request
 from compat_tests.every_version.turn import codes_of
 from compat_tests.share.readers import Reader, share_topic
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import ZERO_UUID, Fields
 
 SERVER_ERROR, INVALID_REQUEST = -1, 42
 INVALID_RECORD, INVALID_ACKS, NO_SESSION = 87, 21, 70

@@ -6,12 +6,12 @@ import pytest
 
 import oncelog
 from compat_tests.differential import Session
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from compat_tests.transactions.reader import committed, values
 from compat_tests.transactions.test_takeover import begin, resume
 from compat_tests.transactions.wire import V2_END, V2_PRODUCE
 from oncelog.broker.control import snapshots
 from oncelog.broker.seams.os_files import OsFileSystem
+from tests.common.real_kafka import RealKafka, RealPartMissing, require
 
 DAY_MS = 24 * 3_600_000
 

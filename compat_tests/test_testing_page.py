@@ -15,7 +15,7 @@ import pytest
 from compat_tests.brokers import SharedBrokers
 from compat_tests.recipes import PAGES, Recipe, all_recipes
 from oncelog.pytest_plugin.real_cluster import Cluster
-from tests.harness.archives import ROOT, UV, build, install, run
+from tests.common.archives import ROOT, UV, build, install, run
 
 RECIPES = all_recipes()
 QUIX = "Quix Streams"

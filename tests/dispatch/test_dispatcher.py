@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
 from oncelog.broker.requests.authorization import (
@@ -27,6 +26,7 @@ from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeader
 from oncelog.wire.messages.fetch import FetchResponse
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.common.batches import batch
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch_request, produce, produce_request
 from tests.harness.sim_broker import SimBroker

@@ -11,7 +11,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from compat_tests.batches import batch
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import HANDLERS
@@ -76,6 +75,7 @@ from oncelog.wire.messages.produce import (
     TopicProduceData,
 )
 from oncelog.wire.schema import Message
+from tests.common.batches import batch
 from tests.harness.classic_members import coordinated
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, produce_request

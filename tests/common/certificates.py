@@ -117,6 +117,19 @@ class Authority:
         return builder.sign(self._key, hashes.SHA256())
 
 
+def pem_listener(server: Identity, authority: Authority, **more: str) -> dict[str, str]:
+    """A broker's configuration for TLS: what it shows, and whom it believes; ``more`` has ``_`` for ``.``."""
+    return {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": server.key.decode(),
+        "ssl.keystore.certificate.chain": server.chain.decode(),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.pem.decode(),
+        **{key.replace("_", "."): text for key, text in more.items()},
+    }
+
+
 def client_hello() -> bytes:
     """The first message of a client's handshake, for localhost."""
     outgoing = ssl.MemoryBIO()

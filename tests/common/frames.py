@@ -4,9 +4,9 @@ import socket
 from types import TracebackType
 from typing import Any, Self
 
-from compat_tests.definitions import Fields, api_key, decode, encode, is_flexible
 from oncelog.wire.framing import FrameReader, encode_frame
 from oncelog.wire.header import encode_request_header, has_tagged_response_header, read_response_header
+from tests.common.definitions import Fields, api_key, decode, encode, is_flexible
 
 RESPONSE_TIMEOUT_S = 60
 CLOSED = "closed"

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from compat_tests.batches import GZIP, NONE, SNAPPY, ZSTD, batch, compress, record, varint
+from tests.common.batches import GZIP, NONE, SNAPPY, ZSTD, batch, compress, record, varint
 
 EMPTY = b"\x0c\0\0\0\1\1\0"
 """A record without key, value and headers, with both deltas 0."""

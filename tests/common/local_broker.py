@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
-from compat_tests.process import Process
+from tests.common.process import Process
 
 
 class LocalBroker(ABC):

@@ -14,7 +14,7 @@ import struct
 import zipfile
 from typing import Any
 
-from compat_tests.real_kafka import RealPartMissing, kafka_libs, kafka_version
+from tests.common.real_kafka import RealPartMissing, kafka_libs, kafka_version
 
 Fields = dict[str, Any]
 ZERO_UUID = bytes(16)

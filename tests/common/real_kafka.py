@@ -23,11 +23,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, Self
 from xml.etree import ElementTree
 
-from compat_tests.class_archive import archive_options
-from compat_tests.local_broker import LocalBroker
-from compat_tests.process import Process
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from tests.common.class_archive import archive_options
+from tests.common.local_broker import LocalBroker
+from tests.common.process import Process
 
 POM = pathlib.Path(__file__).with_name("pom.xml")
 JAVA_VERSION_MIN = 17
