@@ -30,14 +30,14 @@ LONGEST = (
     "test_exactly_once",
     "test_transactional_clients",
     "groups/test_group_restart",
-    "compat_tests/test_testing_page",
+    "pages/test_testing_page",
     "streams/",
     "nodes/",
-    "compat_tests/test_restart",
+    "restarts/test_restart",
     "groups/",
     "transactions/",
-    "compat_tests/test_crash",
-    "compat_tests/test_tools",
+    "restarts/test_crash",
+    "clients/test_tools",
 )
 _names = itertools.count()
 

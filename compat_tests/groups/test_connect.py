@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compat_tests.brokers import Broker
-from compat_tests.clients import Confluent
+from compat_tests.clients.stock_clients import Confluent
 from compat_tests.differential import Session
 from compat_tests.groups.group import Group
 from tests.common.batches import now_ms

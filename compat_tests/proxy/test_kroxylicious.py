@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.brokers import Broker, SharedBrokers
-from compat_tests.clients import PYTHON_CLIENTS, Options, Record
+from compat_tests.clients.stock_clients import PYTHON_CLIENTS, Options, Record
 from compat_tests.differential import make_topic
 from compat_tests.proxy.kroxylicious import Kroxylicious
 from tests.common.batches import now_ms

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 import oncelog
-from compat_tests.recipes import ROOT, recipes
+from compat_tests.pages.recipes import ROOT, recipes
 from tests.common.certificates import Authority, pem_listener
 from tests.common.oncelog_process import Process
 

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from compat_tests.clients import DEADLINE_S
+from compat_tests.clients.stock_clients import DEADLINE_S
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.security.authorizing import ANONYMOUS, AUTHORIZER

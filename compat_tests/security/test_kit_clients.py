@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import oncelog
-from compat_tests.clients import run_kcat
+from compat_tests.clients.stock_clients import run_kcat
 from compat_tests.control.programs import java_program, javascript_program
 from compat_tests.security.client_programs import PROGRAMS
 from compat_tests.security.logged_in_clients import Case, Program, Said, Way

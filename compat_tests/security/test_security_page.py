@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 import oncelog
-from compat_tests.clients import run_kcat
+from compat_tests.clients.stock_clients import run_kcat
 from compat_tests.control.programs import java_program
 from compat_tests.oncelog_server import ROOT
 from compat_tests.security.client_programs import PROGRAMS, PYTHON

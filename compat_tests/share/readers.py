@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Session
+from compat_tests.group_requests.committed_offsets import wait_for_coordinator
 from tests.common.batches import batch, now_ms
 from tests.common.definitions import Fields
 from tests.common.frames import Connection

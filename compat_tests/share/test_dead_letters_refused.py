@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
+from compat_tests.group_requests.committed_offsets import wait_for_coordinator
 from compat_tests.share.dead_letter_queues import (
     COPIES,
     ENABLED,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from compat_tests.brokers import make_broker
-from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
+from compat_tests.group_requests.committed_offsets import wait_for_coordinator
 from compat_tests.share.readers import (
     DEADLINE_MS,
     GROUP_RESOURCE,

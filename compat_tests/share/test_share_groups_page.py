@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.differential import Session
-from compat_tests.recipes import ROOT
+from compat_tests.pages.recipes import ROOT
 from compat_tests.share.dead_letter_queues import wait_until_done
 from compat_tests.share.readers import Reader, set_group_config, share_topic, share_version
 from tests.common import facts

@@ -4,8 +4,8 @@ during the change.
 
 import pytest
 
-from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
+from compat_tests.group_requests.committed_offsets import wait_for_coordinator
 from compat_tests.transactions.wire import (
     V2_END,
     V2_OFFSETS,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.announced import NOT_ANNOUNCED, announces_as_kafka, ranges
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, check_after
 from compat_tests.differential import Pair, Session
+from compat_tests.every_version.announced import NOT_ANNOUNCED, announces_as_kafka, ranges
 from compat_tests.oncelog_server import Oncelog
 from tests.common.batches import TRANSACTIONAL, batch
 from tests.common.definitions import Fields, api_key, versions_of

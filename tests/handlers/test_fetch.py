@@ -1,4 +1,4 @@
-"""Fetch: limits, delayed fetches, sessions. compat_tests/test_diff_fetch.py compares responses with Kafka's."""
+"""Fetch: limits, delayed fetches, sessions. compat_tests/logs/test_diff_fetch.py compares responses with Kafka's."""
 
 from __future__ import annotations
 

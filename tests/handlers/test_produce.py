@@ -1,4 +1,4 @@
-"""Produce: rows, errors and acks. Compared with Kafka on the same bytes in compat_tests/test_diff_produce.py."""
+"""Produce: rows, errors and acks. Compared with Kafka on the same bytes in compat_tests/logs/test_diff_produce.py."""
 
 from __future__ import annotations
 
