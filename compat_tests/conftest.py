@@ -38,6 +38,9 @@ LONGEST = (
     "transactions/",
     "restarts/test_crash",
     "clients/test_tools",
+    "proxy/",
+    "security/",
+    "share/",
 )
 _names = itertools.count()
 

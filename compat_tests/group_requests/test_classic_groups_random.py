@@ -12,7 +12,7 @@ import pytest
 
 from compat_tests.differential import Pair, Session
 from compat_tests.group_requests.classic_members import Member, compare, observe_group
-from compat_tests.seeds import seeds
+from tests.common.seeds import seeds
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import pytest
 from compat_tests.differential import Pair, Session
 from compat_tests.group_requests.classic_consumers import ClassicConsumer, assign_all, observe_classic_group
 from compat_tests.group_requests.consumer_members import Member, Topics, compare, observe_consumer_group
-from compat_tests.seeds import seeds
+from tests.common.seeds import seeds
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from compat_tests.differential import Pair, Session, produce_request
-from compat_tests.seeds import seeds
 from tests.common.batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, batch, record
 from tests.common.definitions import Fields
+from tests.common.seeds import seeds
 
 pytestmark = pytest.mark.also_on("proxy")
 
