@@ -109,6 +109,6 @@ def test_one_test_runs_in_the_venv_of_its_suite(checkout: pathlib.Path) -> None:
     assert (
         last_line("T=spark_it/tests", "SEED=7") == 'ONCELOG_SEED=7 .venv-spark/bin/pytest "spark_it/tests" '
     )
-    done = make(checkout, "test-one")
+    done = make(checkout, "-n", "test-one")
     assert done.returncode == 2
     assert "make test-one T=tests/log" in done.stderr
