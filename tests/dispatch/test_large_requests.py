@@ -276,7 +276,7 @@ async def test_many_costly_requests_that_come_together_give_others_their_turn() 
                 DescribeConfigsRequest([DescribeConfigsResource(2, "mine")]), 4, DescribeConfigsResponse
             )
         authorizer = Slow()
-        broker.node.dispatcher.interception.authorize_with(authorizer)
+        broker.authorize_with(authorizer)
         rows = ([DescribeConfigsResource(2, name)] for name in ("mine", "others"))
         mine, others = (encode_request(DescribeConfigsRequest(row), 4, 7) for row in rows)
         await client.send_bytes(mine * 60)

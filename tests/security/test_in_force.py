@@ -146,13 +146,12 @@ def test_what_connections_remember_together_ends_with_an_authorizer(fast: list[b
     @simulated
     async def run() -> None:
         async with cluster() as broker:
-            dispatcher = broker.broker.node.dispatcher
             authorizer = broker.broker.node.host.authorizer
-            dispatcher.interception.authorize_with(None)
+            broker.broker.authorize_with(None)
             here, there = await broker.connect(ALICE), await broker.connect(ALICE, ELSEWHERE)
             for one in (here, there, here, there):
                 assert await code(one) == 0
-            dispatcher.interception.authorize_with(authorizer)
+            broker.broker.authorize_with(authorizer)
             broker.allow(ALICE, host=HERE)
             assert [await code(one) for one in (here, there, here, there)] == [0, DENIED, 0, DENIED]
 
