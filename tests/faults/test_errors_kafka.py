@@ -70,10 +70,12 @@ KAFKAS_TEXT = (
     "alter_client_quotas",
     "alter_share_group_offsets",
     "delete_share_group_offsets",
+    "delete_share_group_state",
     "describe_configs",
     "describe_quorum",
     "describe_share_group_offsets",
     "find_coordinator",
+    "initialize_share_group_state",
     "read_share_group_state",
     "read_share_group_state_summary",
     "remove_raft_voter",
@@ -81,7 +83,10 @@ KAFKAS_TEXT = (
     "unregister_controller",
     "write_share_group_state",
 )
-"""Whatever the error says, these have Kafka's own sentence about its code. oncelog puts the error's message there."""
+"""Whatever the error says, these have Kafka's own sentence about its code; InitializeShareGroupState and
+DeleteShareGroupState have it where a right is missing, and nothing where ``getErrorResponse`` answers. oncelog puts the
+error's message there.
+"""
 
 
 def plain(value: Any, *, with_messages: bool) -> Any:
