@@ -114,12 +114,12 @@ bench-spark: $(SPARK)/.synced  ## the same through Spark (ARGS="--rows 5000000 -
 	@$(SPARK)/bin/python -m spark_it.bench $(ARGS)
 
 docs: $(VENV)/.synced  ## remake the pages that follow from the code
-	$(BIN)/python -m oncelog.broker.dispatch.apis_page > docs/apis.md
-	$(BIN)/python -m compat_tests.security.rights_page > docs/rights.md
-	$(BIN)/python -m tests.embedded.reference_page > docs/testing-reference.md
-	$(BIN)/python -m oncelog.broker.control_http.document > docs/control-routes.md
-	$(BIN)/python -m oncelog.broker.faults.schema > docs/faults.schema.json
-	$(BIN)/python -m tests.filters.messages_page page > docs/messages.md
+	$(BIN)/python -m oncelog.broker.dispatch.apis_page > docs/reference/apis.md
+	$(BIN)/python -m compat_tests.security.rights_page > docs/reference/rights.md
+	$(BIN)/python -m tests.embedded.reference_page > docs/reference/testing-reference.md
+	$(BIN)/python -m oncelog.broker.control_http.document > docs/reference/control-routes.md
+	$(BIN)/python -m oncelog.broker.faults.schema > docs/reference/faults.schema.json
+	$(BIN)/python -m tests.filters.messages_page page > docs/reference/messages.md
 	$(BIN)/python -m tests.filters.messages_page module > oncelog/messages.py
 
 COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml

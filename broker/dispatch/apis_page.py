@@ -1,4 +1,5 @@
-"""The API table of the docs, from `HANDLERS`: ``python -m oncelog.broker.dispatch.apis_page > docs/apis.md``."""
+"""The API table of the docs, from `HANDLERS`: ``python -m oncelog.broker.dispatch.apis_page >
+docs/reference/apis.md``."""
 
 from __future__ import annotations
 

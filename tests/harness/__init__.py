@@ -1,1 +1,1 @@
-"""What several tests share, a file for each topic: docs/architecture.md lists them."""
+"""What several tests share, a file for each topic: docs/contributing/architecture.md lists them."""
