@@ -187,6 +187,19 @@ def test_a_dead_link_is_reported() -> None:
     }
 
 
+def test_an_index_names_every_page() -> None:
+    """The site's table of contents follows from it (docs/conf.py)."""
+    docs = ROOT / "docs"
+    pages = {page for page in docs.rglob("*.md") if page.parent != docs}
+    linked = {
+        (index.parent / link).resolve()
+        for index in docs.rglob("index.md")
+        for link in re.findall(r"(?m)^- \[[^\]]*\]\(([^)]+)\)", index.read_text())
+    }
+    assert pages <= linked
+    assert all(page.exists() for page in linked)
+
+
 # -- addresses in what is no page
 
 ADDRESS = re.compile(r"(?<![\w/.-])docs/[\w./*-]*[\w*](?:#[\w-]+)?")
