@@ -1,4 +1,4 @@
-"""The site of these pages, for Sphinx (`make docs-site`): the pages stay plain Markdown, and the site follows from them.
+"""The site of these pages, by Sphinx (`make docs-site`): the pages stay plain Markdown, and the site follows from them.
 
 What an index.md links to is the site's table of contents, in that order, so a page that none links to is a warning. A
 diagram in Mermaid stays as it is written: to draw it takes a script of three megabytes.

@@ -1,4 +1,4 @@
-"""README's quick starts, run as they stand there."""
+"""docs/how-to/clients.md: the quick starts of each client, run as they stand there."""
 
 import os
 import pathlib
@@ -16,14 +16,13 @@ __all__ = ["serve"]  # a fixture
 
 pytestmark = pytest.mark.slow
 
-README = pathlib.Path(__file__).parents[1] / "README.md"
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "how-to" / "clients.md"
 ADDRESS = "127.0.0.1:9092"
 
 
 def snippets() -> dict[str, str]:
     """Return the code to type, by client."""
-    section = README.read_text().split("\n## Thirty seconds with your client\n")[1].split("\n## ")[0]
-    found = re.findall(r"(?m)^(\S[^\n]*)\n\n((?:    [^\n]*\n|\n)+)", section)
+    found = re.findall(r"(?m)^## ([^\n]*)\n\n((?:    [^\n]*\n|\n)+)", PAGE.read_text())
     return {name: re.sub(r"(?m)^    ", "", code) for name, code in found}
 
 
