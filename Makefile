@@ -122,6 +122,7 @@ docs: $(VENV)/.synced  ## remake the pages that follow from the code
 	$(BIN)/python -m oncelog.broker.faults.schema > docs/reference/faults.schema.json
 	$(BIN)/python -m tests.filters.messages_page page > docs/reference/messages.md
 	$(BIN)/python -m tests.filters.messages_page module > oncelog/messages.py
+	$(BIN)/python -m tests.files_page > docs/contributing/files.md
 
 # Sphinx is not one of the tests' tools.
 $(SITE)/.synced: requirements-docs.lock $(VENV)/.synced

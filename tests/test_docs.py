@@ -12,8 +12,11 @@ import pytest
 from oncelog.broker.config.broker_config import is_known
 
 ROOT = pathlib.Path(__file__).parents[1]
+MADE_OF_NAMES = ("glossary.md", "files.md")
+"""What lists names that are not to be used, and what quotes docstrings, which name Kafka's classes."""
 PAGES = (
-    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "glossary.md"),
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in MADE_OF_NAMES),
+    ROOT / "bench" / "history.md",
     ROOT / "README.md",
     ROOT / "compat_tests" / "README.md",
     ROOT / "spark_it" / "README.md",

@@ -1,4 +1,4 @@
-"""docs/reference/control-routes.md, made from `ROUTES`: ``python -m oncelog.broker.control_http.document``."""
+"""Makes docs/reference/control-routes.md of `ROUTES`: ``python -m oncelog.broker.control_http.document``."""
 
 from __future__ import annotations
 
