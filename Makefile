@@ -14,7 +14,7 @@ TOO_OLD     = oncelog needs Python 3.11 or newer, and $(PYTHON) is \
 	$(or $(shell { $(PYTHON) --version; } 2>/dev/null),not there); make PYTHON=... takes another
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test soak test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs docs-site lock clean
+.PHONY: help serve test soak test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs docs-site changelog lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -132,6 +132,9 @@ $(SITE)/.synced: requirements-docs.lock $(VENV)/.synced
 
 docs-site: $(SITE)/.synced  ## the site of docs/, in .site/html; a warning is an error
 	$(SITE)/bin/sphinx-build -q -n -W --keep-going -d .site/doctrees -b html docs .site/html
+
+changelog: $(SITE)/.synced  ## what the next release has, from docs/changes; with VERSION=0.2.0 it moves to CHANGELOG.md
+	$(SITE)/bin/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version next)
 
 COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml
 

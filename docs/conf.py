@@ -25,8 +25,8 @@ html_title = project
 html_copy_source = False
 html_show_copyright = False
 myst_heading_anchors = 4
-# Pages at the top, but the index, only say where a page has gone.
-exclude_patterns = [page.name for page in DOCS.glob("*.md") if page.name != "index.md"]
+# Fragments of CHANGELOG.md; and pages at the top, but the index, only say where a page has gone.
+exclude_patterns = ["changes", *(page.name for page in DOCS.glob("*.md") if page.name != "index.md")]
 highlight_language = "none"  # a block is Python here, a shell's lines there
 
 
