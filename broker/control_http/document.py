@@ -13,9 +13,8 @@ HEAD = """\
 # Routes of the control API
 
 `make docs` makes this page from `ROUTES` and the operations' signatures and docstrings; a test compares.
-`GET /openapi.json` says the same in detail, types included; [control-api.md](../how-to/control-api.md) says how to use
-them. Arguments with a `?` may be left out. Those of a GET are query parameters, those of a POST fields of a JSON
-object.
+`GET /openapi.json` has the types, too; [the control API](../how-to/control-api.md) says how to use the routes.
+Arguments with a `?` may be left out. Those of a GET are query parameters, those of a POST fields of a JSON object.
 
 | route | arguments | result | what it does |
 |---|---|---|---|
