@@ -152,6 +152,19 @@ def test_a_name_that_does_not_exist_is_reported() -> None:
     assert {name for name in named(text) if not is_there(name, ROOT / "README.md")} == names
 
 
+LINES_MAX = {
+    "README.md": 100,
+    "docs/contributing/architecture.md": 250,
+    "docs/explanation/performance.md": 100,
+}
+"""How long a page may be that grows into a diary, or a list of everything, if nobody looks."""
+
+
+@pytest.mark.parametrize(("page", "lines"), LINES_MAX.items())
+def test_a_page_stays_short(page: str, lines: int) -> None:
+    assert len((ROOT / page).read_text().splitlines()) <= lines
+
+
 # -- links
 
 

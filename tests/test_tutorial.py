@@ -82,6 +82,11 @@ def test_a_newcomer_follows_the_tutorial(tmp_path: pathlib.Path) -> None:
     ]
 
 
+def test_each_page_leads_to_the_next() -> None:
+    assert "(docs/tutorial/first-test.md)" in (ROOT / "README.md").read_text()
+    assert f"({PAGES[1].name})" in PAGES[0].read_text()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_of_the_tutorial_is_one_screen(page: pathlib.Path) -> None:
     assert len(page.read_text().splitlines()) <= SCREEN_LINES_MAX
