@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SPARK  := .venv-spark
 NEXT   := .venv-spark-next
+SITE   := .venv-docs
 ARGS   ?=
 SECONDS ?= 3600
 OLDEST := .venv-oldest
@@ -13,7 +14,7 @@ TOO_OLD     = oncelog needs Python 3.11 or newer, and $(PYTHON) is \
 	$(or $(shell { $(PYTHON) --version; } 2>/dev/null),not there); make PYTHON=... takes another
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test minutes test-one soak test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs lock clean
+.PHONY: help serve test minutes test-one soak test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs docs-site changelog lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -59,7 +60,7 @@ BESIDE := -n 3 --dist loadfile --no-loadscope-reorder --reruns 1 -rR
 
 # What takes one core each comes first, side by side.
 test: $(VENV)/.synced  ## every check and test, with stock clients and a real Kafka where Java is
-	@$(MAKE) --no-print-directory -j2 -O lint lint-spark
+	@$(MAKE) --no-print-directory -j2 -O lint lint-spark docs-site
 	$(BIN)/pytest tests -n auto --junit-xml=.runs/tests.xml $(ARGS)
 	$(BIN)/pytest compat_tests $(BESIDE) --junit-xml=.runs/compat_tests.xml $(ARGS)
 	$(SPARK)/bin/pytest spark_it $(BESIDE) --junit-xml=.runs/spark_it.xml $(ARGS)
@@ -122,13 +123,26 @@ bench-spark: $(SPARK)/.synced  ## the same through Spark (ARGS="--rows 5000000 -
 	@$(SPARK)/bin/python -m spark_it.bench $(ARGS)
 
 docs: $(VENV)/.synced  ## remake the pages that follow from the code
-	$(BIN)/python -m oncelog.broker.dispatch.apis_page > docs/apis.md
-	$(BIN)/python -m compat_tests.security.rights_page > docs/rights.md
-	$(BIN)/python -m tests.embedded.reference_page > docs/testing-reference.md
-	$(BIN)/python -m oncelog.broker.control_http.document > docs/control-routes.md
-	$(BIN)/python -m oncelog.broker.faults.schema > docs/faults.schema.json
-	$(BIN)/python -m tests.filters.messages_page page > docs/messages.md
+	$(BIN)/python -m oncelog.broker.dispatch.apis_page > docs/reference/apis.md
+	$(BIN)/python -m compat_tests.security.rights_page > docs/reference/rights.md
+	$(BIN)/python -m tests.embedded.reference_page > docs/reference/testing-reference.md
+	$(BIN)/python -m oncelog.broker.control_http.document > docs/reference/control-routes.md
+	$(BIN)/python -m oncelog.broker.faults.schema > docs/reference/faults.schema.json
+	$(BIN)/python -m tests.filters.messages_page page > docs/reference/messages.md
 	$(BIN)/python -m tests.filters.messages_page module > oncelog/messages.py
+	$(BIN)/python -m tests.files_page > docs/contributing/files.md
+
+# Sphinx is not one of the tests' tools.
+$(SITE)/.synced: requirements-docs.lock $(VENV)/.synced
+	@$(if $(call usable,$(@D),sphinx),,$(BIN)/uv venv -q --clear --no-python-downloads --python $(BIN)/python $(@D))
+	@VIRTUAL_ENV=$(abspath $(@D)) $(BIN)/uv pip install -q --compile-bytecode --require-hashes -r $<
+	@touch $@
+
+docs-site: $(SITE)/.synced  ## the site of docs/, in .site/html; a warning is an error
+	$(SITE)/bin/sphinx-build -q -n -W --keep-going -d .site/doctrees -b html docs .site/html
+
+changelog: $(SITE)/.synced  ## what the next release has, from docs/changes; with VERSION=0.2.0 it moves to CHANGELOG.md
+	$(SITE)/bin/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version next)
 
 COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml
 
@@ -138,6 +152,7 @@ lock: $(VENV)/.synced  ## remake the lock files from pyproject.toml
 	$(COMPILE) --group quix -o requirements-quix.lock
 	$(COMPILE) --group dev --group spark -o requirements-spark.lock
 	$(COMPILE) --group dev --group spark-next -o requirements-spark-next.lock
+	$(subst pyproject.toml,--group docs,$(COMPILE)) -o requirements-docs.lock
 
 clean:  ## forget the venv and the caches
-	rm -rf $(VENV) $(SPARK) $(NEXT) $(OLDEST) .runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPARK) $(NEXT) $(OLDEST) $(SITE) .site .runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,5 @@
-"""Look for words of the glossary's last column: each of these things has another name (docs/glossary.md)."""
+"""Look for words of the glossary's last column: each of these things has another name
+(docs/contributing/glossary.md)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-GLOSSARY = ROOT / "docs/glossary.md"
+GLOSSARY = ROOT / "docs/contributing/glossary.md"
 FOLDERS = ("broker", "coordinator", "wire", "docs")
 
 
@@ -30,7 +31,8 @@ def main() -> int:
                 for match in pattern.finditer(line):
                     found += 1
                     print(
-                        f"{path.relative_to(ROOT)}:{number}: {match[0]!r} has another name, see docs/glossary.md"
+                        f"{path.relative_to(ROOT)}:{number}: {match[0]!r} has another name, "
+                        f"see {GLOSSARY.relative_to(ROOT)}"
                     )
     return bool(found)
 

@@ -207,7 +207,7 @@ def _is_later_key(row: Any) -> bool:
 
 
 class Pair:
-    """A real Kafka and oncelog, perhaps also an oncelog ``without_shortcuts`` (docs/limits.md)."""
+    """A real Kafka and oncelog, perhaps also an oncelog ``without_shortcuts`` (docs/reference/limits.md)."""
 
     def __init__(self, kafka: str, oncelog: str, without_shortcuts: str | None = None) -> None:
         self.kafka = kafka

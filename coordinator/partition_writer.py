@@ -3,7 +3,7 @@ log.
 
 A step computes records from the state, appends them as one atomic batch, and then replays them: a step whose append
 fails changes nothing. Loading replays the same records from the log, so a restart yields the same state
-(docs/invariants.md).
+(docs/contributing/invariants.md).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 r"""`RegularExpression`: a client's regular expression, of which neither the compilation nor a match takes long.
 
-RE2 matches in linear time, and Kafka uses RE2/J; docs/differences.md lists the differences. But RE2 bounds only the
-program: a Unicode class of three bytes (``\pL``) is parsed into hundreds of ranges, and a counted repetition into as
-many copies. So the text is bounded before it is compiled. The library is imported on first use.
+RE2 matches in linear time, and Kafka uses RE2/J; docs/reference/differences.md lists the differences. But RE2 bounds
+only the program: a Unicode class of three bytes (``\pL``) is parsed into hundreds of ranges, and a counted repetition
+into as many copies. So the text is bounded before it is compiled. The library is imported on first use.
 """
 
 from __future__ import annotations

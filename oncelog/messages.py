@@ -1,5 +1,5 @@
 """The requests and responses of Kafka's APIs, for filters: ``ProduceRequest``, and ``produce.TopicProduceData`` for a
-row of it. docs/messages.md lists their fields.
+row of it. docs/reference/messages.md lists their fields.
 
 `make docs` makes this module of `oncelog.wire.messages`. Its names are imported with their first use.
 """

@@ -1,4 +1,4 @@
-"""Each row of docs/attacks.md names a test that is there, and that pytest would run."""
+"""Each row of docs/reference/attacks.md names a test that is there, and that pytest would run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import re
 from functools import cache
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "attacks.md"
-LINK = re.compile(r"\[`(\w+)`\]\(\.\./([^)]+)\)")
+PAGE = ROOT / "docs" / "reference" / "attacks.md"
+LINK = re.compile(r"\[`(\w+)`\]\(\.\./\.\./([^)]+)\)")
 COLUMNS = 3
 
 
@@ -59,14 +59,14 @@ def test_each_attack_has_a_test_that_exists() -> None:
 
 def test_a_dead_row_is_reported() -> None:
     here, head = pathlib.Path(__file__).relative_to(ROOT), "| a | b | c |\n|---|---|---|\n"
-    good = f"| x | y | [`test_a_dead_row_is_reported`](../{here}) |\n"
+    good = f"| x | y | [`test_a_dead_row_is_reported`](../../{here}) |\n"
     assert problems(head + good) == []
     for bad in (
         "| x | y | by nobody |\n",
-        "| x | [`test_a_dead_row_is_reported`](../tests/test_attacks_page.py) |\n",
-        f"| x | y | [`test_that_is_gone`](../{here}) |\n",
-        f"| x | y | [`problems`](../{here}) |\n",
-        "| x | y | [`test_a_dead_row_is_reported`](../tests/test_gone.py) |\n",
-        f"| x | y | [`test_a_dead_row_is_reported`](../{here}), [`test_other`](tests/test_other.py) |\n",
+        "| x | [`test_a_dead_row_is_reported`](../../tests/test_attacks_page.py) |\n",
+        f"| x | y | [`test_that_is_gone`](../../{here}) |\n",
+        f"| x | y | [`problems`](../../{here}) |\n",
+        "| x | y | [`test_a_dead_row_is_reported`](../../tests/test_gone.py) |\n",
+        f"| x | y | [`test_a_dead_row_is_reported`](../../{here}), [`test_other`](tests/test_other.py) |\n",
     ):
         assert len(problems(head + bad)) == 1, bad

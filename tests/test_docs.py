@@ -12,10 +12,12 @@ import pytest
 from oncelog.broker.config.broker_config import is_known
 
 ROOT = pathlib.Path(__file__).parents[1]
+MADE_OF_NAMES = ("glossary.md", "files.md")
+"""What lists names that are not to be used, and what quotes docstrings, which name Kafka's classes."""
 PAGES = (
-    *(page for page in (ROOT / "docs").glob("*.md") if page.name != "glossary.md"),
-    *(ROOT / "docs" / "decisions").glob("*.md"),
-    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in MADE_OF_NAMES),
+    ROOT / "bench" / "history.md",
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
     ROOT / "compat_tests" / "README.md",
     ROOT / "spark_it" / "README.md",
 )
@@ -27,7 +29,13 @@ THEIRS = (
     | {"uv.lock"}
     | {"faststream.kafka", "send_offsets_to_transaction"}
     # Kafka, Spark
-    | {"CoordinatorOperationExceptionHelper", "Errors", "DumpLogSegments", "exactly_once_v2"}
+    | {
+        "CoordinatorOperationExceptionHelper",
+        "getErrorResponse",
+        "Errors",
+        "DumpLogSegments",
+        "exactly_once_v2",
+    }
     | {"All", "Headers.lastHeader", "IdempotentWrite"}
     | {"current_timestamp", "foreachBatch", "maxRecordsPerPartition"}
     # OpenTelemetry
@@ -144,6 +152,19 @@ def test_a_name_that_does_not_exist_is_reported() -> None:
     assert {name for name in named(text) if not is_there(name, ROOT / "README.md")} == names
 
 
+LINES_MAX = {
+    "README.md": 100,
+    "docs/contributing/architecture.md": 250,
+    "docs/explanation/performance.md": 100,
+}
+"""How long a page may be that grows into a diary, or a list of everything, if nobody looks."""
+
+
+@pytest.mark.parametrize(("page", "lines"), LINES_MAX.items())
+def test_a_page_stays_short(page: str, lines: int) -> None:
+    assert len((ROOT / page).read_text().splitlines()) <= lines
+
+
 # -- links
 
 
@@ -181,21 +202,64 @@ def test_every_link_leads_somewhere(page: pathlib.Path) -> None:
 
 def test_a_dead_link_is_reported() -> None:
     text = "[a](nowhere.md), [b](testing.md#nowhere), [c](testing.md#time), [d](#time), [e](https://kafka.example/x)"
-    assert dead_links(text, ROOT / "docs" / "security.md") == {"nowhere.md", "testing.md#nowhere", "#time"}
-
-
-def test_every_page_that_a_source_names_exists() -> None:
-    """In docstrings, comments and messages: ``docs/testing.md``, with an anchor or without."""
-    named_pages = {
-        (path, name)
-        for path, text in sources().items()
-        for name in re.findall(r"\bdocs/[\w/-]+\.(?:md|json)(?:#[\w-]+)?", text)
+    assert dead_links(text, ROOT / "docs" / "how-to" / "security.md") == {
+        "nowhere.md",
+        "testing.md#nowhere",
+        "#time",
     }
-    assert len(named_pages) > 10
+
+
+def test_an_index_names_every_page() -> None:
+    """The site's table of contents follows from it (docs/conf.py)."""
+    docs = ROOT / "docs"
+    pages = {page for page in docs.rglob("*.md") if page.parent not in (docs, docs / "changes")}
+    linked = {
+        (index.parent / link).resolve()
+        for index in docs.rglob("index.md")
+        for link in re.findall(r"(?m)^- \[[^\]]*\]\(([^)]+)\)", index.read_text())
+    }
+    assert pages <= linked
+    assert all(page.exists() for page in linked)
+
+
+# -- addresses in what is no page
+
+ADDRESS = re.compile(r"(?<![\w/.-])docs/[\w./*-]*[\w*](?:#[\w-]+)?")
+"""``docs/how-to/testing.md``, with an anchor or without; a folder; a pattern."""
+ADDRESSED = ("*.py", "*.toml", "*.md", "Makefile", ".ci/*", ".pre-commit-config.yaml")
+
+
+def tracked(*patterns: str) -> list[pathlib.Path]:
+    """The files that git knows, or that an exported tree has, below the folders of the project."""
+    found = {path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()}
+    found |= {ROOT / path for path in paths() for pattern in patterns if fnmatch(path, pattern)}
+    return sorted(path for path in found if path.is_file())
+
+
+def dead_addresses(text: str) -> set[str]:
+    """The addresses below docs/ in a text where nothing stands."""
+    dead = set()
+    for address in ADDRESS.findall(text):
+        file, _, anchor = address.partition("#")
+        found = list(ROOT.glob(file))
+        if not found or (anchor and anchor not in anchors(found[0])):
+            dead.add(address)
+    return dead
+
+
+def test_every_address_of_a_page_exists() -> None:
+    """In docstrings, comments, messages, README, the Makefile and the checks."""
+    own = pathlib.Path(__file__)
+    texts = {path: path.read_text() for path in tracked(*ADDRESSED) if path != own}
+    assert sum(bool(ADDRESS.search(text)) for text in texts.values()) > 50
     dead = {
-        (path, name)
-        for path, name in named_pages
-        if not (target := ROOT / name.partition("#")[0]).exists()
-        or ("#" in name and name.partition("#")[2] not in anchors(target))
+        (path.relative_to(ROOT).as_posix(), address)
+        for path, text in texts.items()
+        for address in dead_addresses(text)
     }
     assert dead == set()
+
+
+def test_a_dead_address_is_reported() -> None:
+    text = "docs/nowhere.md, (docs/how-to/testing.md#nowhere), `docs/how-to/testing.md#time`, docs/reference."
+    assert dead_addresses(text) == {"docs/nowhere.md", "docs/how-to/testing.md#nowhere"}

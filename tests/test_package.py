@@ -114,7 +114,7 @@ def test_the_metadata(archives: tuple[pathlib.Path, pathlib.Path]) -> None:
         "a program's others"
     )
     shown = str(metadata.get_payload())
-    assert "docs/limits.md" in shown
+    assert "docs/reference/differences.md" in shown
     assert not re.findall(r"\]\((?!https?://)[^)]*\)", shown), "links that lead nowhere on an index's page"
 
 

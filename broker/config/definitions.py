@@ -61,7 +61,7 @@ class UpdateMode(IntEnum):
 
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = UpdateMode
 
-# All defaults that differ from Kafka's, with the reason. A test compares docs/differences.md with this table.
+# All defaults that differ from Kafka's, with the reason. A test compares docs/reference/differences.md with this table.
 OUR_DEFAULTS: dict[str, tuple[Value, str]] = {
     "controller.listener.names": (("CONTROLLER",), "required by Kafka; there is no controller to reach here"),
     "group.initial.rebalance.delay.ms": (0, "a test's first consumer should not wait three seconds"),

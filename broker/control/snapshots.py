@@ -5,9 +5,9 @@ as the death of the process at that instant would have left it; of several nodes
 for their controller. A start from it is a start after such a death: it keeps topics, records, offsets, groups, open
 transactions, ids and the cluster id.
 
-While the data lies in the file, no broker time passes for it (docs/decisions/0009-time-in-a-snapshot.md): `load` moves
-the stored times that deadlines follow from by as much as passed (`snapshot_times`), and leaves a note beside the
-records, whose timestamps stay (`oncelog.broker.log.time_gaps`).
+While the data lies in the file, no broker time passes for it (docs/contributing/decisions/0009-time-in-a-snapshot.md):
+`load` moves the stored times that deadlines follow from by as much as passed (`snapshot_times`), and leaves a note
+beside the records, whose timestamps stay (`oncelog.broker.log.time_gaps`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/control-routes.md, made from `ROUTES`: ``python -m oncelog.broker.control_http.document``."""
+"""Makes docs/reference/control-routes.md of `ROUTES`: ``python -m oncelog.broker.control_http.document``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAD = """\
 # Routes of the control API
 
 `make docs` makes this page from `ROUTES` and the operations' signatures and docstrings; a test compares.
-`GET /openapi.json` says the same in detail, types included; [control-api.md](control-api.md) says how to use them.
+`GET /openapi.json` has the types, too; [the control API](../how-to/control-api.md) says how to use the routes.
 Arguments with a `?` may be left out. Those of a GET are query parameters, those of a POST fields of a JSON object.
 
 | route | arguments | result | what it does |

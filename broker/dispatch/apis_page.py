@@ -1,4 +1,4 @@
-"""The API table of the docs, from `HANDLERS`: ``python -m oncelog.broker.dispatch.apis_page > docs/apis.md``."""
+"""Makes docs/reference/apis.md of `HANDLERS`: ``python -m oncelog.broker.dispatch.apis_page``."""
 
 from __future__ import annotations
 

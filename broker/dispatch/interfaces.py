@@ -1,6 +1,6 @@
-"""Interfaces of the `Dispatcher`: interceptors and quotas, which stand between a request and its handler and between a
-response and its client, and the view that an interceptor has of its node or proxy.
+"""Interfaces of the `Dispatcher`: interceptors and quotas, and the view that an interceptor has of its node or proxy.
 
+Both stand between a request and its handler, and between a response and its client.
 The quotas are in `oncelog.broker.security.quotas`, the interface of an authorizer in
 `oncelog.broker.requests.authorization`.
 """

@@ -236,6 +236,4 @@ CLIENTS: dict[str, Callable[[ClientEndpoint], dict[str, Any]]] = {
 """The clients whose settings are known."""
 GO_CLIENTS = ("go", "franz-go", "sarama", "kafka-go")
 """Clients that have no settings by name: a program calls functions and sets fields."""
-_IN_CODE = (
-    "Go's clients are set up in code, with the values of confluent-kafka (docs/security.md has the lines)"
-)
+_IN_CODE = "Go's clients are set up in code, with the values of confluent-kafka (docs/how-to/security.md has the lines)"

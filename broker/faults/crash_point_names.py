@@ -1,8 +1,8 @@
 """The crash points: the places in the way of a transaction, or of an acknowledgement in a share group, where a rule can
 let the broker die.
 
-docs/exactly-once.md and docs/share-groups.md say in their tables of crashes what a start finds after each; a test
-compares them.
+docs/explanation/exactly-once.md and docs/explanation/share-groups.md say in their tables of crashes what a start finds
+after each; a test compares them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ in files.
 
     {"on": "EndTxn", "transactional_id": "a", "nth": 2, "drop_response": "close"}
 
-`WORDS` describes every word; the JSON schema, the error messages and docs/faults.md derive from it.
+`WORDS` describes every word; the JSON schema, the error messages and docs/reference/faults.md derive from it.
 """
 
 from __future__ import annotations

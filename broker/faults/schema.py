@@ -1,4 +1,5 @@
-"""The JSON schema of a file of rules. ``docs/faults.schema.json`` is what `rules_schema` returns; a test compares them.
+"""The JSON schema of a file of rules. ``docs/reference/faults.schema.json`` is what `rules_schema` returns; a test
+compares them.
 
 python -m oncelog.broker.faults.schema      writes it to standard output
 """

@@ -2,8 +2,8 @@
 
 Versions, rights, rows, what an error says and which faults an API can take: everything else derives from `HANDLERS`. So
 do ApiVersions, the version check of every request, the checks of rights in broker and proxy, the responses with an
-error, the words of fault rules, docs/apis.md and the compatibility matrix. What no row can state, since it depends on
-the data, is a function in `oncelog.broker.handlers.rights` or in the handler.
+error, the words of fault rules, docs/reference/apis.md and the compatibility matrix. What no row can state, since it
+depends on the data, is a function in `oncelog.broker.handlers.rights` or in the handler.
 
 An API's name is the name of three modules: ``wire.messages.<name>``, ``broker.handlers.<name>`` and
 ``tests.handlers.test_<name>``. The first request of an API imports its modules, so that the broker starts quickly.

@@ -1,7 +1,8 @@
 """`Flusher`: brings logs to the disk, at once for requests that wait (group commit), later in the background.
 
 Kafka leaves most of this to the operating system. Here a partition is also flushed after half a gigabyte or a
-minute, so that a start after a crash has little to check (docs/decisions/0005).
+minute, so that a start after a crash has little to check
+(docs/contributing/decisions/0005-background-flush-every-half-gigabyte.md).
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def topic_parameters(name: str, config: BrokerConfig, nodes: int) -> InternalTop
     """Return the parameters of an internal topic, as the broker's keys set them for a cluster of ``nodes`` nodes.
 
     Kafka's defaults demand three replicas. With fewer nodes Kafka creates no topic, and no group works until the keys
-    are changed; oncelog takes as many replicas as there are nodes (docs/differences.md).
+    are changed; oncelog takes as many replicas as there are nodes (docs/reference/differences.md).
     """
     if name == OFFSETS_TOPIC:
         configs = {

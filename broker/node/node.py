@@ -1,4 +1,4 @@
-"""`Node`: one broker. `open_node` opens what it is made of, and closes it in reverse order."""
+"""`Node`: one broker, and `open_node`, which opens what it is made of, and closes it in reverse order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which rows of a request a proxy refuses: those that name a resource to which the client has no right.
 
-The broker's handlers check the same rights (`docs/rights.md`), each beside its data. Here they come from the table of
-APIs (`oncelog.broker.handlers.table`). Source: ``KafkaApis``, ``ControllerApis``.
+The broker's handlers check the same rights (`docs/reference/rights.md`), each beside its data. Here they come from the
+table of APIs (`oncelog.broker.handlers.table`). Source: ``KafkaApis``, ``ControllerApis``.
 """
 
 from __future__ import annotations

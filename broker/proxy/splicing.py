@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SPLICE_BYTES_MIN: Final = 256 * 1024
 """The rest of a frame is spliced if it has so many bytes; less is copied. Frames of 200 kB cost the same either way,
-and of 100 kB a third more (docs/performance.md)."""
+and of 100 kB a third more (bench/history.md)."""
 HEAD_READ_BYTES: Final = 16 * 1024
 """Bytes of the first read after a spliced frame: few, so that most of the next frame can be spliced, too."""
 

@@ -1,4 +1,4 @@
-"""The examples of docs/control-api.md: curl's are run, the others stand in the programs that are run."""
+"""The examples of docs/how-to/control-api.md: curl's are run, the others stand in the programs that are run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.common.real_kafka import require
 
 __all__ = ["serve"]  # a fixture
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "control-api.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "how-to" / "control-api.md"
 PROGRAMS = {
     "Java": JAVA_SOURCE,
     "Go": GO_FOLDER / "main.go",

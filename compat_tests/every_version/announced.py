@@ -6,7 +6,7 @@ from tests.common.frames import Connection
 SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}
 
 NOT_ANNOUNCED = {"StreamsGroupHeartbeat", "StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate"}
-"""What Kafka announces and oncelog does not (docs/differences.md)."""
+"""What Kafka announces and oncelog does not (docs/reference/differences.md)."""
 
 
 def ranges(bootstrap: str, version: int = max(versions_of("ApiVersions"))) -> dict[int, tuple[int, int]]:

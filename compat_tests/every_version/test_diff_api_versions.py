@@ -220,7 +220,7 @@ def test_an_empty_request_of_every_version_of_every_api(pair: Pair) -> None:
 
 @facts.needs(facts.IS_4_4, "such versions")
 def test_the_page_has_kafkas_list() -> None:
-    """docs/apis.md shows ours beside it."""
+    """docs/reference/apis.md shows ours beside it."""
     served = [api for api in api_names() if "broker" in definition(f"{api}Request").get("listeners", ())]
     expected = {api_key(api): (api, versions_of(api).start, versions_of(api).stop - 1) for api in served}
     assert expected == KAFKA_APIS

@@ -60,7 +60,7 @@ KNOWN = {
     "DescribeShareGroupOffsets": "no name: .*(error_code: -1 != 24)",
     "ShareAcknowledge": "unknown topic: ",
 }
-"""Differences on purpose (docs/differences.md)."""
+"""Differences on purpose (docs/reference/differences.md)."""
 
 
 class Target(NamedTuple):

@@ -284,5 +284,6 @@ def test_invalid_expressions(pair: Pair, name: str) -> None:
             if member.epoch:
                 member.leave()
 
-    # Accepted members leave at once, so that the group's epochs are the same. For (?>a) see docs/differences.md.
+    # Accepted members leave at once, so that the group's epochs are the same. For (?>a) see
+    # docs/reference/differences.md.
     compare(pair, name, scenario)

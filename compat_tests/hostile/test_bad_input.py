@@ -156,7 +156,7 @@ def test_many_connections(bootstrap: str) -> None:
 
 
 ELEMENTS_MAX = {"kafka": 1_000_000, "oncelog": 100_000}
-"""Of one array in Kafka, of a whole request in oncelog (docs/differences.md)."""
+"""Of one array in Kafka, of a whole request in oncelog (docs/reference/differences.md)."""
 TAGS_MAX = 10_000
 
 

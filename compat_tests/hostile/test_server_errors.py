@@ -1,5 +1,5 @@
 """Bad requests that a Kafka answers with UNKNOWN_SERVER_ERROR, and oncelog with an error that fits, or serves
-(docs/differences.md).
+(docs/reference/differences.md).
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ SETTINGS = {
 
 VALUE_FIELDS = ("config_source", "synonyms", "value")
 # Dynamic in Kafka. In oncelog a change would have no effect: it is refused, and the row is read-only
-# (docs/differences.md).
+# (docs/reference/differences.md).
 READ_ONLY_HERE = (
     "listener.security.protocol.map",
     "background.threads",

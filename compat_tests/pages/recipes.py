@@ -9,9 +9,10 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = (
     *(
-        ROOT / "docs" / f"{name}.md"
-        for name in ("testing", "testing-clients", "share-groups", "security", "faults", "nodes")
+        ROOT / "docs" / "how-to" / f"{name}.md"
+        for name in ("testing", "testing-clients", "share-groups", "security", "nodes")
     ),
+    ROOT / "docs" / "reference" / "faults.md",
     ROOT / "README.md",
 )
 

@@ -1,4 +1,5 @@
-"""docs/kafka-4.4.md: its commands run in the page's order, and what it says is refused is refused in its words."""
+"""docs/how-to/kafka-4.4.md: its commands run in the page's order, and what it says is refused is refused in its
+words."""
 
 import pathlib
 import re
@@ -11,7 +12,7 @@ from tests.common.real_kafka import RealKafka, RealPartMissing, require, run_too
 
 pytestmark = [pytest.mark.slow, facts.needs(facts.IS_4_4, "such levels")]
 
-TEXT = (ROOT / "docs" / "kafka-4.4.md").read_text()
+TEXT = (ROOT / "docs" / "how-to" / "kafka-4.4.md").read_text()
 COMMANDS = re.findall(r"(?m)^ +kafka-features\.sh --bootstrap-server 127\.0\.0\.1:9092 (.*)$", TEXT)
 REFUSED = re.sub(r"\s+", " ", re.findall(r"\(`(Refusing.*?)`\)", TEXT, re.DOTALL)[0])
 CANNOT_READ = re.sub(r"\s+", " ", re.findall(r"\(`(this controller.*?)`\)", TEXT, re.DOTALL)[0])

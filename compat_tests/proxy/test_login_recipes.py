@@ -1,4 +1,4 @@
-"""docs/proxy.md, "Log-in in the middle": every command, with the files beside it, before a secured broker."""
+"""docs/how-to/proxy.md, "Log-in in the middle": every command, with the files beside it, before a secured broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from compat_tests.pages.recipes import ROOT, recipes
 from tests.common.certificates import Authority, pem_listener
 from tests.common.oncelog_process import Process
 
-PAGE = ROOT / "docs" / "proxy.md"
+PAGE = ROOT / "docs" / "how-to" / "proxy.md"
 AUTHORITY = Authority()
 OPEN, SECURED, LISTEN = "127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:19092"
 USERS = {"prod-app": "prod-secret", "prod-guest": "guest-secret"}

@@ -1,4 +1,5 @@
-"""docs/proxy.md: every recipe and every command on it, run as it stands there, before a broker and before Kafka."""
+"""docs/how-to/proxy.md: every recipe and every command on it, run as it stands there, before a broker and before
+Kafka."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from compat_tests.brokers import SharedBrokers
 from compat_tests.pages.recipes import ROOT, Recipe, recipes
 from tests.common.oncelog_process import Process
 
-PAGE = ROOT / "docs" / "proxy.md"
+PAGE = ROOT / "docs" / "how-to" / "proxy.md"
 RECIPES = recipes(PAGE)
 TESTED = [
     title for title, recipe in RECIPES.items() if any(name.startswith("test_") for name in recipe.files)

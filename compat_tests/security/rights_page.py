@@ -1,4 +1,5 @@
-"""Makes docs/rights.md of the table of rights: ``python -m compat_tests.security.rights_page > docs/rights.md``."""
+"""Makes docs/reference/rights.md of the table of rights: ``python -m compat_tests.security.rights_page >
+docs/reference/rights.md``."""
 
 from compat_tests.security.rights import Case
 from compat_tests.security.rights_admin import ADMIN_CASES

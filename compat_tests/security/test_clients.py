@@ -148,7 +148,7 @@ ENDS: dict[str, tuple[str, ...]] = {
     ),
 }
 """The error of each client, by the kind of failure: a pattern for its name and text. The text of a TLS alert is not
-compared (docs/differences.md)."""
+compared (docs/reference/differences.md)."""
 SILENT = ("TLS on a port without", "no TLS on a port with it")
 """Cases in which some clients try until their time is over."""
 
@@ -280,9 +280,10 @@ def test_a_client_is_let_in(client: str, case: str, said: Said) -> None:
 def test_a_client_is_turned_away(target: str, client: str, case: str, said: Said) -> None:
     expected = ENDS[client][TURNED_AWAY_KINDS[case]]
     if (target, client, case) == ("oncelog", "franz-go", "no TLS on a port with it"):
-        expected = r"^\*kgo.ErrFirstReadEOF: "  # docs/differences.md
+        expected = r"^\*kgo.ErrFirstReadEOF: "  # docs/reference/differences.md
     elif (client, case) == ("aiokafka", "OAUTHBEARER, token of a stranger"):
-        # It takes the refusal for success. Kafka answers its next request with an error (docs/differences.md).
+        # It takes the refusal for success. Kafka answers its next request with an error
+        # (docs/reference/differences.md).
         expected = {"oncelog": GENERIC[0], "kafka": "Did we not perform bootstrap"}[target]
     assert not said.value
     assert re.search(expected, f"{said.error}: {said.text}", re.DOTALL), said

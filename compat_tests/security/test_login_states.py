@@ -181,7 +181,7 @@ def both() -> Iterator[dict[str, SaslTarget]]:
 
 
 def are_alike(kafka: Answered, oncelog: Answered) -> bool:
-    """Whether the targets do the same, but for what docs/differences.md says of a log-in's other requests."""
+    """Whether the targets do the same, but for what docs/reference/differences.md says of a log-in's other requests."""
     if kafka == oncelog:
         return True
     if (kafka[1], oncelog[1]) != (CLOSED, CLOSED):

@@ -241,7 +241,7 @@ def test_programs(request: pytest.FixtureRequest, name: str, said: dict[str, Fut
     errors = [answer for answer in answers if answer.error]
     opened = [int(answer.value) for answer in answers if answer.value]
     if sender.has_bare_tokens and request.node.callspec.params["way"] == PASSED:
-        assert not opened  # docs/differences.md
+        assert not opened  # docs/reference/differences.md
     elif sender.renews:
         # Java and Sarama have an eighth of a second for a renewal: on a busy machine one may come too late.
         assert (errors, opened[-1] - opened[0] < RENEWED_MIN) == ([], True), opened

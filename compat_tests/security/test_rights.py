@@ -251,4 +251,4 @@ def test_every_api_that_is_served_is_in_the_table() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "rights.md").read_text() == page(), "run make docs"
+    assert (ROOT / "docs" / "reference" / "rights.md").read_text() == page(), "run make docs"

@@ -1,4 +1,4 @@
-"""docs/security.md: its set-ups are run, and its clients' settings are those that `test_clients` runs."""
+"""docs/how-to/security.md: its set-ups are run, and its clients' settings are those that `test_clients` runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tests.common.real_kafka import RealPartMissing, free_ports, require, run_to
 from tests.common.sasl_client import SaslClient
 from tests.common.tokens import Issuer, key_set
 
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "how-to" / "security.md"
 TOOLS = {
     "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",

@@ -248,7 +248,8 @@ def test_a_token_where_nothing_is_expected(one: Target, case: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_client_that_goes_on_after_a_refusal(one: Target) -> None:
-    """As aiokafka and kafkajs do. Kafka answers the next request by ILLEGAL_SASL_STATE (docs/differences.md)."""
+    """As aiokafka and kafkajs do. Kafka answers the next request by ILLEGAL_SASL_STATE
+    (docs/reference/differences.md)."""
     with SaslClient(one.addresses["file"]) as client:
         client.handshake("OAUTHBEARER")
         assert client.authenticate(f"n,,\1auth=Bearer {ISSUER.token(claims(aud='x'))}\1\1".encode())

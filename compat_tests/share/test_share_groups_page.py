@@ -1,5 +1,5 @@
-"""docs/share-groups.md: the commands and the worker under "Try one", and the commands about dead-letter queues, run as
-they stand there.
+"""docs/how-to/share-groups.md: the commands and the worker under "Try one", and the commands about dead-letter queues,
+run as they stand there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.common.real_kafka import RealPartMissing, require, run_tool, tool_com
 
 pytestmark = pytest.mark.slow
 
-PAGE = (ROOT / "docs" / "share-groups.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "share-groups.md").read_text()
 TEXT = PAGE.partition("## Try one")[2].partition("\n## ")[0]
 QUEUES = PAGE.partition("## Dead-letter queues")[2].partition("\n## ")[0]
 SERVERS = "127.0.0.1:9092"

@@ -95,7 +95,7 @@ def test_transactions_that_are_open_meanwhile(own_pair: Pair, level: int, ends: 
         (begin, end)
         for begin in ("classic", "v2")
         for end in ("commit", "abort", "v2-commit", "v2-abort", "taken-over", "times-out")
-        # At level 0 Kafka's coordinator has a defect with transactions v2 (see docs/differences.md).
+        # At level 0 Kafka's coordinator has a defect with transactions v2 (see docs/reference/differences.md).
         if level or not (end if ends else begin).startswith("v2")
     ]
 

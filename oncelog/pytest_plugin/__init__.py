@@ -1,5 +1,5 @@
 """The pytest plugin: fixtures `kafka`, `kafka_proc`, `kafka_noproc`, `kafka_proxy`, `async_kafka` and
-`async_kafka_proxy`; docs/testing.md and docs/proxy.md show their use.
+`async_kafka_proxy`; docs/how-to/testing.md and docs/how-to/proxy.md show their use.
 
 pytest imports it in every project that has oncelog installed. So this module imports nothing of the broker; the
 fixtures do, when a test asks for one. And it works with any pytest that Python 3.11 runs, from 6.2 on.

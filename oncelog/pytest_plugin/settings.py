@@ -224,7 +224,7 @@ OPTIONS = (
         "kafka_nodes",
         "N",
         _number,
-        "how many nodes every broker has; see docs/nodes.md",
+        "how many nodes every broker has; see docs/how-to/nodes.md",
     ),
     _Option(
         "faults",

@@ -1,4 +1,4 @@
-"""The sink's exception."""
+"""`SinkError`: the sink's exception."""
 
 
 class SinkError(Exception):

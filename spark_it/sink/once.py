@@ -59,7 +59,7 @@ def write_once(
     `adopt` takes over another query's sink (after a new or lost checkpoint), or allows an older batch of this query:
     rows that were written before are then written again.
 
-    Rows must be a deterministic function of the source: see docs/spark.md. Raises SinkError with one line.
+    Rows must be a deterministic function of the source: see docs/how-to/spark.md. Raises SinkError with one line.
     """
     if not sink_id:
         raise SinkError("a sink needs a sink_id of its own")

@@ -1,4 +1,4 @@
-"""The tables of keys in docs/differences.md and docs/limits.md agree with the code."""
+"""The tables of keys in docs/reference/differences.md and docs/reference/limits.md agree with the code."""
 
 import pathlib
 
@@ -6,7 +6,7 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import OUR_DEFAULTS
 from oncelog.broker.config.topic_config import TopicConfig
 
-DOCS = pathlib.Path(__file__).parents[2] / "docs"
+DOCS = pathlib.Path(__file__).parents[2] / "docs" / "reference"
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
@@ -43,7 +43,7 @@ def test_the_limits_of_keys_are_the_codes() -> None:
 
 
 def test_every_key_of_our_own_is_in_the_docs() -> None:
-    text = (DOCS / "limits.md").read_text() + (DOCS.parent / "README.md").read_text()
+    text = (DOCS / "limits.md").read_text() + (DOCS / "command-line.md").read_text()
     for name in BrokerConfig.KEYS:
         if name.startswith("oncelog."):
             assert f"`{name}`" in text, name

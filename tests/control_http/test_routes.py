@@ -73,5 +73,5 @@ def test_the_description_says_what_an_operation_takes_and_returns() -> None:
 
 
 def test_the_page_of_routes_is_current() -> None:
-    page = Path(__file__).parents[2] / "docs" / "control-routes.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "control-routes.md"
     assert page.read_text() == table(), "make docs"

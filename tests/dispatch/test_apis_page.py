@@ -8,7 +8,7 @@ from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.apis_page import table
 from oncelog.broker.handlers.table import HANDLERS
 
-APIS_PAGE = Path(__file__).parents[2] / "docs" / "apis.md"
+APIS_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "apis.md"
 
 
 def test_the_page_is_up_to_date() -> None:

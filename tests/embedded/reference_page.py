@@ -1,5 +1,5 @@
-"""Makes docs/testing-reference.md of signatures and docstrings:
-``python -m tests.embedded.reference_page > docs/testing-reference.md``.
+"""Makes docs/reference/testing-reference.md of signatures and docstrings:
+``python -m tests.embedded.reference_page > docs/reference/testing-reference.md``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from oncelog.pytest_plugin import factories, proxies, settings
 HEAD = """\
 # Reference for tests
 
-Every fixture, setting, method and result of the test kit. [testing.md](testing.md) shows how to use them, a task at a
-time. `make docs` makes this page from signatures and docstrings, and a test compares it with them.
+Every fixture, setting, method and result of the test kit. [testing.md](../how-to/testing.md) shows how to use them, a
+task at a time. `make docs` makes this page from signatures and docstrings, and a test compares it with them.
 
 In the tables `kafka` is the fixture, an `oncelog.Broker`. The fixture `async_kafka` is an `oncelog.AsyncBroker`: it
 has the same names, and its methods and properties are awaited. Only these are not: `topic()`, `group()`,
@@ -47,8 +47,8 @@ producers](#transactions-and-producers), \
 | `async_kafka` | function | the same broker as an `oncelog.AsyncBroker`, for tests in asyncio and Trio |
 | `kafka_proc` | session | one broker for all tests of the process; with pytest-xdist each worker has its own |
 | `kafka_noproc` | session | a Kafka cluster that runs already, at `--kafka-bootstrap-servers` |
-| `kafka_proxy`, `async_kafka_proxy` | function | a [proxy](proxy.md#with-pytest) before the broker of `kafka`, or \
-before a cluster |
+| `kafka_proxy`, `async_kafka_proxy` | function | a [proxy](../how-to/proxy.md#with-pytest) before the broker of \
+`kafka`, or before a cluster |
 
 The plugin imports nothing and starts nothing until a test asks for a fixture. `-p no:oncelog` leaves it out
 altogether.
@@ -84,7 +84,7 @@ puts the rule in force. The same words stand in files; [faults.md](faults.md) sa
 """
 
 NODES = """\
-Of a broker with `nodes=3`, `kafka` has these, too. [nodes.md](nodes.md) shows how to use them.
+Of a broker with `nodes=3`, `kafka` has these, too. [nodes.md](../how-to/nodes.md) shows how to use them.
 """
 
 PARTS_OF_KAFKA = {
@@ -138,7 +138,7 @@ def cell(docstring: str | None, arguments: set[str] | None = None) -> str:
 
 
 def _line(text: str) -> str:
-    text = re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", " ".join(text.split()))
+    text = re.sub(r"docs/([\w-]+/([\w-]+\.md))", r"[\2](../\1)", " ".join(text.split()))
     return text.replace("``", "`").replace("|", r"\|")
 
 

@@ -1,4 +1,4 @@
-"""docs/testing-reference.md is current."""
+"""docs/reference/testing-reference.md is current."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tests.embedded.reference_page import page
 
 
 def test_the_page_is_current() -> None:
-    found = Path(__file__).parents[2] / "docs" / "testing-reference.md"
+    found = Path(__file__).parents[2] / "docs" / "reference" / "testing-reference.md"
     assert found.read_text() == page(), "make docs"
 
 

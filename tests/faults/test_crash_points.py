@@ -1,4 +1,4 @@
-"""Crash points: the broker dies exactly there, and what a start finds is what docs/exactly-once.md says."""
+"""Crash points: the broker dies exactly there, and what a start finds is what docs/explanation/exactly-once.md says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog.wire.stored.coordinator import decode_value
 from oncelog.wire.stored.transactions import TransactionLogValue
 from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "exactly-once.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "exactly-once.md"
 GROUP = "billing"
 PATIENCE_S = 60
 

@@ -1,4 +1,4 @@
-"""Crash points of share groups: what a start finds is what docs/share-groups.md says."""
+"""Crash points of share groups: what a start finds is what docs/explanation/share-groups.md says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import oncelog
 from oncelog import RecordsInFlight
 from tests.harness.stock_share_consumers import PATIENCE_S, poll, poll_within, settle, share_consumer
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "share-groups.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "share-groups.md"
 GROUP = "jobs"
 consumer_of = partial(share_consumer, group_id=GROUP, topic="work")
 ACKNOWLEDGED = {"work": {0: (RecordsInFlight(0, 0, "acknowledged", 1),)}}

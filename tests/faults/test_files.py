@@ -16,7 +16,7 @@ from oncelog.broker.faults.schema import rule_schema, rules_schema
 from oncelog.broker.faults.words import WORDS, RuleError
 from tests.faults.test_rules import WRONG
 
-DOCS = pathlib.Path(__file__).parents[2] / "docs"
+DOCS = pathlib.Path(__file__).parents[2] / "docs" / "reference"
 
 RULES: list[dict[str, Any]] = [
     {"on": "EndTxn", "transactional_id": "a", "nth": 2, "drop_response": "close"},
@@ -141,7 +141,7 @@ def test_without_pyyaml_its_absence_is_said(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_published_schema_is_current() -> None:
-    """``python -m oncelog.broker.faults.schema > docs/faults.schema.json`` makes it so."""
+    """``python -m oncelog.broker.faults.schema > docs/reference/faults.schema.json`` makes it so."""
     assert json.loads((DOCS / "faults.schema.json").read_text()) == rules_schema()
 
 

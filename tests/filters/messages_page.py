@@ -1,5 +1,5 @@
-"""Makes ``oncelog/messages.py`` and ``docs/messages.md`` of the declarations of messages:
-``python -m tests.filters.messages_page module > oncelog/messages.py``, and ``page > docs/messages.md``.
+"""Makes ``oncelog/messages.py`` and ``docs/reference/messages.md`` of the declarations of messages:
+``python -m tests.filters.messages_page module > oncelog/messages.py``, and ``page > docs/reference/messages.md``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LINE_MAX = 110
 """Of the formatter."""
 MODULE = '''\
 """The requests and responses of Kafka's APIs, for filters: ``ProduceRequest``, and ``produce.TopicProduceData`` for a
-row of it. docs/messages.md lists their fields.
+row of it. docs/reference/messages.md lists their fields.
 
 `make docs` makes this module of `oncelog.wire.messages`. Its names are imported with their first use.
 """
@@ -53,8 +53,8 @@ def __dir__() -> list[str]:
 PAGE = """\
 # Fields of requests and responses
 
-`context.request` of a [filter](proxy.md#filters-of-your-own), and the response, are messages of this page. Their
-classes are in the module `oncelog.messages`; those of rows are in a module for each API there, such as
+`context.request` of a [filter](../how-to/proxy.md#filters-of-your-own), and the response, are messages of this page.
+Their classes are in the module `oncelog.messages`; those of rows are in a module for each API there, such as
 `TopicProduceData` in `oncelog.messages.produce`. Fields have Kafka's names in snake case;
 [Kafka's protocol guide](https://kafka.apache.org/protocol) says what they mean. `make docs` makes this page from the
 declarations, and a test compares.
@@ -110,7 +110,7 @@ def module() -> str:
 
 
 def page() -> str:
-    """Return the text of ``docs/messages.md``."""
+    """Return the text of ``docs/reference/messages.md``."""
     return PAGE + "".join(_section(one) for one in sorted(served(), key=lambda one: one.name))
 
 

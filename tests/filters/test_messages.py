@@ -40,7 +40,7 @@ TOLD = {
 
 
 def test_the_page_and_the_module_are_current() -> None:
-    assert (ROOT / "docs" / "messages.md").read_text() == messages_page.page(), "make docs"
+    assert (ROOT / "docs" / "reference" / "messages.md").read_text() == messages_page.page(), "make docs"
     assert (ROOT / "oncelog" / "messages.py").read_text() == messages_page.module(), "make docs"
 
 

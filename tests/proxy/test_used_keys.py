@@ -196,7 +196,7 @@ def test_all_keys_of_proxies_are_read_in_what_a_proxy_imports() -> None:
     assert unread == []
 
 
-# -- docs/proxy.md: keys that a broker takes with a warning
+# -- docs/how-to/proxy.md: keys that a broker takes with a warning
 
 
 def about_access(name: str) -> bool:
@@ -207,7 +207,7 @@ def about_access(name: str) -> bool:
 
 
 def test_the_page_names_the_keys_that_a_broker_takes_and_a_proxy_refuses() -> None:
-    _, _, after = (ROOT / "docs/proxy.md").read_text().partition("## Keys that `oncelog serve` takes")
+    _, _, after = (ROOT / "docs/how-to/proxy.md").read_text().partition("## Keys that `oncelog serve` takes")
     rows = [row.split("|") for row in after.partition("\n## ")[0].splitlines() if row.startswith("| `")]
     config = BrokerConfig({"authorizer.class.name": STANDARD_AUTHORIZER})
     access = {name for name in {*BrokerConfig.KEYS, *keys_without_effect()} if about_access(name)}

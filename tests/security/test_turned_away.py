@@ -1,4 +1,4 @@
-"""docs/security.md, "When a client is turned away": each reason is what the broker says of such a client."""
+"""docs/how-to/security.md, "When a client is turned away": each reason is what the broker says of such a client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import oncelog
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.common.sasl_client import Closed, LoginFailed, SaslClient
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "security.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "how-to" / "security.md"
 USERS = {"app": "secret"}
 TIMEOUT_S = 60
 

@@ -1,4 +1,5 @@
-"""One transaction, and a crash at every single change of the disk on its way: the table of docs/exactly-once.md.
+"""One transaction, and a crash at every single change of the disk on its way: the table of
+docs/explanation/exactly-once.md.
 
 After each the producer either goes on, repeating what was not answered, or has died with the broker and another takes
 its id over. `test_exactly_once` does this at random with everything else going wrong; here nothing is left to chance.

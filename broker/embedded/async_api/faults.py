@@ -27,7 +27,7 @@ class AsyncFaults:
         await kafka.faults.on("EndTxn", transactional_id="a").nth(2).drop_response()
 
     A rule is in force until it is removed, or the broker is reset; it outlives restarts. If several rules match one
-    request, all count it, and they act in the order in which they were made. Docs: docs/faults.md.
+    request, all count it, and they act in the order in which they were made. Docs: docs/reference/faults.md.
     """
 
     def __init__(self, broker: AsyncFacade) -> None:
@@ -105,11 +105,11 @@ class AsyncFaults:
         ``point``: "before" or "after" one of these, in the order in which a transaction comes to them: "partitions"
         (the record that adds some to the transaction), "append" (a producer's batch, or one for a dead-letter queue),
         "offsets" (a commit of offsets, by a transaction or not), "decision" (to commit or to abort), "marker" (one in
-        each partition), "completion", "response" (of EndTxn, or of the APIs in ``on``). docs/exactly-once.md says what
-        a start finds after each.
+        each partition), "completion", "response" (of EndTxn, or of the APIs in ``on``).
+        docs/explanation/exactly-once.md says what a start finds after each.
         One more belongs to share groups: "share state" (what was acknowledged in a partition, or came back;
-        docs/share-groups.md). Of several nodes, only the one dies that leads the partition, or sends the response:
-        what followers copy does not count; `AsyncNode.start` starts it again.
+        docs/explanation/share-groups.md). Of several nodes, only the one dies that leads the partition, or sends the
+        response: what followers copy does not count; `AsyncNode.start` starts it again.
 
         It happens once, at the ``nth`` write or response that passes the filters. The test's own writes count, too,
         such as `AsyncBroker.produce`, a commit of offsets, and what `AsyncClock.advance` ends: the call by which the

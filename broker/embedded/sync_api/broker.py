@@ -57,7 +57,7 @@ class Broker(Facade, ClientMetrics):
         too, they may do either.
     nodes: how many nodes it has, each with an address and logs of its own, or ``{1: {"broker.rack": "a"}, 2: …}`` with
         keys for one node each. Defaults of the test kit for several: three replicas, two of them in sync, and sessions
-        of one second. See docs/nodes.md.
+        of one second. See docs/how-to/nodes.md.
     process: run it in a child process instead of a thread, for a program that keeps Python's interpreter busy itself.
     """
 

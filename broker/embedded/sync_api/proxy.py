@@ -36,7 +36,8 @@ class Proxy(Facade):
         "password": "secret"}}``; "*" is for those without a table of their own. Or the path of a TOML file
         with such tables.
     pass_logins: clients log in at the cluster, through the proxy.
-    filters: see docs/proxy.md: an `Interceptor` each, or "module:name" of one. The first is nearest to the clients.
+    filters: see docs/how-to/proxy.md: an `Interceptor` each, or "module:name" of one. The first is nearest to the
+        clients.
     config: Kafka's broker configuration, of the proxy's listeners, log-ins, rights and quotas; other keys are refused.
     data_dir: where to keep the proxy's own users, ACLs, quotas and delegation tokens. Without it, they are kept in
         memory, until the proxy stops.
