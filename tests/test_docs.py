@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 from fnmatch import fnmatch
@@ -220,6 +221,25 @@ def test_an_index_names_every_page() -> None:
     }
     assert pages <= linked
     assert all(page.exists() for page in linked)
+
+
+def test_an_old_address_says_where_its_page_is() -> None:
+    """Those that error texts, help texts and docstrings of the public API have named."""
+    moved = [page for page in (ROOT / "docs").glob("*.md") if page.name != "index.md"]
+    assert {page.stem for page in moved} >= {
+        "testing",
+        "security",
+        "nodes",
+        "proxy",
+        "faults",
+        "exactly-once",
+    }
+    for page in moved:
+        assert re.fullmatch(r"This page is now \[[^\n]+\n", page.read_text()), page.name
+        [first, *_] = re.findall(r"\]\(([^)]+)\)", page.read_text())
+        assert (page.parent / first).name == page.name
+    schema = json.loads((ROOT / "docs" / "faults.schema.json").read_text())
+    assert (ROOT / "docs" / schema["$ref"]).exists()
 
 
 # -- addresses in what is no page
