@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.harness.archives import ROOT, UV, build, run
+from tests.common.archives import ROOT, UV, build, run
 
 TUTORIAL = ROOT / "docs" / "tutorial"
 PAGES = (TUTORIAL / "first-test.md", TUTORIAL / "lost-response.md")

@@ -1,5 +1,5 @@
-"""The constants of docs/limits.md are the code's, and every constant of the code with MAX in its name is there, but for
-those that no user and no peer meets.
+"""The constants of docs/reference/limits.md are the code's, and every constant of the code with MAX in its name is
+there, but for those that no user and no peer meets.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Invariant 13: who syncs in the loop of a node that serves stands in docs/invariants.md, and nobody else does."""
+"""Invariant 13: docs/contributing/invariants.md lists who syncs in the loop of a node that serves."""
 
 import ast
 import pathlib
