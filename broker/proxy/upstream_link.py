@@ -143,6 +143,8 @@ class UpstreamLink:
             )
         payload, view = bytearray(view[4:stop]), copied(view[stop:])
         await self.mover.read_rest(payload, size, f"upstream {upstream} closed in the middle of a response")
+        if not connection.in_flight:
+            raise ConnectionLost("the client's connection was lost in the middle of a response")
         await self._respond(connection.in_flight.popleft(), payload)
         if connection.writer.out:
             await connection.writer.flush()

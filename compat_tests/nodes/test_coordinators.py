@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Producer as StockProducer
 
 from compat_tests.group_requests.consumer_members import GROUP_RESOURCE
@@ -53,10 +53,10 @@ def back_in_the_end(kafka: Cluster, *topics: Topic) -> Iterator[None]:
 
 
 class Producer(Protocol):
-    """A transactional producer of a stock client. Its group and topic have one name."""
+    """A transactional producer of a stock client."""
 
     def run(self, step: str, *arguments: object) -> None:
-        """Do a step of STEPS to the end; `send` gets a value, for each partition, and `offsets` an offset."""
+        """Do a step of STEPS to the end. `send` gets a value, for each partition, `offsets` an offset and a group."""
 
 
 class Confluent:
@@ -76,7 +76,7 @@ class Confluent:
             assert self._producer.flush(WAIT_S) == 0
         elif step == "offsets":
             with contextlib.closing(
-                Consumer({"bootstrap.servers": "-", "group.id": self._topic})
+                Consumer({"bootstrap.servers": "-", "group.id": arguments[1]})
             ) as consumer:
                 group = consumer.consumer_group_metadata()
             offsets = [TopicPartition(self._topic, 0, arguments[0])]
@@ -103,13 +103,17 @@ class Java:
             for partition in range(PARTITIONS):
                 self._execute("send", "p", self._topic, partition, f"{arguments[0]}-{partition}")
         elif step == "offsets":
-            self._execute("offsets", "p", self._topic, self._topic, 0, arguments[0])
+            self._execute("offsets", "p", arguments[1], self._topic, 0, arguments[0])
         else:
             self._execute(step, "p")
 
     def _execute(self, *words: object) -> None:
         answer = self._worker.execute(*words)
         assert answer.startswith("ok"), (words, answer, self._worker.output())
+
+
+COORDINATOR_MOVES = (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR)
+"""librdkafka does not say of these that a commit may be repeated."""
 
 
 def again(step: Callable[[], object]) -> None:
@@ -119,7 +123,7 @@ def again(step: Callable[[], object]) -> None:
             step()
             return
         except KafkaException as error:
-            if not error.args[0].retriable():
+            if not error.args[0].retriable() and error.args[0].code() not in COORDINATOR_MOVES:
                 raise
 
 
@@ -144,13 +148,18 @@ def producer_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str, Clust
 def test_a_transaction_is_finished_once(
     kafka: Cluster, name: str, client: str, producer_of: Callable[[str, Cluster, str], Producer]
 ) -> None:
-    """Its coordinator is killed after each step, and while it commits."""
+    """Its coordinator is killed after each step, and while it commits.
+
+    The offsets are of another group each time: librdkafka 2.16 remembers a group's coordinator for ten minutes, and
+    waits so long for one that has died and left the cluster meanwhile.
+    """
     topic = create_topic(kafka, name, *ASSIGNMENTS)
     producer = producer_of(client, kafka, name)
     expected: list[str] = []
     for number, last in enumerate((*STEPS, "while it commits")):
         coordinator = kafka.nodes[coordinator_of(kafka, TRANSACTION, name)]
-        arguments = {"send": (number,), "offsets": (number + 1,)}
+        group = f"{name}-{number}"
+        arguments = {"send": (number,), "offsets": (number + 1, group)}
         with back_in_the_end(kafka, topic, kafka.topic(INTERNAL[TRANSACTION])), ThreadPoolExecutor(1) as pool:
             for step in STEPS:
                 done = pool.submit(producer.run, step, *arguments.get(step, ()))
@@ -163,7 +172,7 @@ def test_a_transaction_is_finished_once(
         for level in ("read_committed", "read_uncommitted"):
             found = values(kafka.bootstrap_servers, name, len(expected), PARTITIONS, level=level)
             assert found == sorted(expected), (last, level)
-        assert committed(kafka.bootstrap_servers, name, name, number + 1) == number + 1, last
+        assert committed(kafka.bootstrap_servers, group, name, number + 1) == number + 1, last
 
 
 class Member:
