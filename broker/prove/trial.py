@@ -45,6 +45,8 @@ START_S: Final = 2.0
 """How long the broker's ports may be taken when it starts again."""
 GRACE_S: Final = 5.0
 """How long a program may take to end after SIGTERM, before it is killed."""
+BLOCKED: Final = 3
+"""How many times as long as usual everything is quiet before an open transaction is to blame."""
 PATIENCE: Final = 10
 """How many times as long as usual a program that is behind may be quiet."""
 EARLY_S: Final = 3.0
@@ -275,7 +277,12 @@ class Trial:
                 await self._expire_members(list(self._watch.members.get(program.listener, ())))
                 self._watch.forget_positions(program.listener)
                 await self._add_instance()
-                stuck = await self._loop(lambda: self._has_nothing_to_do(ignore_open=True))
+                stuck = await self._loop(
+                    lambda: self._has_nothing_to_do(ignore_open=True) or self._is_blocked()
+                )
+                if stuck is None and self._is_blocked():
+                    await self._abandon([one for one, _ in self._watch.open_transactions()])
+                    stuck = await self._loop(lambda: self._has_nothing_to_do(ignore_open=True))
                 self._broker.faults.release(rule_id)
                 program.resume()
                 self._watch.note_activity()
@@ -288,6 +295,15 @@ class Trial:
         program = Program(self._plan, len(self._programs) + 1, self._work_folder)
         self._programs.append(program)
         await self._start(program)
+
+    async def _abandon(self, transactional_ids: Sequence[str]) -> None:
+        """Let transactions that nobody ends time out, and note for how long readers wait in real life."""
+        timeouts = dict(self._watch.open_transactions())
+        self._result.late_ms = max(
+            [self._result.late_ms, *(timeouts.get(one, 0) for one in transactional_ids)]
+        )
+        await self._expire_transactions(transactional_ids)
+        self._watch.note_activity()
 
     async def _expire_transactions(self, transactional_ids: Sequence[str]) -> None:
         for transactional_id in transactional_ids:
@@ -341,6 +357,17 @@ class Trial:
             return False
         return ignore_open or not any(self._is_owned(one) for one, _ in watch.open_transactions())
 
+    def _is_blocked(self) -> bool:
+        """Whether the program can do nothing because of an open transaction of an instance that stands still: its
+        offsets are pending, or its records are before those to be read.
+        """
+        paused = {(program.listener, program.run) for program in self._programs if program.is_paused}
+        return (
+            real_time.monotonic() - self._watch.last_activity > BLOCKED * self._plan.quiet_s
+            and self._broker.is_running
+            and any(self._watch.owners.get(one) in paused for one, _ in self._watch.open_transactions())
+        )
+
     def _is_owned(self, transactional_id: str) -> bool:
         """Whether a process that lives has an open transaction."""
         listener, run = self._watch.owners.get(transactional_id, ("", 0))
@@ -357,9 +384,7 @@ class Trial:
             one: timeout_ms for one, timeout_ms in self._watch.open_transactions() if not self._is_owned(one)
         }
         if abandoned and not any(program.is_paused for program in self._programs):
-            self._result.late_ms = max(self._result.late_ms, *abandoned.values())
-            await self._expire_transactions(list(abandoned))
-            self._watch.note_activity()
+            await self._abandon(list(abandoned))
             return False
         if self._watch.uses_share_groups and await self._share_groups_have_records():
             if self._lock_moves < LOCK_MOVES_MAX:
