@@ -1,4 +1,4 @@
-"""Calls a function in a process of its own: ``python -m oncelog.broker.prove.call FILE FUNCTION ADDRESS [PATH ...]``."""
+"""Calls a function in a process of its own: ``python -m`` this module, then `main`'s arguments."""
 
 from __future__ import annotations
 

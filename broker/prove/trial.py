@@ -277,12 +277,7 @@ class Trial:
                 await self._expire_members(list(self._watch.members.get(program.listener, ())))
                 self._watch.forget_positions(program.listener)
                 await self._add_instance()
-                stuck = await self._loop(
-                    lambda: self._has_nothing_to_do(ignore_open=True) or self._is_blocked()
-                )
-                if stuck is None and self._is_blocked():
-                    await self._abandon([one for one, _ in self._watch.open_transactions()])
-                    stuck = await self._loop(lambda: self._has_nothing_to_do(ignore_open=True))
+                stuck = await self._loop(lambda: self._has_nothing_to_do(ignore_open=True))
                 self._broker.faults.release(rule_id)
                 program.resume()
                 self._watch.note_activity()
@@ -330,6 +325,8 @@ class Trial:
                     await self._restart(program)
             if is_over() and await self._has_no_remains():
                 return None
+            if self._is_blocked() and (abandoned := self._abandoned()):
+                await self._abandon(abandoned)
             if real_time.monotonic() > self._deadline:
                 return self._why_stuck()
             await real_time.sleep(TURN_S)
@@ -358,15 +355,20 @@ class Trial:
         return ignore_open or not any(self._is_owned(one) for one, _ in watch.open_transactions())
 
     def _is_blocked(self) -> bool:
-        """Whether the program can do nothing because of an open transaction of an instance that stands still: its
-        offsets are pending, or its records are before those to be read.
+        """Whether all is quiet for long: an open transaction may be to blame, whose offsets are pending, or whose
+        records are before those to be read.
         """
+        quiet_s = real_time.monotonic() - self._watch.last_activity
+        return self._broker.is_running and quiet_s > BLOCKED * self._plan.quiet_s
+
+    def _abandoned(self) -> list[str]:
+        """Return the transactional ids whose open transaction belongs to no process that lives and moves."""
         paused = {(program.listener, program.run) for program in self._programs if program.is_paused}
-        return (
-            real_time.monotonic() - self._watch.last_activity > BLOCKED * self._plan.quiet_s
-            and self._broker.is_running
-            and any(self._watch.owners.get(one) in paused for one, _ in self._watch.open_transactions())
-        )
+        return [
+            one
+            for one, _ in self._watch.open_transactions()
+            if self._watch.owners.get(one) in paused or not self._is_owned(one)
+        ]
 
     def _is_owned(self, transactional_id: str) -> bool:
         """Whether a process that lives has an open transaction."""
@@ -380,11 +382,8 @@ class Trial:
         """Return whether no transaction is open and no share group has records to give out. What the dead have left is
         brought to its end by moved time; the program may then have more to do.
         """
-        abandoned = {
-            one: timeout_ms for one, timeout_ms in self._watch.open_transactions() if not self._is_owned(one)
-        }
-        if abandoned and not any(program.is_paused for program in self._programs):
-            await self._abandon(list(abandoned))
+        if not any(program.is_paused for program in self._programs) and (abandoned := self._abandoned()):
+            await self._abandon(abandoned)
             return False
         if self._watch.uses_share_groups and await self._share_groups_have_records():
             if self._lock_moves < LOCK_MOVES_MAX:
