@@ -91,7 +91,7 @@ def baseline_of(plan: Plan, results: Sequence[TrialResult]) -> tuple[Baseline | 
     first, *others = ((one, outputs_of(plan, one.records)) for one in results)
     result, found = first
     counted, orders = Counter(found), orders_of(found)
-    offsets = dict(result.offsets)
+    offsets = _of_inputs(plan, result)
     for other, outputs in others:
         if Counter(outputs) != counted:
             more, less = Counter(outputs) - counted, counted - Counter(outputs)
@@ -99,9 +99,18 @@ def baseline_of(plan: Plan, results: Sequence[TrialResult]) -> tuple[Baseline | 
             return None, f"two undisturbed runs have different outputs: the second has {shown}"
         if other.check_output != result.check_output:
             return None, "two undisturbed runs have different outputs of --check"
-        offsets = {group: one for group, one in offsets.items() if other.offsets.get(group) == one}
+        found_offsets = _of_inputs(plan, other)
+        offsets = {group: one for group, one in offsets.items() if found_offsets.get(group) == one}
         orders = {key: values for key, values in orders.items() if orders_of(outputs).get(key) == values}
     return Baseline(counted, orders, offsets, result.check_output), ""
+
+
+def _of_inputs(plan: Plan, result: TrialResult) -> dict[str, Offsets]:
+    """Return the offsets of groups in the input topics; in others, markers of aborted transactions move them."""
+    return {
+        group: {topic: partitions for topic, partitions in topics.items() if topic in plan.inputs}
+        for group, topics in result.offsets.items()
+    }
 
 
 def _listed(what: str, outputs: Counter[Output]) -> str:
