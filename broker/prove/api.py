@@ -7,12 +7,13 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.options import config_texts
+from oncelog.broker.prove.disturbances import Disturbance
 from oncelog.broker.prove.judge import Judge
 from oncelog.broker.prove.plan import (
     ADDRESS_VARIABLE,
@@ -57,6 +58,7 @@ def prove(
     depth: int = 1,
     jobs: int | None = None,
     seed: int = 0,
+    again: Iterable[Mapping[str, Any]] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Run a program once for each step at which it, the broker or the network can fail; return what that has shown.
@@ -66,7 +68,9 @@ def prove(
     topics: partitions by name, or names. inputs: records by topic, each as `Broker.produce_many` takes it.
     outputs: the topics whose records are compared. judge: a function of the inputs and of the outputs by topic, whose
         texts say what is wrong, in place of the comparison.
-    trials, seconds: how much is tried at most. tell: called with a line about each finding.
+    trials, seconds: how much is tried at most.
+    again: `Finding.again`; only that trial runs.
+    tell: called with a line about each finding.
     The others are the options of ``oncelog prove``; docs/prove.md describes them.
 
     It blocks. Raises InvalidArgumentError, SnapshotError, KafkaError.
@@ -113,8 +117,10 @@ def prove(
     )
     try:
         find_command(plan.command[0])
+        if again is not None:
+            return trio.run(prover.again, tuple(map(Disturbance.of_data, again)))
         return trio.run(prover.run)
-    except CommandError as error:
+    except (CommandError, ValueError) as error:
         raise InvalidArgumentError(str(error)) from None
     finally:
         remove_folder(folder)
