@@ -65,13 +65,29 @@ def prove(
 
     program: a command, as a list or as one text, or a function of a module, which runs in a process of its own and is
         given the broker's address if it takes an argument.
-    topics: partitions by name, or names. inputs: records by topic, each as `Broker.produce_many` takes it.
-    outputs: the topics whose records are compared. judge: a function of the inputs and of the outputs by topic, whose
-        texts say what is wrong, in place of the comparison.
+    topics: partitions by name, or names.
+    inputs: records by topic, each as `Broker.produce_many` takes it.
+    outputs: the topics whose records are compared.
+    promise: what the program promises: ``exactly-once``, ``at-least-once`` or ``at-most-once``.
+    instances: how many instances run.
+    env: the variable of the environment that has the broker's address.
+    until_exit: whether the program ends when it is done; if not, it is a service.
+    quiet: for how many seconds a service that is done changes nothing.
+    timeout: seconds after which a trial is stuck.
+    ignore: JSON paths of the outputs' values, ``headers`` or ``header:NAME``, that are not compared.
+    key: the JSON path, or ``key``, of which there is one output for each value.
+    judge: a function of the inputs and of the outputs by topic, whose texts say what is wrong, in place of the
+        comparison.
+    check: a shell command whose output counts, too.
+    reset: a shell command that runs before each trial.
+    config: configuration of the broker.
+    from_snapshot: the path of a snapshot, or its content, with whose data each trial begins.
     trials, seconds: how much is tried at most.
+    depth: 2 disturbs, too, what only a failure shows.
+    jobs: how many trials run side by side; by default one for each core.
+    seed: of the broker's random ids.
     again: `Finding.again`; only that trial runs.
     tell: called with a line about each finding.
-    The others are the options of ``oncelog prove``; docs/prove.md describes them.
 
     It blocks. Raises InvalidArgumentError, SnapshotError, KafkaError.
     """
