@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 PAGES = (
     *(
         ROOT / "docs" / "how-to" / f"{name}.md"
-        for name in ("testing", "testing-clients", "share-groups", "security", "nodes")
+        for name in ("testing", "testing-clients", "share-groups", "security", "nodes", "prove")
     ),
     ROOT / "docs" / "reference" / "faults.md",
     ROOT / "README.md",
