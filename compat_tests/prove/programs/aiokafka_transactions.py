@@ -1,0 +1,43 @@
+"""Right alone, wrong in twos: aiokafka commits offsets in transactions without the member's generation.
+
+Only a producer with the same transactional id fences this one; who takes its partitions over has another id.
+"""
+
+import asyncio
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from service import INSTANCE, SERVERS, running
+
+COMMON = {"bootstrap_servers": SERVERS, "retry_backoff_ms": 20}
+
+
+async def main():
+    consumer = AIOKafkaConsumer(
+        "orders",
+        **COMMON,
+        group_id="billing",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=100,
+        fetch_max_wait_ms=100,
+    )
+    producer = AIOKafkaProducer(**COMMON, transactional_id=f"billing-{INSTANCE}")
+    await producer.start()
+    await consumer.start()
+    while running():
+        polled = await consumer.getmany(timeout_ms=100, max_records=4)
+        if not polled:
+            continue
+        async with producer.transaction():
+            for orders in polled.values():
+                for order in orders:
+                    await producer.send("receipts", b"paid: " + order.value, order.key)
+            offsets = {where: orders[-1].offset + 1 for where, orders in polled.items()}
+            await producer.send_offsets_to_transaction(offsets, "billing")
+    await consumer.stop()
+    await producer.stop()
+
+
+asyncio.run(main())
