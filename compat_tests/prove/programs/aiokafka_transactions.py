@@ -1,12 +1,14 @@
 """Right alone, wrong in twos: aiokafka commits offsets in transactions without the member's generation.
 
-Only a producer with the same transactional id fences this one; who takes its partitions over has another id.
+Only a producer with the same transactional id, which is the argument, fences this one. Two instances need two ids, and
+then nothing fences who goes on after the other one has taken over.
 """
 
 import asyncio
+import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from service import INSTANCE, SERVERS, running
+from service import SERVERS, running
 
 COMMON = {"bootstrap_servers": SERVERS, "retry_backoff_ms": 20}
 
@@ -23,7 +25,7 @@ async def main():
         heartbeat_interval_ms=100,
         fetch_max_wait_ms=100,
     )
-    producer = AIOKafkaProducer(**COMMON, transactional_id=f"billing-{INSTANCE}")
+    producer = AIOKafkaProducer(**COMMON, transactional_id=sys.argv[1])
     await producer.start()
     await consumer.start()
     while running():

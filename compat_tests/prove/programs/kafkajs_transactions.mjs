@@ -1,6 +1,7 @@
 // Right alone, wrong in twos: KafkaJS commits offsets in transactions without the member's generation.
 //
-// Only a producer with the same transactional id fences this one; who takes its partitions over has another id.
+// Only a producer with the same transactional id, which is the argument, fences this one. Two instances need two ids, and
+// then nothing fences who goes on after the other one has taken over.
 import { Kafka, Partitioners } from "kafkajs";
 
 const kafka = new Kafka({
@@ -15,7 +16,7 @@ const consumer = kafka.consumer({
   maxWaitTimeInMs: 100,
 });
 const producer = kafka.producer({
-  transactionalId: `billing-${process.env.ONCELOG_PROVE_INSTANCE}`,
+  transactionalId: process.argv[2],
   idempotent: true,
   maxInFlightRequests: 1,
   createPartitioner: Partitioners.DefaultPartitioner,

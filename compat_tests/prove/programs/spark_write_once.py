@@ -1,8 +1,8 @@
-"""Right: a query of Spark's Structured Streaming, with the sink `write_once`. It ends when it has read what is there."""
+"""Right: a query of Spark with the sink `write_once`. It ends when it has read what is there."""
 
-from oncelog.spark import write_once
 from service import FOLDER, SERVERS
 
+from oncelog.spark import write_once
 from spark_it.session import spark_session
 
 kafka = {"bootstrap.servers": SERVERS}
