@@ -15,6 +15,7 @@ from oncelog.broker.config.options import (
     CERTS_COMMAND,
     LOG_FORMATS,
     LOG_LEVELS,
+    PROVE_COMMAND,
     PROXY_COMMAND,
     Given,
     UsageError,
@@ -60,6 +61,13 @@ def _run_command(arguments: list[str] | None, system: str) -> int:
 
         try:
             return make_certificates(words[1:])
+        except UsageError as error:
+            return _print_error(error, EXIT_USAGE)
+    if words[:1] == [PROVE_COMMAND]:
+        from oncelog.broker.command.prove import main as prove
+
+        try:
+            return prove(words[1:])
         except UsageError as error:
             return _print_error(error, EXIT_USAGE)
     if words[:1] == [PROXY_COMMAND]:

@@ -15,6 +15,7 @@ VARIABLE_PREFIX = "ONCELOG_"
 COMMAND = "serve"
 CERTS_COMMAND = "certs"
 PROXY_COMMAND = "proxy"
+PROVE_COMMAND = "prove"
 LOG_FORMATS = ("human", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOCAL_HOST = "127.0.0.1"
@@ -160,7 +161,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="oncelog",
         usage="oncelog [serve] [OPTION ...]\n       oncelog proxy --upstream HOST:PORT  (before a Kafka "
-        "cluster; see oncelog proxy --help)\n       oncelog certs DIR  (certificates for development)",
+        "cluster; see oncelog proxy --help)\n       oncelog prove OPTION ... -- COMMAND  (whether a program is exactly-once; "
+        "see oncelog prove --help)\n       oncelog certs DIR  (certificates for development)",
         description="Run a Kafka-compatible broker: on 127.0.0.1:9092 if no option says otherwise.",
         epilog=_EPILOG,
         allow_abbrev=False,
@@ -306,7 +308,7 @@ def _unknown_word(word: str, kind: str, known: Sequence[str]) -> str:
     elif word.endswith(".properties"):
         meant = f"--config {word}"
     else:
-        meant = closest(word.lower(), [COMMAND, CERTS_COMMAND, PROXY_COMMAND]) or closest(
+        meant = closest(word.lower(), [COMMAND, CERTS_COMMAND, PROXY_COMMAND, PROVE_COMMAND]) or closest(
             "--" + word.lower(), known
         )
     return f"unknown {kind} {word}; {suggestion(meant)}"

@@ -96,6 +96,8 @@ class FaultRules(Interceptor):
         self._changed = trio.Event()
         self.on_change: list[Callable[[Any, FaultRules], None]] = []
         """Called for each target after each change of the rules, and for one that is attached."""
+        self.on_fired: list[Callable[[], None]] = []
+        """Called when a rule has fired, before anything else happens to the request, and when it releases one."""
 
     # -- the targets
 
@@ -193,6 +195,10 @@ class FaultRules(Interceptor):
         """The states of all rules, in the order of their addition."""
         return [active.state for active in self._rules]
 
+    def has_fired(self, rule_id: int) -> bool:
+        """Return whether a rule has fired. Raises UnknownRuleError."""
+        return self._active(rule_id).fired > 0
+
     def release(self, rule_id: int) -> None:
         """Release the requests that the rule holds; it holds no others. Raises UnknownRuleError."""
         self._active(rule_id).release()
@@ -233,6 +239,8 @@ class FaultRules(Interceptor):
     def _note_change(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+        for call in self.on_fired:
+            call()
 
     # -- what passes
 

@@ -1,0 +1,367 @@
+"""The command ``oncelog prove``: which crash makes a program lose or double a record?
+
+Exit codes: 0 if the program keeps its promise, 1 if it breaks it, 2 for an invalid command line, 3 if it cannot be
+judged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from oncelog.broker.config.options import Parser, UsageError, unknown_option
+from oncelog.broker.control.errors import InvalidArgumentError, SnapshotError
+from oncelog.broker.prove.disturbances import KINDS, Disturbance
+from oncelog.broker.prove.plan import (
+    ADDRESS_VARIABLE,
+    PROMISES,
+    QUIET_S,
+    TIMEOUT_S,
+    Plan,
+    records_of_lines,
+)
+from oncelog.broker.prove.prover import Budget, Progress, Prover
+from oncelog.broker.prove.report import html_of, text_of
+from oncelog.broker.prove.verdict import BROKEN, KEPT, NOT_JUDGED, Verdict
+from oncelog.broker.seams.processes import CommandError, find_command, remove_folder
+from oncelog.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+EXIT_CODES: Final = {KEPT: 0, BROKEN: 1, NOT_JUDGED: 3}
+EXIT_USAGE: Final = 2
+HELP: Final = "see oncelog prove --help"
+REPORT: Final = "oncelog-prove"
+RESULT, PAGE = "result.json", "report.html"
+
+EPILOG: Final = """\
+The program gets the address of its broker in KAFKA_BOOTSTRAP_SERVERS (--env names another variable), or where its
+arguments say {bootstrap}; a folder of its own in {dir} and ONCELOG_PROVE_DIR; the number of the instance in {instance}
+and ONCELOG_PROVE_INSTANCE. Docs: docs/prove.md.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit code. Raises UsageError."""
+    own, command = _split(arguments)
+    parser = _parser()
+    try:
+        options, unknown = parser.parse_known_args(own)
+        if unknown:
+            known = [option for action in parser._actions for option in action.option_strings]
+            raise UsageError(unknown_option(unknown[0], known, "oncelog prove"))
+        if options.again is not None:
+            plan, disturbances = _of_finding(options, command)
+        else:
+            plan, disturbances = _plan(options, command), None
+        plan.check_names()
+        find_command(plan.command[0])
+        budget = _budget(options.budget)
+    except (UsageError, InvalidArgumentError, CommandError) as error:
+        raise UsageError(f"{error}; {HELP}") from None
+    return _prove(options, plan, budget, disturbances)
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the options, and the command behind ``--``."""
+    if "--" not in arguments:
+        return list(arguments), []
+    at = list(arguments).index("--")
+    return list(arguments[:at]), list(arguments[at + 1 :])
+
+
+def _prove(
+    options: argparse.Namespace, plan: Plan, budget: Budget, disturbances: tuple[Disturbance, ...] | None
+) -> int:
+    folder = tempfile.mkdtemp(prefix="oncelog-prove-")
+    prover = Prover(
+        plan,
+        folder,
+        _tell,
+        budget=budget,
+        depth=options.depth,
+        jobs=options.jobs,
+        from_snapshot=options.from_snapshot,
+        first=_failed_last(options.report, plan),
+    )
+    try:
+        if disturbances is None:
+            trio.run(prover.run)
+        else:
+            trio.run(prover.again, disturbances)
+    except KeyboardInterrupt:
+        prover.verdict.is_interrupted = True
+    except (InvalidArgumentError, SnapshotError, KafkaError, CommandError) as error:
+        raise UsageError(str(error)) from None
+    finally:
+        remove_folder(folder)
+    verdict = prover.verdict
+    files = {} if disturbances is not None else _write(options.report, verdict)
+    print(json.dumps(verdict.to_data(), indent=2) if options.json else text_of(verdict, files), end="")
+    if files is not None and disturbances is None:
+        print(f"oncelog: the report is {os.path.join(options.report, PAGE)}", file=sys.stderr)
+    return EXIT_CODES[verdict.promise]
+
+
+def _tell(progress: Progress) -> None:
+    """Write progress to standard error: each finding as a line, and on a terminal a count that is written over."""
+    is_terminal = sys.stderr.isatty()
+    if progress.text is not None:
+        clear = "\r\033[K" if is_terminal else ""
+        print(f"{clear}oncelog: {progress.done} of {progress.planned}: {progress.text}", file=sys.stderr)
+    if is_terminal:
+        print(
+            f"\roncelog: {progress.done} of {progress.planned} trials ", end="", file=sys.stderr, flush=True
+        )
+
+
+# -- the report
+
+
+def _write(report: str, verdict: Verdict) -> dict[int, str]:
+    """Write the verdict, a page, and a file for each finding; return the files by the finding's number."""
+    try:
+        os.makedirs(report, exist_ok=True)
+        for name in os.listdir(report):
+            if re.fullmatch(r"\d+(\.rules)?\.json", name):
+                os.remove(os.path.join(report, name))
+        files = {}
+        for number, finding in enumerate(verdict.findings):
+            files[number] = os.path.join(report, f"{number + 1}.json")
+            _write_json(files[number], finding.to_data(verdict.plan))
+            rules = finding.rules()
+            if rules is not None:
+                _write_json(os.path.join(report, f"{number + 1}.rules.json"), {"rules": rules})
+        _write_json(os.path.join(report, RESULT), verdict.to_data())
+        with open(os.path.join(report, PAGE), "w", encoding="utf-8") as file:
+            file.write(html_of(verdict, files))
+    except OSError as error:
+        raise UsageError(f"--report {report}: {error.strerror}") from None
+    return files
+
+
+def _write_json(path: str, data: object) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(data, file, indent=2)
+        file.write("\n")
+
+
+def _failed_last(report: str, plan: Plan) -> list[tuple[Disturbance, ...]]:
+    """Return the disturbances of the findings of the last proof of the same command."""
+    try:
+        with open(os.path.join(report, RESULT), encoding="utf-8") as file:
+            findings = json.load(file)["findings"]
+        return [_disturbances(one) for one in findings if one["plan"]["command"] == list(plan.command)]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+
+
+def _disturbances(finding: dict[str, Any]) -> tuple[Disturbance, ...]:
+    found = tuple(Disturbance(one["kind"], one["rule"]) for one in finding["disturbances"])
+    if any(one.kind not in KINDS for one in found):
+        raise ValueError(found)
+    return found
+
+
+# -- options
+
+
+def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[Plan, tuple[Disturbance, ...]]:
+    """Return the plan and the disturbances of a finding's file; a command that is given takes the place of its own."""
+    try:
+        with open(options.again, encoding="utf-8") as file:
+            data = json.load(file)
+        found = _disturbances(data)
+        plan = Plan.of_data({**data["plan"], **({"command": command} if command else {})})
+    except OSError as error:
+        raise UsageError(f"--again {options.again}: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError):
+        raise UsageError(f"--again {options.again}: this is no finding of oncelog prove") from None
+    return plan, found
+
+
+def _plan(options: argparse.Namespace, command: list[str]) -> Plan:
+    return Plan(
+        command=tuple(command),
+        topics=dict(map(_topic, options.topic)),
+        inputs=_inputs(options.input),
+        outputs=tuple(options.output),
+        promise=options.promise,
+        instances=options.instances,
+        address_variable=options.env,
+        until_exit=options.until_exit,
+        quiet_s=options.quiet,
+        timeout_s=options.timeout,
+        ignore=tuple(options.ignore),
+        key=options.key,
+        check=options.check,
+        reset=options.reset,
+        config=dict(map(_setting, options.settings)),
+        seed=options.seed,
+    )
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, colon, count = text.partition(":")
+    if not name or (colon and not count.isdecimal()) or count == "0":
+        raise UsageError(f"--topic {text}: expected NAME or NAME:PARTITIONS")
+    return name, int(count or 1)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"-c {key}: expected KEY=VALUE")
+    return key, value
+
+
+def _inputs(given: Sequence[str]) -> dict[str, tuple[dict[str, Any], ...]]:
+    inputs: dict[str, tuple[dict[str, Any], ...]] = {}
+    for text in given:
+        topic, equals, path = text.partition("=")
+        if not equals:
+            raise UsageError(f"--input {text}: expected TOPIC=FILE, a file with one JSON value on each line")
+        try:
+            with open(path, encoding="utf-8") as file:
+                inputs[topic] = (*inputs.get(topic, ()), *records_of_lines(file, path))
+        except OSError as error:
+            raise UsageError(f"--input {text}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise UsageError(f"--input {text}: the file is not UTF-8") from None
+    return inputs
+
+
+def _budget(text: str | None) -> Budget:
+    if text is None:
+        return Budget()
+    found = re.fullmatch(r"(\d+)(s|m)?", text)
+    if found is None or int(found[1]) == 0:
+        raise UsageError(f"--budget {text}: expected a number of trials, or a time such as 90s or 5m")
+    number = int(found[1])
+    return (
+        Budget(trials=number) if found[2] is None else Budget(seconds=number * (60 if found[2] == "m" else 1))
+    )
+
+
+def _parser() -> Parser:
+    import argparse
+
+    parser = Parser(
+        prog="oncelog prove",
+        usage="oncelog prove --topic TOPIC:PARTITIONS --input TOPIC=FILE --output TOPIC [OPTION ...] -- COMMAND ...\n"
+        "       oncelog prove --again FILE",
+        description="Run a program once for each step at which it, the broker or the network can fail, and say which "
+        "of these loses, doubles or reorders a record.",
+        epilog=EPILOG,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="a topic; may be repeated")
+    add(
+        "--input",
+        action="append",
+        default=[],
+        metavar="TOPIC=FILE",
+        help="records to read, a JSON value on each line",
+    )
+    add(
+        "--output",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="a topic that the program writes; may be repeated",
+    )
+    add("--promise", choices=PROMISES, default=PROMISES[0], help="what it promises (default: exactly-once)")
+    add("--instances", type=int, default=1, metavar="N", help="how many instances run (default: 1)")
+    add(
+        "--env",
+        default=ADDRESS_VARIABLE,
+        metavar="NAME",
+        help=f"the variable of the address (default: {ADDRESS_VARIABLE})",
+    )
+    add(
+        "--until-exit",
+        action="store_true",
+        help="the program ends when it is done; without it, it is a service",
+    )
+    add(
+        "--quiet",
+        type=float,
+        default=QUIET_S,
+        metavar="S",
+        help=f"a service is done when it has read its input and has "
+        f"changed nothing for so many seconds (default: {QUIET_S:g})",
+    )
+    add(
+        "--timeout",
+        type=float,
+        default=TIMEOUT_S,
+        metavar="S",
+        help=f"a trial is stuck after so many seconds (default: {TIMEOUT_S:g})",
+    )
+    add(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="do not compare what is there in the JSON values of "
+        "outputs ($.at), or headers, or header:NAME; may be repeated",
+    )
+    add(
+        "--key",
+        metavar="PATH",
+        help="there is one output for each value of this path, or of the record's key (key), "
+        "whatever else is in it",
+    )
+    add(
+        "--check",
+        metavar="COMMAND",
+        help="the output of this shell command counts, too, such as the rows of a database",
+    )
+    add("--reset", metavar="COMMAND", help="run this shell command before each trial")
+    add("--from-snapshot", metavar="FILE", help="begin each trial with the data of this snapshot")
+    add(
+        "-c",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="set one of the broker's keys; may be repeated",
+    )
+    add(
+        "--budget",
+        metavar="N|TIME",
+        help="try at most so many trials, or for so long: 100, 90s, 5m (default: everything)",
+    )
+    add(
+        "--depth",
+        type=int,
+        choices=(1, 2),
+        default=1,
+        help="2: disturb, too, what only a failure shows (default: 1)",
+    )
+    add(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="trials side by side (default: one for each core)",
+    )
+    add("--seed", type=int, default=0, metavar="N", help="of the broker's random ids (default: 0)")
+    add("--report", default=REPORT, metavar="DIR", help=f"where the report is written (default: {REPORT})")
+    add("--json", action="store_true", help="print the verdict as JSON")
+    add(
+        "--again",
+        metavar="FILE",
+        help="repeat the trial of a finding; a command behind -- takes the place of its own",
+    )
+    return parser

@@ -1,0 +1,200 @@
+"""What a trial does at one step of the program: a table of disturbances. Each is a fault rule, which catches the step
+and says what becomes of the request, and what happens to the program when the rule has fired.
+
+A kill after a response is not in the table: the program knows no more than at the kill before its next request, unless
+it has changed something outside the broker meanwhile, and that, too, is there at the kill before the next request.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LISTENER_PREFIX: Final = "INSTANCE"
+"""Each instance of the program has a listener of its own, so that a rule, and the journal, know who sends a request."""
+
+
+class Then(Enum):
+    """What happens to the program at the step."""
+
+    NOTHING = "nothing"
+    KILL = "it is killed, and started again when its session is over"
+    KILL_EARLY = "it is killed, and started again before its session is over"
+    TERMINATE = "it is asked to end, and started again"
+    TAKE_OVER = "it stands still until another instance has taken over, and goes on"
+    EXPIRE_TRANSACTION = "its transaction times out"
+    JOIN = "another instance joins"
+
+
+class Kind(NamedTuple):
+    """A row of `KINDS`."""
+
+    action: tuple[str, Any]
+    """The action of the rule; None for a value that follows from the step."""
+    then: Then
+    text: str
+    """A sentence about the step ``{}``."""
+    is_of_requests: bool = True
+    """Whether it is a disturbance of the request alone: a file of rules repeats it."""
+    is_state: bool = False
+    """Whether two steps that leave the same state of broker and program are one class."""
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "kill before": Kind(
+        ("drop_request", "close"), Then.KILL, "the program is killed before {} has effect", False, True
+    ),
+    "kill after": Kind(
+        ("drop_response", "close"),
+        Then.KILL,
+        "the program is killed after {}, before it has the response",
+        False,
+        True,
+    ),
+    "zombie before": Kind(
+        ("hold", True),
+        Then.TAKE_OVER,
+        "the program stands still while {} is on its way; its session ends, another instance takes over, and it goes on",
+        False,
+    ),
+    "lose request": Kind(("drop_request", "close"), Then.NOTHING, "{} gets lost, with its connection"),
+    "lose response": Kind(
+        ("drop_response", "close"), Then.NOTHING, "the response to {} gets lost, with its connection"
+    ),
+    "refuse": Kind(("error", None), Then.NOTHING, "{} is refused once with a retriable error"),
+    "refuse for good": Kind(
+        ("error", None), Then.NOTHING, "{} is refused with an error that is not retriable"
+    ),
+    "broker dies": Kind(("crash_at", None), Then.NOTHING, "the broker dies {}, and starts again"),
+    "terminate": Kind(
+        ("delay_ms", 0),
+        Then.TERMINATE,
+        "the program is asked to end (SIGTERM) at {}, and started again",
+        False,
+        True,
+    ),
+    "zombie after": Kind(
+        ("drop_response", "close"),
+        Then.TAKE_OVER,
+        "the program stands still after {}; its session ends, another instance takes over, and it goes on",
+        False,
+        True,
+    ),
+    "kill early": Kind(
+        ("drop_response", "close"),
+        Then.KILL_EARLY,
+        "the program is killed after {}, and started again before its session is over",
+        False,
+        True,
+    ),
+    "time out": Kind(
+        ("hold", True), Then.EXPIRE_TRANSACTION, "the transaction times out while {} is on its way", False
+    ),
+    "join": Kind(("delay_ms", 0), Then.JOIN, "another instance joins at {}", False, True),
+}
+"""By name, in the order in which they are tried."""
+
+RETRIABLE: Final[Mapping[str, str]] = {
+    "Produce": "NOT_LEADER_OR_FOLLOWER",
+    "ListOffsets": "NOT_LEADER_OR_FOLLOWER",
+    "OffsetCommit": "NOT_COORDINATOR",
+    "OffsetFetch": "NOT_COORDINATOR",
+    "FindCoordinator": "COORDINATOR_NOT_AVAILABLE",
+    "JoinGroup": "NOT_COORDINATOR",
+    "SyncGroup": "REBALANCE_IN_PROGRESS",
+    "LeaveGroup": "NOT_COORDINATOR",
+    "InitProducerId": "CONCURRENT_TRANSACTIONS",
+    "AddPartitionsToTxn": "CONCURRENT_TRANSACTIONS",
+    "AddOffsetsToTxn": "CONCURRENT_TRANSACTIONS",
+    "TxnOffsetCommit": "NOT_COORDINATOR",
+    "EndTxn": "CONCURRENT_TRANSACTIONS",
+    "ConsumerGroupHeartbeat": "NOT_COORDINATOR",
+    "ShareGroupHeartbeat": "NOT_COORDINATOR",
+    "ShareFetch": "NOT_LEADER_OR_FOLLOWER",
+    "ShareAcknowledge": "NOT_LEADER_OR_FOLLOWER",
+    "StreamsGroupHeartbeat": "NOT_COORDINATOR",
+}
+"""The APIs with steps, and the error with which each is refused once."""
+FINAL: Final[Mapping[str, str]] = {"Produce": "TOPIC_AUTHORIZATION_FAILED"}
+"""Errors that no client retries: a right that is missing for a moment."""
+
+WRITES: Final = frozenset(
+    (
+        "AddOffsetsToTxn",
+        "AddPartitionsToTxn",
+        "EndTxn",
+        "InitProducerId",
+        "OffsetCommit",
+        "Produce",
+        "ShareAcknowledge",
+        "TxnOffsetCommit",
+    )
+)
+"""The APIs that change what is judged: a program that stands still before another one is late, and nothing more."""
+IN_TRANSACTION: Final = frozenset(
+    ("AddOffsetsToTxn", "AddPartitionsToTxn", "EndTxn", "Produce", "TxnOffsetCommit")
+)
+
+
+class Disturbance(NamedTuple):
+    """What is done, once, at which step."""
+
+    kind: str
+    """One of `KINDS`."""
+    rule: Mapping[str, Any]
+    """The rule that catches the step."""
+
+    @property
+    def then(self) -> Then:
+        """What happens to the program."""
+        return KINDS[self.kind].then
+
+    @property
+    def instance(self) -> int:
+        """Which instance of the program it is about, from 1 on."""
+        return int(str(self.rule.get("listener", LISTENER_PREFIX + "1")).removeprefix(LISTENER_PREFIX))
+
+    @property
+    def step(self) -> str:
+        """The step in words."""
+        rule = self.rule
+        place = nth_text(rule.get("nth", 1))
+        if "crash_at" in rule:
+            when, _, event = str(rule["crash_at"]).partition(" ")
+            what = f"{when} the {place} {WRITE_TEXTS[event]}"
+        else:
+            what = f"the {place} {rule['on']}"
+        for word, text in (("topic", " to {}"), ("group", " of group {}")):
+            if word in rule:
+                what += text.format(rule[word])
+        return what
+
+    def __str__(self) -> str:
+        text = KINDS[self.kind].text.format(self.step)
+        error = self.rule.get("error")
+        return f"{text} ({error})" if error else text
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {"kind": self.kind, "rule": dict(self.rule)}
+
+
+WRITE_TEXTS: Final = {
+    "partitions": "record that adds partitions to a transaction",
+    "append": "batch",
+    "offsets": "commit of offsets",
+    "decision": "decision of a transaction",
+    "marker": "marker of a transaction",
+    "completion": "completion of a transaction",
+    "share state": "state of a share group",
+}
+"""The writes at which the broker may die, in words."""
+
+
+def nth_text(number: int) -> str:
+    """Return 1st, 2nd, 3rd, 4th."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

@@ -1,0 +1,330 @@
+"""The judge: compares what came out of a trial with what came out of the undisturbed runs.
+
+The names of anomalies are those of Jepsen's checker for Kafka (``jepsen.tests.kafka``), where it has one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from oncelog.broker.prove.history import value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from oncelog.broker.control.types import Offsets, Record
+    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.trial import TrialResult
+
+LOST, DOUBLED, CHANGED = "lost", "doubled", "changed"
+REORDERED, ABORTED_READ, STUCK = "reordered", "read what was aborted", "stuck"
+OFFSETS, CHECK = "offsets", "check"
+
+JEPSEN: Final[Mapping[str, str]] = {
+    LOST: "lost-write",
+    DOUBLED: "duplicate",
+    REORDERED: "nonmonotonic-send",
+    ABORTED_READ: "G1a",
+}
+RECORDS_SHOWN: Final = 5
+
+EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE, NEITHER = (
+    "exactly once",
+    "at least once",
+    "at most once",
+    "lost and doubled",
+)
+
+
+class Output(NamedTuple):
+    """A record of an output topic as it is compared."""
+
+    topic: str
+    key: str | None
+    value: str
+    """What `--ignore` leaves of key, value and headers, as text."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One kind of difference between a trial and the undisturbed runs."""
+
+    kind: str
+    text: str
+    """What it is, in a sentence."""
+    outputs: tuple[Output, ...] = ()
+    """The outputs that are lost, doubled, ..."""
+
+    @property
+    def jepsen(self) -> str | None:
+        """Its name in Jepsen's checker for Kafka."""
+        return JEPSEN.get(self.kind)
+
+
+@dataclass
+class Baseline:
+    """What the undisturbed runs have in common."""
+
+    outputs: Counter[Output]
+    orders: dict[tuple[str, str], list[str]]
+    """The values of each topic and key, in their order."""
+    offsets: dict[str, Offsets] = field(default_factory=dict)
+    """Of the groups whose offsets are the same after each run."""
+    check_output: str | None = None
+
+
+Judge = "Callable[[list[Record], list[Record]], Iterable[str] | None]"
+
+
+def baseline_of(plan: Plan, results: Sequence[TrialResult]) -> tuple[Baseline | None, str]:
+    """Return what undisturbed runs have in common, and if they differ None and the difference."""
+    first, *others = ((one, outputs_of(plan, one.records)) for one in results)
+    result, found = first
+    counted, orders = Counter(found), orders_of(found)
+    offsets = dict(result.offsets)
+    for other, outputs in others:
+        if Counter(outputs) != counted:
+            more, less = Counter(outputs) - counted, counted - Counter(outputs)
+            shown = "; ".join(filter(None, (_listed("more", more), _listed("less", less))))
+            return None, f"two undisturbed runs have different outputs: the second has {shown}"
+        if other.check_output != result.check_output:
+            return None, "two undisturbed runs have different outputs of --check"
+        offsets = {group: one for group, one in offsets.items() if other.offsets.get(group) == one}
+        orders = {key: values for key, values in orders.items() if orders_of(outputs).get(key) == values}
+    return Baseline(counted, orders, offsets, result.check_output), ""
+
+
+def _listed(what: str, outputs: Counter[Output]) -> str:
+    if not outputs:
+        return ""
+    shown = ", ".join(map(output_text, list(outputs)[:RECORDS_SHOWN]))
+    return f"{sum(outputs.values())} {what} ({shown})"
+
+
+def problems_of(plan: Plan, baseline: Baseline, result: TrialResult) -> list[Problem]:
+    """Return what is wrong with a trial."""
+    problems = []
+    if result.stuck is not None:
+        problems.append(Problem(STUCK, result.stuck))
+    outputs = outputs_of(plan, result.records)
+    counted = Counter(outputs)
+    missing, more = baseline.outputs - counted, counted - baseline.outputs
+    doubled = Counter({one: count for one, count in more.items() if one in baseline.outputs})
+    unknown = more - doubled
+    if result.stuck is None or doubled or unknown:  # what a stuck program has not written yet is not lost
+        problems += _of_records(result, missing if result.stuck is None else Counter(), doubled, unknown)
+    reordered = _reordered(baseline, outputs)
+    if reordered:
+        problems.append(
+            Problem(
+                REORDERED, f"the outputs of key {reordered[0].key} are in another order", tuple(reordered)
+            )
+        )
+    if not problems:
+        problems += _of_offsets(baseline, result)
+        if result.check_output != baseline.check_output:
+            problems.append(
+                Problem(CHECK, _difference(baseline.check_output or "", result.check_output or ""))
+            )
+    return problems
+
+
+def _of_records(
+    result: TrialResult, missing: Counter[Output], doubled: Counter[Output], unknown: Counter[Output]
+) -> list[Problem]:
+    problems = []
+    if (doubled or unknown) and result.aborted_reads:
+        topics = ", ".join(result.aborted_reads)
+        more = doubled + unknown
+        text = f"{_listed('outputs', more)} came of records of aborted transactions in {topics}"
+        return [Problem(ABORTED_READ, text, tuple(more))]
+    if missing and unknown:
+        text = f"{_listed('outputs', unknown)} came in place of {_listed('others', missing)}"
+        return [Problem(CHANGED, text, (*missing, *unknown))]
+    if missing:
+        problems.append(
+            Problem(LOST, f"{_listed('outputs are missing', missing)}", tuple(missing.elements()))
+        )
+    if doubled:
+        problems.append(
+            Problem(DOUBLED, _listed("outputs came once more", doubled), tuple(doubled.elements()))
+        )
+    if unknown:
+        problems.append(
+            Problem(DOUBLED, _listed("outputs came that no undisturbed run has", unknown), tuple(unknown))
+        )
+    return problems
+
+
+def _reordered(baseline: Baseline, outputs: Sequence[Output]) -> list[Output]:
+    """Return the outputs of the first key whose values are in another order, each counted where it came first."""
+    for (topic, key), values in orders_of(outputs).items():
+        wanted = baseline.orders.get((topic, key), [])
+        first = list(dict.fromkeys(one for one in values if one in wanted))
+        if first != [one for one in dict.fromkeys(wanted) if one in first]:
+            return [Output(topic, key, one) for one in first]
+    return []
+
+
+def _of_offsets(baseline: Baseline, result: TrialResult) -> list[Problem]:
+    """Return the offsets of groups that are others than after an undisturbed run."""
+    found = []
+    for group, topics in baseline.offsets.items():
+        for topic, partitions in topics.items():
+            for partition, wanted in partitions.items():
+                offset = result.offsets.get(group, {}).get(topic, {}).get(partition)
+                if offset != wanted:
+                    stands = "has no offset" if offset is None else f"stands at {offset}"
+                    then = "again" if offset is None or offset < wanted else "never"
+                    found.append(
+                        f"group {group} {stands} in {topic}-{partition}, not at {wanted}: records are read {then}"
+                    )
+    return [Problem(OFFSETS, "; ".join(found))] if found else []
+
+
+def _difference(before: str, after: str) -> str:
+    import difflib
+
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
+    shown = [line for line in lines if not line.startswith(("---", "+++", "@@"))][:10]
+    return "the output of --check is another one: " + "; ".join(shown)
+
+
+# -- outputs as they are compared
+
+
+def outputs_of(plan: Plan, records: Mapping[str, Iterable[Record]]) -> list[Output]:
+    """Return the outputs of a trial as they are compared, by topic and partition."""
+    return [output_of(plan, record) for rows in records.values() for record in rows]
+
+
+def output_of(plan: Plan, record: Record) -> Output:
+    """Return one output as it is compared."""
+    key = None if record.key is None else record.key.decode("utf-8", "replace")
+    if plan.key is not None:
+        return Output(record.topic, key, f"{plan.key} {_named(plan.key, record, key)}")
+    value = value_text(None, record.value)
+    if plan.ignore:
+        value = (
+            _without(record.value, [path for path in plan.ignore if not path.startswith("header")]) or value
+        )
+    headers = [
+        (name, content)
+        for name, content in record.headers
+        if "headers" not in plan.ignore and f"header:{name}" not in plan.ignore
+    ]
+    return Output(record.topic, key, f"{value} {headers}" if headers else value)
+
+
+def _named(path: str, record: Record, key: str | None) -> str:
+    if path == "key":
+        return str(key)
+    try:
+        return json.dumps(_find(json.loads(record.value or b""), _parts(path)), sort_keys=True)
+    except (ValueError, LookupError, TypeError):
+        return f"nothing at {path}"
+
+
+def _without(value: bytes | None, paths: Iterable[str]) -> str | None:
+    """Return a JSON value without what the paths name; None for one that is no JSON."""
+    try:
+        data = json.loads(value or b"")
+    except ValueError:
+        return None
+    for path in paths:
+        *outer, last = _parts(path)
+        for parent in _all(data, outer):
+            if isinstance(parent, dict):
+                parent.pop(last, None)
+            elif isinstance(parent, list) and isinstance(last, int) and last < len(parent):
+                parent[last] = None
+    return json.dumps(data, sort_keys=True)
+
+
+def _parts(path: str) -> list[str | int]:
+    """Return the parts of a JSON path such as ``$.a.b[0]`` or ``a[*].b``."""
+    return [
+        int(number) if number else (star or name)
+        for name, number, star in re.findall(r"([^.\[\]$]+)|\[(\d+)\]|\[(\*)\]", path)
+    ]
+
+
+def _find(data: Any, parts: Sequence[str | int]) -> Any:
+    for part in parts:
+        data = data[part]
+    return data
+
+
+def _all(data: Any, parts: Sequence[str | int]) -> list[Any]:
+    found = [data]
+    for part in parts:
+        inner: list[Any] = []
+        for one in found:
+            if part == "*" and isinstance(one, list):
+                inner += one
+            elif (isinstance(one, dict) and part in one) or (
+                isinstance(one, list) and isinstance(part, int) and part < len(one)
+            ):
+                inner.append(one[part])
+        found = inner
+    return found
+
+
+def orders_of(outputs: Iterable[Output]) -> dict[tuple[str, str], list[str]]:
+    """Return the values of each topic and key in their order; outputs without a key have none."""
+    orders: dict[tuple[str, str], list[str]] = {}
+    for one in outputs:
+        if one.key is not None:
+            orders.setdefault((one.topic, one.key), []).append(one.value)
+    return orders
+
+
+def output_text(output: Output) -> str:
+    """Return an output as text, on one line."""
+    text = output.value if output.key is None else f"{output.key!r}: {output.value}"
+    return f"{output.topic} {text[:160]}"
+
+
+# -- the verdict
+
+_COUNTS_AS: Final[Mapping[str, tuple[str, ...]]] = {
+    LOST: (LOST,),
+    DOUBLED: (DOUBLED,),
+    CHANGED: (LOST, DOUBLED),
+    OFFSETS: (DOUBLED,),
+    CHECK: (LOST, DOUBLED),
+    REORDERED: (REORDERED,),
+    ABORTED_READ: (ABORTED_READ,),
+    STUCK: (STUCK,),
+}
+_BREAKS: Final[Mapping[str, frozenset[str]]] = {
+    "exactly-once": frozenset((LOST, DOUBLED, REORDERED, ABORTED_READ, STUCK)),
+    "at-least-once": frozenset((LOST, ABORTED_READ, STUCK)),
+    "at-most-once": frozenset((DOUBLED, ABORTED_READ, STUCK)),
+}
+
+
+def word_of(kinds: Iterable[str]) -> str:
+    """Return the verdict over trials with problems of these kinds."""
+    found = {one for kind in kinds for one in _COUNTS_AS[kind]}
+    if {LOST, DOUBLED} <= found:
+        return NEITHER
+    for kind, word in (
+        (LOST, AT_MOST_ONCE),
+        (ABORTED_READ, ABORTED_READ),
+        (DOUBLED, AT_LEAST_ONCE),
+        (REORDERED, REORDERED),
+        (STUCK, STUCK),
+    ):
+        if kind in found:
+            return word
+    return EXACTLY_ONCE
+
+
+def is_kept(promise: str, kinds: Iterable[str]) -> bool:
+    """Return whether a promise holds over trials with problems of these kinds."""
+    return not any(one in _BREAKS[promise] for kind in kinds for one in _COUNTS_AS[kind])

@@ -1,0 +1,76 @@
+"""The classic mistakes, each with the pattern of requests that shows it, and its mend. docs/mistakes.md explains each at
+length, under the same name.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Mistake(NamedTuple):
+    """A mistake."""
+
+    title: str
+    mend: str
+
+
+MISTAKES: Final = {
+    "offsets-before-work": Mistake(
+        "Offsets are committed before the work is done",
+        "commit the offset of a record after its result was acknowledged",
+    ),
+    "auto-commit-in-background": Mistake(
+        "Offsets are committed by a timer while the work goes on in the background",
+        "set enable.auto.commit=false, and commit what is done",
+    ),
+    "commit-in-revoke": Mistake(
+        "The offsets of unfinished work are committed when partitions are revoked",
+        "finish the work, or commit only the offsets of what is finished, before partitions go",
+    ),
+    "offsets-outside-transaction": Mistake(
+        "The offsets are committed outside of the transaction",
+        "send the offsets to the transaction (send_offsets_to_transaction) and commit them with it",
+    ),
+    "new-id-without-group": Mistake(
+        "A new transactional id at each start, and offsets without the group's metadata",
+        "pass the consumer's group metadata with the offsets, or keep one transactional id for each instance",
+    ),
+    "one-id-for-two": Mistake(
+        "Two instances have the same transactional id",
+        "give each instance a transactional id of its own",
+    ),
+    "unread-errors": Mistake(
+        "Nobody reads the errors of sent records",
+        "look at the result of each record before its offset is committed, and stop at an error",
+    ),
+    "no-flush-at-exit": Mistake(
+        "The program ends without flush",
+        "flush the producer before the offsets are committed and before the program ends",
+    ),
+    "resends-without-idempotence": Mistake(
+        "Records are sent again without idempotence",
+        "set enable.idempotence=true",
+    ),
+    "abort-without-rewind": Mistake(
+        "After an abort the program goes on with the next record",
+        "after an abort, seek to the committed offsets before the next poll",
+    ),
+    "read-uncommitted": Mistake(
+        "A reader behind a transactional writer reads uncommitted records",
+        "set isolation.level=read_committed",
+    ),
+    "outside-transaction": Mistake(
+        "A part of the results is written outside of the transaction",
+        "write every result, dead letters too, with the transactional producer",
+    ),
+    "two-writes": Mistake(
+        "Result and offset are two writes, and nothing holds them together",
+        "write both in one transaction, or make the result idempotent: the same key gives the same row",
+    ),
+    "zombie": Mistake(
+        "An instance that was replaced goes on",
+        "let the transaction be fenced: one transactional id for each instance, or the group's metadata with the offsets",
+    ),
+}
+"""By name: the anchor in docs/mistakes.md."""
+PAGE: Final = "docs/mistakes.md"

@@ -1,0 +1,176 @@
+"""`Plan`: what is proved: a program, its topics, what it reads and where its results are. A plan is plain data: it stands
+in the report of a finding, from which `oncelog prove --again` repeats one trial.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.control.names import not_found
+from oncelog.broker.control.new_records import NewRecord, checked_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Promise: TypeAlias = Literal["exactly-once", "at-least-once", "at-most-once"]
+PROMISES: Final[tuple[Promise, ...]] = ("exactly-once", "at-least-once", "at-most-once")
+
+ADDRESS_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
+FOLDER_VARIABLE: Final = "ONCELOG_PROVE_DIR"
+INSTANCE_VARIABLE: Final = "ONCELOG_PROVE_INSTANCE"
+QUIET_S, TIMEOUT_S = 0.3, 20.0
+INSTANCES_MAX: Final = 8
+
+
+@dataclass(frozen=True)
+class Plan:
+    """See docs/prove.md, which says what each means."""
+
+    command: tuple[str, ...]
+    topics: Mapping[str, int]
+    """Partitions by topic."""
+    inputs: Mapping[str, tuple[Mapping[str, Any], ...]]
+    """Records by topic, as `record_data` gives them."""
+    outputs: tuple[str, ...]
+    promise: Promise = "exactly-once"
+    instances: int = 1
+    address_variable: str = ADDRESS_VARIABLE
+    until_exit: bool = False
+    """Whether the program is done when it ends with exit code 0; if not, when it has nothing more to do."""
+    quiet_s: float = QUIET_S
+    timeout_s: float = TIMEOUT_S
+    """Seconds of real time after which a trial is stuck, from its last disturbance on."""
+    ignore: tuple[str, ...] = ()
+    """JSON paths of values, and ``headers`` or ``header:NAME``, that are not compared."""
+    key: str | None = None
+    """The JSON path of what names the input in an output; None: outputs are compared as a whole."""
+    check: str | None = None
+    """A shell command whose output counts, at the end of a trial."""
+    reset: str | None = None
+    """A shell command that runs before each trial."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Configuration of the broker."""
+    seed: int = 0
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the plan as JSON has it."""
+        data: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return data
+
+    @classmethod
+    def of_data(cls, data: Mapping[str, Any]) -> Plan:
+        """Return the plan of `to_data`. Raises InvalidArgumentError."""
+        try:
+            plan = cls(**data)
+            return cls(
+                **{
+                    **data,
+                    "command": tuple(plan.command),
+                    "inputs": {topic: tuple(rows) for topic, rows in plan.inputs.items()},
+                    "outputs": tuple(plan.outputs),
+                    "ignore": tuple(plan.ignore),
+                }
+            )
+        except (TypeError, AttributeError) as error:
+            raise InvalidArgumentError(f"this is no plan of oncelog prove: {error}") from None
+
+    def check_names(self) -> None:
+        """Raises InvalidArgumentError for a plan that cannot be judged."""
+        if not self.command:
+            raise InvalidArgumentError("there is no command: oncelog prove OPTIONS -- COMMAND")
+        if not self.inputs:
+            raise InvalidArgumentError("there is no input: --input TOPIC=FILE says what the program reads")
+        if not self.outputs and self.check is None:
+            raise InvalidArgumentError(
+                "there is no output: --output TOPIC, or --check COMMAND, says what counts"
+            )
+        for what, names in (("input", self.inputs), ("output", self.outputs)):
+            for name in names:
+                if name not in self.topics:
+                    raise InvalidArgumentError(f"--{what} {name}: {not_found('topic', name, self.topics)}")
+        if not 1 <= self.instances <= INSTANCES_MAX:
+            raise InvalidArgumentError(f"--instances {self.instances}: expected 1 to {INSTANCES_MAX}")
+        for name, seconds in (("--quiet", self.quiet_s), ("--timeout", self.timeout_s)):
+            if not 0 < seconds < 3600:
+                raise InvalidArgumentError(f"{name} {seconds:g}: expected seconds, more than 0")
+
+    @property
+    def input_count(self) -> int:
+        """How many records the program is given."""
+        return sum(map(len, self.inputs.values()))
+
+
+def record_data(given: object) -> dict[str, Any]:
+    """Return a record, given as `oncelog.Broker.produce` takes it, as JSON has it: bytes that are no text as base64.
+    Raises InvalidArgumentError.
+    """
+    record = checked_record(given)
+    data: dict[str, Any] = {}
+    for name, value in (("key", record.key), ("value", record.value)):
+        if value is not None:
+            _put(data, name, value)
+    if record.headers:
+        data["headers"] = [[name, None if value is None else _text(value)] for name, value in record.headers]
+    if record.timestamp is not None:
+        data["timestamp"] = record.timestamp
+    if record.partition is not None:
+        data["partition"] = record.partition
+    return data
+
+
+def _put(data: dict[str, Any], name: str, value: bytes) -> None:
+    try:
+        data[name] = value.decode()
+    except UnicodeDecodeError:
+        data[f"{name}_base64"] = base64.b64encode(value).decode()
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def new_record(data: Mapping[str, Any]) -> NewRecord:
+    """Return the record of `record_data`."""
+    fields = {name: data[name] for name in ("key", "value", "timestamp", "partition") if name in data}
+    for name in ("key", "value"):
+        if f"{name}_base64" in data:
+            fields[name] = base64.b64decode(data[f"{name}_base64"])
+    if "headers" in data:
+        fields["headers"] = [tuple(pair) for pair in data["headers"]]
+    return checked_record(fields)
+
+
+RECORD_WORDS: Final = frozenset(("key", "value", "headers", "timestamp", "partition"))
+
+
+def records_of_lines(lines: Iterable[str], name: str) -> list[dict[str, Any]]:
+    """Return the records of a file of JSON lines: an object of `RECORD_WORDS` is a record with its key and headers,
+    any other value is the record's value, as JSON writes it. ``name`` is the file's. Raises InvalidArgumentError with
+    the number of the line.
+    """
+    records = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+            if isinstance(value, dict) and "value" in value and value.keys() <= RECORD_WORDS:
+                given = {word: _field(word, one) for word, one in value.items()}
+            else:
+                given = {"value": line.strip()}
+            records.append(record_data(given))
+        except (json.JSONDecodeError, InvalidArgumentError) as error:
+            raise InvalidArgumentError(f"{name}, line {number}: {error}") from None
+    if not records:
+        raise InvalidArgumentError(f"{name} has no records")
+    return records
+
+
+def _field(word: str, value: Any) -> Any:
+    if word in ("key", "value") and value is not None and not isinstance(value, str):
+        return json.dumps(value)
+    return value

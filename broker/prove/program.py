@@ -1,0 +1,114 @@
+"""`Program`: an instance of the program under proof, with a listener of its own, started again after each end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog.broker.prove.disturbances import LISTENER_PREFIX
+from oncelog.broker.prove.plan import FOLDER_VARIABLE, INSTANCE_VARIABLE
+from oncelog.broker.seams.processes import ProcessGroup
+
+if TYPE_CHECKING:
+    from oncelog.broker.prove.plan import Plan
+
+
+class ProcessEnd(NamedTuple):
+    """The end of a process of the program."""
+
+    instance: int
+    run: int
+    """Which process of the instance it was, from 1 on."""
+    exit_code: int
+    """Minus the number of a signal, if one ended it."""
+    at_s: float
+    """Seconds of real time since the trial began."""
+    was_wanted: bool
+    """Whether the trial ended it."""
+    output: str
+
+    def __str__(self) -> str:
+        how = f"signal {-self.exit_code}" if self.exit_code < 0 else f"exit code {self.exit_code}"
+        last = self.output.strip().splitlines()[-1:] or ["no output"]
+        return f"instance {self.instance} ended with {how}: {last[0][:300]}"
+
+
+class Program:
+    """Instance ``instance`` of the plan's program. ``folder`` is the trial's, kept over the program's restarts."""
+
+    def __init__(self, plan: Plan, instance: int, folder: str) -> None:
+        self._plan = plan
+        self._folder = folder
+        self.instance = instance
+        self.listener = listener_of(instance)
+        self.run = 0
+        self.group: ProcessGroup | None = None
+        """The process that runs, or ran last; None before the first start."""
+        self.is_ending = False
+        """Whether the trial has asked it to end."""
+        self.is_paused = False
+
+    async def start(self, bootstrap_servers: str) -> None:
+        """Start it. Raises CommandError."""
+        self.run += 1
+        self.is_ending = self.is_paused = False
+        words = {
+            "{bootstrap}": bootstrap_servers,
+            "{dir}": self._folder,
+            "{instance}": str(self.instance),
+        }
+        command = [_filled(part, words) for part in self._plan.command]
+        environment = {
+            self._plan.address_variable: bootstrap_servers,
+            FOLDER_VARIABLE: self._folder,
+            INSTANCE_VARIABLE: str(self.instance),
+        }
+        output = f"{self._folder}.{self.instance}.{self.run}.log"
+        self.group = await ProcessGroup.start(command, environment=environment, output_path=output)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the process; None while it runs."""
+        return None if self.group is None else self.group.exit_code
+
+    def end(self, at_s: float) -> ProcessEnd:
+        """Return the end of the process, which has ended. What it has started in its group is killed."""
+        assert self.group is not None
+        code = self.group.exit_code
+        assert code is not None
+        self.group.kill()
+        return ProcessEnd(self.instance, self.run, code, at_s, self.is_ending, self.group.output())
+
+    def kill(self) -> None:
+        """End it (SIGKILL)."""
+        self.is_ending = True
+        if self.group is not None:
+            self.group.kill()
+
+    def terminate(self) -> None:
+        """Ask it to end (SIGTERM)."""
+        self.is_ending = True
+        if self.group is not None:
+            self.group.terminate()
+
+    def pause(self) -> None:
+        """Let it stand still."""
+        self.is_paused = True
+        if self.group is not None:
+            self.group.pause()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.is_paused = False
+        if self.group is not None:
+            self.group.resume()
+
+
+def listener_of(instance: int) -> str:
+    """Return the name of an instance's listener."""
+    return f"{LISTENER_PREFIX}{instance}"
+
+
+def _filled(text: str, words: dict[str, str]) -> str:
+    for word, value in words.items():
+        text = text.replace(word, value)
+    return text

@@ -1,0 +1,336 @@
+"""`Prover`: runs the trials of a plan, several side by side, and gives the verdict.
+
+The program runs undisturbed twice: what both runs have in common is what every trial must come to. The first run gives
+the steps (`oncelog.broker.prove.steps`). A trial that fails is run again before it is reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import trio
+
+from oncelog.broker.prove.disturbances import RETRIABLE, Disturbance
+from oncelog.broker.prove.explain import explain
+from oncelog.broker.prove.history import events_of
+from oncelog.broker.prove.judge import baseline_of, problems_of
+from oncelog.broker.prove.program import listener_of
+from oncelog.broker.prove.seed import make_seed
+from oncelog.broker.prove.steps import counter_rules, planned
+from oncelog.broker.prove.trial import Trial
+from oncelog.broker.prove.verdict import Finding, Verdict
+from oncelog.broker.seams.clock import real_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oncelog.broker.prove.history import Event
+    from oncelog.broker.prove.judge import Baseline, Problem
+    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.seed import Seed
+    from oncelog.broker.prove.trial import TrialResult
+
+UNDISTURBED_RUNS: Final = 2
+SECOND_KINDS: Final = ("kill after", "lose response", "kill before")
+"""The disturbances of what only a failure shows."""
+SECOND_APIS: Final = (
+    "EndTxn",
+    "Produce",
+    "TxnOffsetCommit",
+    "OffsetCommit",
+    "InitProducerId",
+    "JoinGroup",
+    "SyncGroup",
+    "OffsetFetch",
+    "AddPartitionsToTxn",
+    "ShareAcknowledge",
+)
+TIMELINE_MAX: Final = 600
+"""Requests of a finding's timeline."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much a proof may try. None: everything."""
+
+    trials: int | None = None
+    seconds: float | None = None
+
+
+class Progress(NamedTuple):
+    """What a proof tells while it runs."""
+
+    done: int
+    planned: int
+    text: str | None
+    """A line about what has just been found; None: nothing was."""
+
+
+class NotJudgedError(Exception):
+    """The program cannot be judged. The text says why."""
+
+
+class Prover:
+    """``folder`` is for the trials alone. ``tell`` is called with the progress. ``first`` are disturbances that are
+    tried before the others, such as those that failed last.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: str,
+        tell: Callable[[Progress], None],
+        *,
+        budget: Budget = Budget(),
+        depth: int = 1,
+        jobs: int = 1,
+        from_snapshot: str | bytes | None = None,
+        first: Sequence[tuple[Disturbance, ...]] = (),
+    ) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._tell = tell
+        self._budget = budget
+        self._depth = depth
+        self._jobs = jobs
+        self._from_snapshot = from_snapshot
+        self._first = first
+        self._numbers = 0
+        self._seed: Seed
+        self._baseline: Baseline
+        self._undisturbed: list[Event] = []
+        self._queue: list[tuple[Disturbance, ...]] = []
+        self._deeper: list[tuple[Disturbance, ...]] = []
+        self._deeper_seen: set[Any] = set()
+        self._planned = 0
+        self._ends_at: float | None = None
+        self._groups: dict[Any, Finding] = {}
+        self.verdict = Verdict(plan)
+        """What is known so far."""
+
+    async def run(self) -> Verdict:
+        """Run the trials; return the verdict. Raises CommandError, InvalidArgumentError, SnapshotError, KafkaError."""
+        self._seed = await make_seed(self._plan, self._from_snapshot)
+        try:
+            counts = await self._run_undisturbed()
+        except NotJudgedError as error:
+            self.verdict.reason = str(error)
+            return self.verdict
+        found = [
+            (one,) for one in planned(self._undisturbed, counts, is_checked=self._plan.check is not None)
+        ]
+        first = [one for one in self._first if one in found]
+        self._queue = first + [one for one in found if one not in first]
+        self.verdict.classes_in_all = len(self._queue)
+        self._limit()
+        self._tell(Progress(0, self._planned, self._outlook()))
+        await self._work()
+        if self._depth > 1 and not self.verdict.is_interrupted:
+            self._queue = self._deeper
+            self.verdict.depth = 2
+            self.verdict.classes_in_all += len(self._queue)
+            self._limit()
+            await self._work()
+        return self.verdict
+
+    async def again(self, disturbances: tuple[Disturbance, ...]) -> Verdict:
+        """Run one trial, after the undisturbed runs; return the verdict over it alone."""
+        self._seed = await make_seed(self._plan, self._from_snapshot)
+        try:
+            await self._run_undisturbed()
+        except NotJudgedError as error:
+            self.verdict.reason = str(error)
+            return self.verdict
+        self.verdict.classes_in_all = 1
+        self._queue, self._planned = [disturbances], 1
+        self.verdict.depth = len(disturbances)
+        await self._work()
+        if self.verdict.not_met:
+            self.verdict.reason = "the disturbance did not happen: the program did not come to the step"
+        return self.verdict
+
+    # -- undisturbed
+
+    async def _run_undisturbed(self) -> list[tuple[dict[str, Any], int]]:
+        """Run the program undisturbed; return the rules of the writes at which the broker may die, with their counts.
+        Raises NotJudgedError.
+        """
+        written = [
+            name for name in self._plan.topics if name in self._plan.outputs or name not in self._plan.inputs
+        ]
+        counters = counter_rules(written)
+        results: list[TrialResult] = []
+        for number in range(UNDISTURBED_RUNS):
+            result = await self._trial((), counters if number == 0 else ())
+            self._check_undisturbed(result)
+            results.append(result)
+        baseline, difference = baseline_of(self._plan, results)
+        if baseline is None:
+            raise NotJudgedError(
+                f"{difference}; --ignore leaves out what is new in each run, --key compares one part only"
+            )
+        self._baseline = baseline
+        self.verdict.outputs = sum(baseline.outputs.values())
+        if not self.verdict.outputs and not baseline.check_output:
+            raise NotJudgedError(
+                f"the program wrote nothing to {', '.join(self._plan.outputs)} in {self._plan.quiet_s:g} s "
+                "after it had read its input"
+            )
+        self._undisturbed = events_of(results[0])
+        self.verdict.undisturbed_s = results[-1].duration_s
+        texts = list(results[0].matched.values())
+        return [
+            ({word: value for word, value in rule.items() if word != "nth"}, count)
+            for rule, count in zip(counters, texts, strict=True)
+        ]
+
+    def _check_undisturbed(self, result: TrialResult) -> None:
+        if result.own_ends and not (self._plan.until_exit and result.stuck is None):
+            raise NotJudgedError(
+                f"undisturbed, the program ends by itself ({result.own_ends[0]}); a job that ends when it is done "
+                "needs --until-exit"
+            )
+        if result.stuck is not None:
+            raise NotJudgedError(f"undisturbed, the program is stuck: {result.stuck}")
+
+    # -- trials
+
+    async def _trial(
+        self, disturbances: Sequence[Disturbance], counters: Sequence[dict[str, Any]] = ()
+    ) -> TrialResult:
+        self._numbers += 1
+        folder = f"{self._folder}/{self._numbers}"
+        return await Trial(self._plan, self._seed, disturbances, folder, counters).run()
+
+    def _limit(self) -> None:
+        """Keep the budget."""
+        if self._budget.trials is not None:
+            del self._queue[max(0, self._budget.trials - self.verdict.trials) :]
+        if self._budget.seconds is not None and self._ends_at is None:
+            self._ends_at = real_time.monotonic() + self._budget.seconds
+        self._planned += len(self._queue)
+        self._queue.reverse()
+
+    def _outlook(self) -> str:
+        seconds = self._planned * self.verdict.undisturbed_s * 1.3 / self._jobs
+        if self._budget.seconds is not None:
+            seconds = min(seconds, self._budget.seconds)
+        return (
+            f"{self.verdict.classes_in_all} classes of steps, of which {self._planned} are tried; "
+            f"about {_time_text(seconds)}"
+        )
+
+    async def _work(self) -> None:
+        """Run the trials of the queue, several side by side."""
+        try:
+            async with trio.open_nursery() as nursery:
+                for _ in range(max(1, self._jobs)):
+                    nursery.start_soon(self._worker)
+        except* KeyboardInterrupt:
+            self.verdict.is_interrupted = True
+
+    async def _worker(self) -> None:
+        while self._queue and (self._ends_at is None or real_time.monotonic() < self._ends_at):
+            disturbances = self._queue.pop()
+            result = await self._trial(disturbances)
+            text = await self._judge(disturbances, result)
+            self._tell(Progress(self.verdict.trials, self._planned, text))
+
+    async def _judge(self, disturbances: tuple[Disturbance, ...], result: TrialResult) -> str | None:
+        """Judge a trial; return a line about what was found."""
+        self.verdict.trials += 1
+        if result.happened < len(disturbances):
+            self.verdict.not_met.append(disturbances[-1])
+            return None
+        self.verdict.classes += 1
+        if result.late_ms > self.verdict.late_ms:
+            self.verdict.late_ms, self.verdict.late_step = result.late_ms, str(disturbances[0])
+        problems = problems_of(self._plan, self._baseline, result)
+        if not problems:
+            if self._depth > 1 and len(disturbances) == 1:
+                self._go_deeper(disturbances[0], result)
+            return None
+        again = await self._trial(disturbances)
+        same = problems_of(self._plan, self._baseline, again) if again.happened == len(disturbances) else []
+        if same:  # the second run is as good to show, and its journal is at hand
+            result, problems = again, same
+        return self._add(self._finding(disturbances, result, problems, is_unsteady=not same))
+
+    def _finding(
+        self,
+        disturbances: tuple[Disturbance, ...],
+        result: TrialResult,
+        problems: list[Problem],
+        *,
+        is_unsteady: bool,
+    ) -> Finding:
+        events = events_of(result)
+        explanation = explain(self._plan, result, problems, events, self._undisturbed)
+        return Finding(
+            disturbances,
+            tuple(problems),
+            explanation.sentences,
+            explanation.mistake,
+            explanation.mend,
+            tuple(timeline(result, events)),
+            is_unsteady=is_unsteady,
+        )
+
+    def _add(self, finding: Finding) -> str | None:
+        """Add a finding; return a line about it if it is the first of its kind."""
+        group = (finding.kinds, finding.mistake, finding.is_unsteady)
+        known = self._groups.get(group)
+        if known is not None:
+            self._replace(known, replace(known, same=known.same + 1), group)
+            return None
+        self._groups[group] = finding
+        (self.verdict.unsteady if finding.is_unsteady else self.verdict.findings).append(finding)
+        return f"{'unsteady: ' if finding.is_unsteady else ''}{finding.title}: {finding.step}"
+
+    def _replace(self, old: Finding, new: Finding, group: Any) -> None:
+        found = self.verdict.unsteady if old.is_unsteady else self.verdict.findings
+        found[found.index(old)] = self._groups[group] = new
+
+    def _go_deeper(self, first: Disturbance, result: TrialResult) -> None:
+        """Plan a second disturbance at the steps with which the program came back from the first."""
+        since = result.fired_at[0]
+        for event in events_of(result):
+            key = (first.kind, first.rule.get("on") or first.rule.get("crash_at"), event.api, event.is_commit)
+            if event.at_s <= since or event.api not in SECOND_APIS or key in self._deeper_seen:
+                continue
+            self._deeper_seen.add(key)
+            for kind in SECOND_KINDS:
+                action = {"kill after": "drop_response", "lose response": "drop_response"}.get(
+                    kind, "drop_request"
+                )
+                rule = {"on": event.api, "listener": listener_of(event.instance), "nth": 1, action: "close"}
+                assert event.api in RETRIABLE
+                self._deeper.append((first, Disturbance(kind, rule)))
+
+
+def timeline(result: TrialResult, events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Return the requests of a trial and what was done to program and broker, by time."""
+    rows: list[dict[str, Any]] = [event.to_data() for event in events]
+    if len(rows) > TIMELINE_MAX:
+        rows = [
+            row for row in rows if row["request"].partition(" ")[0] not in ("Fetch", "Heartbeat", "Metadata")
+        ]
+    rows = rows[:TIMELINE_MAX]
+    rows += [
+        {"at_ms": round(at * 1000, 1), "disturbance": str(one)}
+        for one, at in zip(result.disturbances, result.fired_at, strict=False)
+    ]
+    rows += [
+        {"at_ms": round(end.at_s * 1000, 1), "instance": end.instance, "program": str(end)}
+        for end in result.ends
+    ]
+    rows += [
+        {"at_ms": round(at * 1000, 1), "broker": "the broker died, and starts again"}
+        for at in result.broker_ends
+    ]
+    return sorted(rows, key=lambda row: row["at_ms"])
+
+
+def _time_text(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,140 @@
+"""The verdict as text, and as one HTML page that needs nothing from outside."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.broker.prove.verdict import NOT_JUDGED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from oncelog.broker.prove.verdict import Finding, Verdict
+
+LATE_TEXT: Final = "readers wait up to {:g} s for a transaction that was abandoned: {}"
+
+
+def text_of(verdict: Verdict, files: Mapping[int, str]) -> str:
+    """Return the verdict for a terminal. ``files``: where each finding was written, by its number from 0 on."""
+    lines = [f"verdict: {verdict.word} ({verdict.plan.promise}: {verdict.promise})"]
+    if verdict.reason is not None:
+        lines.append(f"  {verdict.reason}")
+    lines.append(
+        f"  {verdict.basis}; {verdict.plan.input_count} inputs, {verdict.outputs} outputs in an undisturbed run"
+    )
+    if verdict.late_ms:
+        lines.append("  late: " + LATE_TEXT.format(verdict.late_ms / 1000, verdict.late_step))
+    for number, finding in enumerate(verdict.findings):
+        lines += ["", *_finding_lines(number, finding, files)]
+    for finding in verdict.unsteady:
+        lines += ["", f"unsteady: {finding.title}, then passed: {finding.step}"]
+    return "\n".join(lines) + "\n"
+
+
+def _finding_lines(number: int, finding: Finding, files: Mapping[int, str]) -> Iterator[str]:
+    same = f" (and {finding.same - 1} more trials)" if finding.same > 1 else ""
+    yield f"{number + 1}. {finding.title}{same}"
+    yield f"   step: {finding.step}"
+    for problem in finding.problems:
+        yield f"   {problem.text}"
+    for sentence in finding.why:
+        yield f"   why: {sentence}"
+    if finding.mend is not None:
+        yield f"   mend: {finding.mend}"
+    if number in files:
+        yield f"   again: oncelog prove --again {files[number]}"
+
+
+# -- HTML
+
+_STYLE: Final = """
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #1c1c1c; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.5rem; }
+.kept { color: #146c2e; } .broken { color: #a4161a; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+th, td { text-align: left; padding: .15rem .6rem; vertical-align: top; border-bottom: 1px solid #e4e4e4; }
+td.time, td.number { text-align: right; white-space: nowrap; color: #666; font-variant-numeric: tabular-nums; }
+tr.disturbance td { background: #fff0d6; font-weight: 600; } tr.error td { background: #fdecec; }
+tr.program td, tr.broker td { background: #eef2fb; }
+tr.named td { outline: 2px solid #d08700; outline-offset: -2px; }
+code, pre { font: 13px/1.4 ui-monospace, monospace; background: #f5f5f5; } pre { padding: .6rem; overflow-x: auto; }
+@media (prefers-color-scheme: dark) {
+  body { background: #181818; color: #e6e6e6; } code, pre { background: #262626; }
+  th, td { border-color: #333; } tr.disturbance td { background: #4a3a14; } tr.error td { background: #4a1f1f; }
+  tr.program td, tr.broker td { background: #22304a; } .kept { color: #66d186; } .broken { color: #ff7b7f; }
+}
+"""
+
+
+def html_of(verdict: Verdict, files: Mapping[int, str]) -> str:
+    """Return the verdict as a page. ``files``: see `text_of`."""
+    title = f"oncelog prove: {verdict.word}"
+    state = "broken" if verdict.promise == "broken" else "kept" if verdict.promise == "kept" else ""
+    parts = [
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>',
+        f"<style>{_STYLE}</style><h1>{escape(verdict.word)}</h1>",
+        f'<p class="{state}">{escape(verdict.plan.promise)}: <b>{escape(verdict.promise)}</b></p>',
+        f"<p>{escape(verdict.basis)}; {verdict.plan.input_count} inputs, {verdict.outputs} outputs undisturbed.</p>",
+        f"<pre>{escape(' '.join(verdict.plan.command))}</pre>",
+    ]
+    if verdict.reason is not None:
+        parts.append(f"<p>{escape(verdict.reason)}</p>")
+    if verdict.late_ms:
+        parts.append(f"<p>{escape(LATE_TEXT.format(verdict.late_ms / 1000, verdict.late_step))}</p>")
+    for number, finding in enumerate(verdict.findings):
+        parts += _finding_parts(number, finding, files)
+    if verdict.unsteady:
+        parts.append("<h2>Unsteady: failed once, then passed</h2><ul>")
+        parts += [f"<li>{escape(one.title)}: {escape(one.step)}</li>" for one in verdict.unsteady]
+        parts.append("</ul>")
+    if not verdict.findings and verdict.promise != NOT_JUDGED:
+        parts.append("<p>No trial failed.</p>")
+    return "\n".join(parts) + "</html>\n"
+
+
+def _finding_parts(number: int, finding: Finding, files: Mapping[int, str]) -> Iterator[str]:
+    same = f" <small>({finding.same} trials)</small>" if finding.same > 1 else ""
+    yield f'<h2 id="finding-{number + 1}">{number + 1}. {escape(finding.title)}{same}</h2>'
+    yield f"<p>{escape(finding.step)}.</p>"
+    yield "<ul>" + "".join(f"<li>{escape(one.text)}</li>" for one in finding.problems) + "</ul>"
+    if finding.why:
+        yield "<p>Why:</p><ul>" + "".join(f"<li>{escape(one)}</li>" for one in finding.why) + "</ul>"
+    if finding.mend is not None:
+        yield f"<p>Mend: {escape(finding.mend)}</p>"
+    if number in files:
+        yield f"<pre>oncelog prove --again {escape(files[number])}</pre>"
+    yield "<details open><summary>Timeline</summary><table>"
+    yield "<tr><th>ms</th><th>request</th><th>program</th><th>broker</th><th>log</th></tr>"
+    named = set(_numbers_in(finding.why))
+    for row in finding.timeline:
+        yield _row(row, is_named=row.get("number") in named)
+    yield "</table></details>"
+
+
+def _numbers_in(sentences: tuple[str, ...]) -> Iterator[int]:
+    for sentence in sentences:
+        for part in sentence.split("request ")[1:]:
+            digits = part[: len(part) - len(part.lstrip("0123456789"))]  # the number's length
+            if digits:
+                yield int(digits)
+
+
+def _row(row: Mapping[str, Any], *, is_named: bool) -> str:
+    kind = next((one for one in ("disturbance", "program", "broker") if one in row), "")
+    time = f'<td class="time">{row["at_ms"]}</td>'
+    if kind == "disturbance":
+        return f'<tr class="{kind}">{time}<td></td><td colspan="3">{escape(row[kind])}</td></tr>'
+    if kind == "program":
+        return f'<tr class="{kind}">{time}<td></td><td>{escape(row[kind])}</td><td></td><td></td></tr>'
+    if kind == "broker":
+        return f'<tr class="{kind}">{time}<td></td><td></td><td>{escape(row[kind])}</td><td></td></tr>'
+    names = [
+        name for name, holds in (("error", row["result"] != "acknowledged"), ("named", is_named)) if holds
+    ]
+    who = f"{row['instance']}" if row["run"] == 1 else f"{row['instance']}, start {row['run']}"
+    written = f"{row['writes']} &rarr; {row['writes_after']}" if row["writes_after"] != row["writes"] else ""
+    return (
+        f'<tr class="{" ".join(names)}">{time}<td class="number">{row["number"]}</td>'
+        f"<td>{escape(who)}: {escape(row['request'])}</td><td>{escape(row['result'])}</td><td>{written}</td></tr>"
+    )

@@ -1,0 +1,76 @@
+"""`Seed`: the broker with which every trial begins: its topics and inputs, as a snapshot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from oncelog.broker.control.controlled_broker import ControlledBroker
+from oncelog.broker.control.instruments import Extras
+from oncelog.broker.control.options import checked_options
+from oncelog.broker.prove.plan import new_record
+from oncelog.broker.prove.program import listener_of
+from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.journal import Observer
+    from oncelog.broker.prove.plan import Plan
+
+REQUESTS_KEPT = 20_000
+"""Requests of each API that the journal of a trial keeps."""
+
+
+class Seed(NamedTuple):
+    """See the module."""
+
+    snapshot: bytes
+    output_ends: dict[str, dict[int, int]]
+    """Where the outputs of the program begin, by topic and partition."""
+
+
+async def make_seed(plan: Plan, from_snapshot: str | bytes | None) -> Seed:
+    """Return the seed of a plan's trials. ``from_snapshot``: the data before the plan's topics and inputs. Raises
+    InvalidArgumentError, SnapshotError, KafkaError.
+    """
+    broker = new_broker(plan, from_snapshot, None, listeners=1)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        await broker.start()
+        there = set(broker.node.metadata.image.topics)
+        missing: dict[str, object] = {name: count for name, count in plan.topics.items() if name not in there}
+        await broker.call("create_topics", {"topics": missing})
+        for topic, rows in plan.inputs.items():
+            records = [new_record(row)._asdict() for row in rows]
+            await broker.call("produce", {"topic": topic, "records": records})
+        for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):  # so that no trial waits for them
+            broker.node.services.auto_topics.ensure(name)
+        ends = {
+            topic: {
+                index: broker.node.cluster.leader_partition(topic, index).log.log_end_offset
+                for index, _ in enumerate(broker.node.metadata.image.topics[topic].partitions)
+            }
+            for topic in plan.outputs
+        }
+        snapshot = await broker.call("snapshot", {})
+        nursery.cancel_scope.cancel()
+    return Seed(snapshot, ends)
+
+
+def new_broker(
+    plan: Plan, snapshot: str | bytes | None, observer: Observer | None, *, listeners: int
+) -> ControlledBroker:
+    """Return a broker for a trial, with a listener for each of so many instances. Raises InvalidArgumentError."""
+    names = [listener_of(number) for number in range(1, listeners + 1)]
+    options = checked_options(
+        config={
+            "listeners": ",".join(f"{name}://127.0.0.1:0" for name in names),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
+            "inter.broker.listener.name": names[0],
+            **plan.config,
+        },
+        seed=plan.seed,
+        requests_kept=REQUESTS_KEPT,
+        from_snapshot=snapshot,
+    )
+    return ControlledBroker(options, Extras(observer=observer))

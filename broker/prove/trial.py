@@ -1,0 +1,410 @@
+"""`Trial`: one run of the program against a broker of its own, disturbed at one step, or at two.
+
+A trial's loop looks at the program and at the broker every few milliseconds: what has ended is started again, until the
+program has nothing more to do. The disturbance itself waits for no turn of the loop: the program is killed, or stands
+still, in the moment in which the rule fires, before anything else happens to its request.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from oncelog.broker.control import views
+from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, NotRunningError
+from oncelog.broker.control.records import RecordReader
+from oncelog.broker.prove.disturbances import Then
+from oncelog.broker.prove.program import Program, listener_of
+from oncelog.broker.prove.seed import new_broker
+from oncelog.broker.prove.watch import Watch
+from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.processes import folder_state, make_folder, remove_folder, run_command
+from oncelog.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oncelog.broker.control.journal import Journal
+    from oncelog.broker.control.types import Offsets, Record
+    from oncelog.broker.prove.disturbances import Disturbance
+    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.program import ProcessEnd
+    from oncelog.broker.prove.seed import Seed
+
+TURN_S: Final = 0.005
+"""How often the loop looks."""
+GRACE_S: Final = 5.0
+"""How long a program may take to end after SIGTERM, before it is killed."""
+EARLY_S: Final = 3.0
+"""How long a program may take to join its group again, while its old member is still there."""
+EXITS_MAX: Final = 8
+"""After so many ends of its own, a program is not started again."""
+LOCK_MOVES_MAX: Final = 10
+"""How often time is moved so that the locks of records in a share group end."""
+LOCK_S: Final = 31
+
+
+@dataclass
+class TrialResult:
+    """What a trial has seen."""
+
+    disturbances: tuple[Disturbance, ...]
+    happened: int = 0
+    """How many of them the journal shows."""
+    records: dict[str, list[Record]] = field(default_factory=dict)
+    """The outputs, at read_committed, by topic."""
+    offsets: dict[str, Offsets] = field(default_factory=dict)
+    """The committed offsets of each group."""
+    inputs: list[Record] = field(default_factory=list)
+    """What the program was given."""
+    aborted: dict[str, list[Record]] = field(default_factory=dict)
+    """The records of aborted transactions, by topic."""
+    late_ms: int = 0
+    """For how long readers waited for a transaction that the program had left open, in milliseconds of broker time."""
+    stuck: str | None = None
+    """Why the program did not come to an end in time."""
+    ends: list[ProcessEnd] = field(default_factory=list)
+    check_output: str | None = None
+    duration_s: float = 0.0
+    broker_ends: list[float] = field(default_factory=list)
+    """When the broker died, in seconds since the trial began."""
+    fired_at: list[float] = field(default_factory=list)
+    """When each disturbance happened."""
+    journal: Journal | None = None
+    watch: Watch | None = None
+    matched: dict[str, int] = field(default_factory=dict)
+    """How often each of the counters matched, by its text."""
+
+    @property
+    def aborted_reads(self) -> list[str]:
+        """The topics with records of aborted transactions that the program reads as if they were committed."""
+        read = set() if self.watch is None else self.watch.read_uncommitted
+        return sorted(read & self.aborted.keys())
+
+    @property
+    def own_ends(self) -> list[ProcessEnd]:
+        """The ends of the program that the trial did not want."""
+        return [end for end in self.ends if not end.was_wanted]
+
+
+class Trial:
+    """A trial of ``plan``. ``folder`` is for it alone. ``counters`` are rules that never act: how often they match says
+    at which writes the broker may die.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        seed: Seed,
+        disturbances: Sequence[Disturbance],
+        folder: str,
+        counters: Sequence[dict[str, object]] = (),
+    ) -> None:
+        self._plan = plan
+        self._seed = seed
+        self._folder = folder
+        self._counters = counters
+        self._work_folder = f"{folder}/dir"
+        self._watch = Watch(lambda: self._broker.journal, lambda: folder_state(self._work_folder))
+        self._broker = new_broker(plan, seed.snapshot, self._watch, listeners=plan.instances + 1)
+        self._programs = [Program(plan, number, self._work_folder) for number in range(1, plan.instances + 1)]
+        self._result = TrialResult(tuple(disturbances))
+        self._rule_ids: list[int] = []
+        self._handled = 0
+        """How many disturbances are over."""
+        self._deadline = real_time.monotonic() + plan.timeout_s
+        self._lock_moves = 0
+
+    async def run(self) -> TrialResult:
+        """Run it to its end. Raises CommandError where the program cannot be started."""
+        make_folder(self._work_folder)
+        began = real_time.monotonic()
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._broker.run)
+                await self._broker.start()
+                try:
+                    await self._run()
+                finally:
+                    for program in self._programs:
+                        program.kill()
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+        finally:
+            remove_folder(self._folder)
+        self._result.duration_s = real_time.monotonic() - began
+        return self._result
+
+    async def _run(self) -> None:
+        result, plan = self._result, self._plan
+        if plan.reset is not None:
+            await self._shell(plan.reset)
+        ids = [self._broker.faults.add(rule) for rule in self._counters]
+        self._broker.faults.on_fired.append(self._on_fired)
+        self._add_next_rule()
+        for program in self._programs:
+            await self._start(program)
+        result.stuck = await self._loop(self._is_done)
+        self._broker.faults.on_fired.remove(self._on_fired)
+        states = {state.id: state for state in self._broker.faults.states}
+        result.matched = {states[one].text: states[one].matched for one in ids}
+        await self._collect()
+
+    # -- the program
+
+    async def _start(self, program: Program) -> None:
+        self._watch.begin_run(program.listener)
+        await program.start(self._address(program.listener))
+
+    def _address(self, name: str) -> str:
+        return next(f"{row.host}:{row.port}" for row in self._broker.runs.listeners if row.name == name)
+
+    async def _expire_members(self, members: Sequence[tuple[str, str]]) -> None:
+        """Let the sessions of members end, as they do some time after the death of their process."""
+        for group, member in members:
+            # Others may have taken its place, or it has left.
+            with suppress(NotFoundError, InvalidArgumentError, NotRunningError):
+                await self._broker.call("expire_member", {"group_id": group, "member": member})
+
+    async def _restart(self, program: Program) -> None:
+        """Start a process that has ended again, as a supervisor would."""
+        self._result.ends.append(program.end(self._watch.now_s))
+        old = list(self._watch.members.get(program.listener, ()))
+        if not program.is_ending:
+            self._deadline = max(self._deadline, real_time.monotonic() + self._plan.timeout_s / 2)
+        await self._expire_members(old)
+        await self._start(program)
+
+    async def _restart_early(self, program: Program) -> None:
+        """Start a killed process again, and let the session of its old member end after the new one has come."""
+        assert program.group is not None
+        await program.group.wait()
+        self._result.ends.append(program.end(self._watch.now_s))
+        old = list(self._watch.members.get(program.listener, ()))
+        await self._start(program)
+        with real_time.move_on_after(EARLY_S):
+            while not any(
+                one.run == program.run
+                and one.listener == program.listener
+                and one.api in ("JoinGroup", "Fetch")
+                for one in self._watch.sightings[-50:]
+            ):
+                await real_time.sleep(TURN_S)
+        await self._expire_members(old)
+
+    # -- the disturbances
+
+    def _add_next_rule(self) -> None:
+        """Put the rule of the next disturbance in force."""
+        if len(self._rule_ids) < len(self._result.disturbances):
+            rule = self._result.disturbances[len(self._rule_ids)].rule
+            self._rule_ids.append(self._broker.faults.add(rule))
+
+    def _on_fired(self) -> None:
+        """A rule has fired, perhaps that of the next disturbance: kill the program, or let it stand still, at once."""
+        result = self._result
+        if result.happened == len(self._rule_ids) or not self._broker.faults.has_fired(self._rule_ids[-1]):
+            return
+        disturbance = result.disturbances[result.happened]
+        result.happened += 1
+        result.fired_at.append(self._watch.now_s)
+        self._deadline = real_time.monotonic() + self._plan.timeout_s
+        program = self._programs[min(disturbance.instance, len(self._programs)) - 1]
+        match disturbance.then:
+            case Then.KILL | Then.KILL_EARLY:
+                program.kill()
+            case Then.TERMINATE:
+                program.terminate()
+            case Then.TAKE_OVER | Then.EXPIRE_TRANSACTION:
+                program.pause()
+        self._add_next_rule()
+
+    async def _handle(self, disturbance: Disturbance) -> str | None:
+        """Do what follows a disturbance. Returns why the program is stuck meanwhile, if it is."""
+        program = self._programs[min(disturbance.instance, len(self._programs)) - 1]
+        rule_id = self._rule_ids[self._handled - 1]
+        match disturbance.then:
+            case Then.KILL_EARLY:
+                await self._restart_early(program)
+            case Then.TERMINATE:
+                assert program.group is not None
+                with real_time.move_on_after(GRACE_S):
+                    await program.group.wait()
+                program.kill()
+            case Then.JOIN:
+                await self._add_instance()
+            case Then.EXPIRE_TRANSACTION:
+                await self._expire_transactions([one for one, _ in self._watch.open_transactions()])
+                self._broker.faults.release(rule_id)
+                program.resume()
+            case Then.TAKE_OVER:
+                await self._expire_members(list(self._watch.members.get(program.listener, ())))
+                self._watch.forget_positions(program.listener)
+                await self._add_instance()
+                stuck = await self._loop(lambda: self._has_nothing_to_do(ignore_open=True))
+                self._broker.faults.release(rule_id)
+                program.resume()
+                self._watch.note_activity()
+                self._deadline = real_time.monotonic() + self._plan.timeout_s
+                return stuck
+        return None
+
+    async def _add_instance(self) -> None:
+        """Start one more instance."""
+        program = Program(self._plan, len(self._programs) + 1, self._work_folder)
+        self._programs.append(program)
+        await self._start(program)
+
+    async def _expire_transactions(self, transactional_ids: Sequence[str]) -> None:
+        for transactional_id in transactional_ids:
+            with suppress(NotFoundError, InvalidArgumentError, NotRunningError, KafkaError):
+                await self._broker.call("expire_transaction", {"transactional_id": transactional_id})
+
+    # -- the loop
+
+    async def _loop(self, is_over: Callable[[], bool]) -> str | None:
+        """Supervise program and broker until ``is_over``. Returns why the program is stuck, if it is."""
+        while True:
+            if not self._broker.is_running:
+                self._result.broker_ends.append(self._watch.now_s)
+                await self._broker.start()
+            if self._handled < self._result.happened:
+                self._handled += 1
+                stuck = await self._handle(self._result.disturbances[self._handled - 1])
+                if stuck is not None:
+                    return stuck
+            for program in self._programs:
+                if program.exit_code is not None and not self._has_finished(program):
+                    if len(self._result.own_ends) >= EXITS_MAX:
+                        return f"the program ends again and again: {self._result.own_ends[-1]}"
+                    await self._restart(program)
+            if is_over() and await self._has_no_remains():
+                return None
+            if real_time.monotonic() > self._deadline:
+                return self._why_stuck()
+            await real_time.sleep(TURN_S)
+
+    def _has_finished(self, program: Program) -> bool:
+        """Whether a batch job has ended by itself, well."""
+        return self._plan.until_exit and program.exit_code == 0 and not program.is_ending
+
+    def _is_done(self) -> bool:
+        """Whether the program has nothing more to do, and everything that was to happen has happened."""
+        return self._handled == self._result.happened and self._has_nothing_to_do()
+
+    def _has_nothing_to_do(self, *, ignore_open: bool = False) -> bool:
+        watch, plan = self._watch, self._plan
+        if not self._broker.is_running or any(
+            program.exit_code is not None and not self._has_finished(program) for program in self._programs
+        ):
+            return False
+        working = [program.listener for program in self._programs if not program.is_paused]
+        if real_time.monotonic() - watch.last_activity < plan.quiet_s or watch.has_work(working):
+            return False
+        if plan.until_exit:
+            return all(self._has_finished(program) for program in self._programs if not program.is_paused)
+        if not watch.uses_share_groups and not watch.is_at_end(plan.inputs):
+            return False
+        return ignore_open or not any(self._is_owned(one) for one, _ in watch.open_transactions())
+
+    def _is_owned(self, transactional_id: str) -> bool:
+        """Whether a process that lives has an open transaction."""
+        listener, run = self._watch.owners.get(transactional_id, ("", 0))
+        return any(
+            program.listener == listener and program.run == run and not self._has_finished(program)
+            for program in self._programs
+        )
+
+    async def _has_no_remains(self) -> bool:
+        """Return whether no transaction is open and no share group has records to give out. What the dead have left is
+        brought to its end by moved time; the program may then have more to do.
+        """
+        abandoned = {
+            one: timeout_ms for one, timeout_ms in self._watch.open_transactions() if not self._is_owned(one)
+        }
+        if abandoned and not any(program.is_paused for program in self._programs):
+            self._result.late_ms = max(self._result.late_ms, *abandoned.values())
+            await self._expire_transactions(list(abandoned))
+            self._watch.note_activity()
+            return False
+        if self._watch.uses_share_groups and await self._share_groups_have_records():
+            if self._lock_moves < LOCK_MOVES_MAX:
+                self._lock_moves += 1
+                await self._broker.call("clock_advance", {"seconds": LOCK_S})
+                self._watch.note_activity()
+            return False
+        return True
+
+    async def _share_groups_have_records(self) -> bool:
+        """Return whether records of the inputs are not acknowledged in a share group."""
+        for group_id in await self._broker.call("share_groups", {}):
+            info = await self._broker.call("share_group", {"group_id": group_id})
+            if info.total_lag:
+                return True
+        return False
+
+    def _why_stuck(self) -> str:
+        watch, plan = self._watch, self._plan
+        if not watch.sightings:
+            return (
+                f"the program sent no request in {plan.timeout_s:g} s: it has to connect to the address in "
+                f"{plan.address_variable}, or in its arguments as {{bootstrap}}"
+            )
+        if self._handled < self._result.happened:
+            return "what the disturbance begins does not end"
+        if owned := [one for one, _ in watch.open_transactions() if self._is_owned(one)]:
+            return f"the transaction of {', '.join(owned)} stays open"
+        if not plan.until_exit and not watch.uses_share_groups and not watch.is_at_end(plan.inputs):
+            last = watch.sightings[-1]
+            return (
+                f"the program does not fetch to the end of its input; its last request was {last.api}, "
+                f"{watch.now_s - last.at_s:.1f} s before"
+            )
+        if plan.until_exit:
+            return f"the program has not ended in {plan.timeout_s:g} s"
+        return f"the program is busy for {plan.timeout_s:g} s, and comes to no end"
+
+    # -- the end
+
+    async def _collect(self) -> None:
+        result, node = self._result, self._broker.node
+        for topic in self._plan.topics:
+            records = await RecordReader(topic, isolation="read_committed").read(node)
+            known = {(one.partition, one.offset) for one in records}
+            every = await RecordReader(topic).read(node)
+            if aborted := [one for one in every if (one.partition, one.offset) not in known]:
+                result.aborted[topic] = aborted
+            if topic in self._plan.outputs:
+                ends = self._seed.output_ends[topic]
+                result.records[topic] = [one for one in records if one.offset >= ends.get(one.partition, 0)]
+            if topic in self._plan.inputs:
+                result.inputs += records
+        for group_id in await views.groups(node):
+            result.offsets[group_id] = (await views.group(node, group_id=group_id)).committed
+        if self._plan.check is not None:
+            code, output = await self._shell(self._plan.check)
+            result.check_output = output if code == 0 else f"exit code {code}\n{output}"
+        result.journal, result.watch = self._broker.journal, self._watch
+
+    async def _shell(self, command: str) -> tuple[int, str]:
+        environment = {
+            self._plan.address_variable: self._address(listener_of(1)),
+            "ONCELOG_PROVE_DIR": self._work_folder,
+        }
+        return await run_command(
+            ["/bin/sh", "-c", command], environment=environment, output_path=f"{self._folder}/check.log"
+        )
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error of a group, or of a group in it, that is no cancellation."""
+    for one in group.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            return _first(one)
+        if not isinstance(one, trio.Cancelled):
+            return one
+    return group.exceptions[0]

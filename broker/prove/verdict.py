@@ -1,0 +1,171 @@
+"""`Verdict` and `Finding`: what a proof has shown, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import oncelog
+from oncelog.broker.prove.disturbances import KINDS, Disturbance
+from oncelog.broker.prove.judge import is_kept, word_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from oncelog.broker.prove.judge import Problem
+    from oncelog.broker.prove.plan import Plan
+
+KEPT, BROKEN, NOT_JUDGED = "kept", "broken", "not judged"
+FORMAT: Final = 1
+"""The version of a finding's file."""
+DIFFERS: Final = "differs in undisturbed runs"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One failed trial: what was disturbed, and what is wrong then."""
+
+    disturbances: tuple[Disturbance, ...]
+    problems: tuple[Problem, ...]
+    why: tuple[str, ...]
+    """Sentences about requests, by their numbers in ``timeline``."""
+    mistake: str | None
+    """The name of the mistake whose pattern the requests show: an anchor of docs/mistakes.md."""
+    mend: str | None
+    timeline: tuple[Mapping[str, Any], ...]
+    """The requests of the trial, and what was done to the program."""
+    same: int = 1
+    """How many trials failed in the same way."""
+    is_unsteady: bool = False
+    """Whether the trial passed when it was run again."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its problems: ``lost``, ``doubled``, ..."""
+        return tuple(dict.fromkeys(problem.kind for problem in self.problems))
+
+    @property
+    def title(self) -> str:
+        """What is wrong, with Jepsen's names."""
+        names = [problem.jepsen for problem in self.problems]
+        return ", ".join(
+            kind if name is None else f"{kind} (Jepsen: {name})"
+            for kind, name in zip((problem.kind for problem in self.problems), names, strict=True)
+        )
+
+    @property
+    def step(self) -> str:
+        """What was disturbed, in words."""
+        return "; then ".join(map(str, self.disturbances))
+
+    def rules(self) -> list[dict[str, Any]] | None:
+        """Return the rules that repeat it without the prover; None where the program itself was killed or stopped."""
+        if not all(KINDS[one.kind].is_of_requests for one in self.disturbances):
+            return None
+        return [
+            {word: value for word, value in one.rule.items() if word != "listener"}
+            for one in self.disturbances
+        ]
+
+    def to_data(self, plan: Plan) -> dict[str, Any]:
+        """Return the finding as JSON has it; `oncelog prove --again` repeats it."""
+        return {
+            "format": FORMAT,
+            "oncelog": oncelog.__version__,
+            "finding": self.title,
+            "step": self.step,
+            "problems": [
+                {
+                    "kind": one.kind,
+                    "jepsen": one.jepsen,
+                    "text": one.text,
+                    "outputs": [list(o) for o in one.outputs],
+                }
+                for one in self.problems
+            ],
+            "why": list(self.why),
+            "mistake": self.mistake,
+            "mend": self.mend,
+            "unsteady": self.is_unsteady,
+            "trials": self.same,
+            "disturbances": [one.to_data() for one in self.disturbances],
+            "rules": self.rules(),
+            "plan": plan.to_data(),
+            "timeline": list(self.timeline),
+        }
+
+
+@dataclass
+class Verdict:
+    """What a proof has shown, and what that rests on."""
+
+    plan: Plan
+    reason: str | None = None
+    """Why the program is not judged; None: it is."""
+    findings: list[Finding] = field(default_factory=list)
+    """One for each kind of failure, the first that was met."""
+    unsteady: list[Finding] = field(default_factory=list)
+    """Trials that failed, and passed when they were run again."""
+    trials: int = 0
+    classes: int = 0
+    """How many classes of steps were tried."""
+    classes_in_all: int = 0
+    depth: int = 1
+    not_met: list[Disturbance] = field(default_factory=list)
+    """Disturbances that did not happen: the program did not come to the step."""
+    late_ms: int = 0
+    """For how long readers waited for an abandoned transaction, at most."""
+    late_step: str | None = None
+    outputs: int = 0
+    """How many outputs an undisturbed run has."""
+    undisturbed_s: float = 0.0
+    is_interrupted: bool = False
+
+    @property
+    def kinds(self) -> Sequence[str]:
+        """The kinds of problems of all findings."""
+        return [kind for finding in self.findings for kind in finding.kinds]
+
+    @property
+    def word(self) -> str:
+        """The verdict: ``exactly once``, ``at least once``, ..."""
+        if self.reason is not None:
+            return DIFFERS if "different outputs" in self.reason else NOT_JUDGED
+        return word_of(self.kinds)
+
+    @property
+    def promise(self) -> str:
+        """Whether the promise is `KEPT`, `BROKEN`, or `NOT_JUDGED`."""
+        if self.reason is not None or not self.trials:
+            return NOT_JUDGED
+        return KEPT if is_kept(self.plan.promise, self.kinds) else BROKEN
+
+    @property
+    def basis(self) -> str:
+        """What the verdict rests on."""
+        text = f"{self.trials} trials, {self.classes} of {self.classes_in_all} classes of steps, depth {self.depth}"
+        if self.not_met:
+            text += f"; {len(self.not_met)} disturbances did not happen"
+        return text + ("; interrupted" if self.is_interrupted else "")
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the verdict as JSON has it."""
+        return {
+            "format": FORMAT,
+            "oncelog": oncelog.__version__,
+            "verdict": self.word,
+            "promise": {self.plan.promise: self.promise},
+            "reason": self.reason,
+            "basis": self.basis,
+            "trials": self.trials,
+            "classes": self.classes,
+            "classes_in_all": self.classes_in_all,
+            "depth": self.depth,
+            "inputs": self.plan.input_count,
+            "outputs": self.outputs,
+            "late_ms": self.late_ms,
+            "late_step": self.late_step,
+            "findings": [one.to_data(self.plan) for one in self.findings],
+            "unsteady": [one.to_data(self.plan) for one in self.unsteady],
+            "not_met": [str(one) for one in self.not_met],
+        }

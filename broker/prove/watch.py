@@ -1,0 +1,245 @@
+"""`Watch`: sees the requests of a trial: by whom, at which state of the broker, and whether the program has nothing more
+to do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from oncelog.broker.dispatch.interfaces import Interceptor
+from oncelog.broker.seams.clock import real_time
+from oncelog.coordinator.transactions.state import TransactionState
+from oncelog.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from oncelog.broker.control.journal import Journal
+    from oncelog.broker.host.served import Served
+    from oncelog.broker.node.node import Node
+    from oncelog.broker.requests.request import RequestContext
+
+IDLE_APIS: Final = frozenset(
+    (
+        "ApiVersions",
+        "ConsumerGroupDescribe",
+        "ConsumerGroupHeartbeat",
+        "DescribeCluster",
+        "DescribeConfigs",
+        "DescribeGroups",
+        "DescribeTopicPartitions",
+        "Fetch",
+        "FindCoordinator",
+        "GetTelemetrySubscriptions",
+        "Heartbeat",
+        "ListOffsets",
+        "Metadata",
+        "OffsetFetch",
+        "PushTelemetry",
+        "ShareFetch",
+        "ShareGroupHeartbeat",
+        "StreamsGroupHeartbeat",
+    )
+)
+"""What a program sends that has nothing to do."""
+OPEN: Final = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+Position = tuple[str, int]
+"""A topic and a partition."""
+
+
+class Sighting(NamedTuple):
+    """A request of the program when it came, and when it was done."""
+
+    number: int
+    """Its number in the journal."""
+    listener: str
+    run: int
+    """Which process of that instance sent it, from 1 on."""
+    api: str
+    at_s: float
+    """Seconds of real time since the trial began."""
+    writes: int
+    """Records in all logs when it came."""
+    folder: int
+    """The state of the program's folder when it came."""
+
+
+class Watch(Interceptor):
+    """``folder_state`` gives the state of the program's folder."""
+
+    only_reads = True
+
+    def __init__(self, journal: Callable[[], Journal], folder_state: Callable[[], int]) -> None:
+        self._journal = journal
+        self._folder_state = folder_state
+        self._node: Node | None = None
+        self._began = real_time.monotonic()
+        self.sightings: list[Sighting] = []
+        self.writes_after: dict[int, int] = {}
+        """Records in all logs when the request of that number was done."""
+        self.runs: dict[str, int] = {}
+        """How many processes each instance has had, by listener."""
+        self.members: dict[str, dict[tuple[str, str], None]] = {}
+        """The members of groups (group, member id) of each instance."""
+        self.last_activity = self._began
+        """When the program last did something (real time)."""
+        self._pending: dict[int, int] = {}
+        """The requests that are not done, by the identity of their context, with their number."""
+        self._working: Counter[str] = Counter()
+        """How many of them are not idle ones, by listener."""
+        self._positions: dict[str, dict[Position, int]] = {}
+        """From where each instance fetches."""
+        self._committed: dict[tuple[str, str, int], int] = {}
+        self.uses_share_groups = False
+        self.read_uncommitted: set[str] = set()
+        """The topics that the program fetches with the isolation level read_uncommitted."""
+        self.owners: dict[str, tuple[str, int]] = {}
+        """Which process, by listener and run, used each transactional id last."""
+
+    @property
+    def now_s(self) -> float:
+        """Seconds of real time since the trial began."""
+        return real_time.monotonic() - self._began
+
+    def attach(self, source: Served, node_id: int | None = None) -> None:
+        """See `Observer`: a node has started."""
+        self._node = source  # type: ignore[assignment]
+        self._pending.clear()
+        self._working.clear()
+        self._positions.clear()
+        self.note_activity()
+        source.dispatcher.interception.install(self)
+
+    def begin_run(self, listener: str) -> None:
+        """A process of the instance behind a listener starts."""
+        self.runs[listener] = self.runs.get(listener, 0) + 1
+        self.members.pop(listener, None)
+        self.forget_positions(listener)
+        self.note_activity()
+
+    def forget_positions(self, listener: str) -> None:
+        """What the instance has fetched does not count any longer."""
+        self._positions.pop(listener, None)
+
+    def note_activity(self) -> None:
+        """Something happens."""
+        self.last_activity = real_time.monotonic()
+
+    # -- what passes
+
+    async def on_request(self, context: RequestContext) -> Any:
+        """Note who asks what."""
+        listener, api, request = context.connection.listener_name, context.api_name, context.request
+        number = self._journal().last_number
+        self.sightings.append(
+            Sighting(
+                number,
+                listener,
+                self.runs.get(listener, 0),
+                api,
+                self.now_s,
+                self.writes,
+                self._folder_state(),
+            )
+        )
+        self._pending[id(context)] = number
+        if api not in IDLE_APIS:
+            self._working[listener] += 1
+            if api != "OffsetCommit" or self._is_news(request):
+                self.note_activity()
+        elif api == "Fetch":
+            self._note_positions(listener, request)
+        elif api == "ShareFetch":
+            self.uses_share_groups = True
+        member, group = getattr(request, "member_id", None), getattr(request, "group_id", None)
+        if member and group:
+            self.members.setdefault(listener, {})[group, member] = None
+        transactional_id = getattr(request, "transactional_id", None)
+        if transactional_id:
+            self.owners[transactional_id] = listener, self.runs.get(listener, 0)
+        return None
+
+    async def on_response(self, context: RequestContext, response: Any) -> Any:
+        """Fetched records are work; a new member has an id."""
+        if context.api_name in ("Fetch", "ShareFetch"):
+            if any(getattr(row, "records", None) for one in response.responses for row in one.partitions):
+                self.note_activity()
+        else:
+            member, group = getattr(response, "member_id", None), getattr(context.request, "group_id", None)
+            if member and group:
+                self.members.setdefault(context.connection.listener_name, {})[group, member] = None
+        return response
+
+    def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
+        """The request is done."""
+        number = self._pending.pop(id(context), None)
+        if number is None:
+            return
+        self.writes_after[number] = self.writes
+        if context.api_name not in IDLE_APIS:
+            self._working[context.connection.listener_name] -= 1
+
+    def _is_news(self, request: Any) -> bool:
+        """Whether an OffsetCommit commits others than the last one: some clients repeat them for ever."""
+        new = {
+            (request.group_id, topic.name or str(topic.topic_id), row.partition_index): row.committed_offset
+            for topic in request.topics
+            for row in topic.partitions
+        }
+        is_news = any(self._committed.get(key) != offset for key, offset in new.items())
+        self._committed.update(new)
+        return is_news
+
+    def _note_positions(self, listener: str, request: Any) -> None:
+        positions = self._positions.setdefault(listener, {})
+        for topic in request.topics:
+            name = self._name(topic)
+            for row in topic.partitions:
+                positions[name, row.partition] = row.fetch_offset
+            if request.isolation_level == 0:
+                self.read_uncommitted.add(name)
+        for topic in request.forgotten_topics_data:
+            for index in topic.partitions:
+                positions.pop((self._name(topic), index), None)
+
+    def _name(self, topic: Any) -> str:
+        if topic.topic_id == ZERO_UUID:
+            return str(topic.topic)
+        assert self._node is not None
+        found = self._node.metadata.image.topics_by_id.get(topic.topic_id)
+        return "" if found is None else found.name
+
+    # -- the state of the broker
+
+    @property
+    def writes(self) -> int:
+        """The number of records in all logs."""
+        assert self._node is not None
+        return sum(log.log_end_offset for log in self._node.logs.logs.values())
+
+    def open_transactions(self) -> Iterator[tuple[str, int]]:
+        """Yield the transactional ids with an open transaction, each with its time-out in milliseconds."""
+        assert self._node is not None
+        for context in self._node.transactions.runtime.loaded.values():
+            for transactional_id, transaction in context.shard.transactions.items():
+                if transaction.metadata.state in OPEN:
+                    yield transactional_id, transaction.metadata.timeout_ms
+
+    def has_work(self, listeners: Iterable[str]) -> bool:
+        """Whether a request of these instances is under way that may change something."""
+        return any(self._working[one] > 0 for one in listeners)
+
+    def is_at_end(self, topics: Iterable[str]) -> bool:
+        """Whether the program has fetched to the end of each partition of the topics that has records."""
+        assert self._node is not None
+        for topic in topics:
+            for index, _ in enumerate(self._node.metadata.image.topics[topic].partitions):
+                end = self._node.cluster.leader_partition(topic, index).log.last_stable_offset
+                reached = max(
+                    (positions.get((topic, index), 0) for positions in self._positions.values()), default=0
+                )
+                if reached < end:
+                    return False
+        return True
