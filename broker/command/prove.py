@@ -1,4 +1,4 @@
-"""The command ``oncelog prove``: which crash makes a program lose or double a record?
+"""The command ``oncelog prove``: says which crash makes a program lose or double a record.
 
 Exit codes: 0 if the program keeps its promise, 1 if it breaks it, 2 for an invalid command line, 3 if it cannot be
 judged.

@@ -161,8 +161,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="oncelog",
         usage="oncelog [serve] [OPTION ...]\n       oncelog proxy --upstream HOST:PORT  (before a Kafka "
-        "cluster; see oncelog proxy --help)\n       oncelog prove OPTION ... -- COMMAND  (whether a program is exactly-once; "
-        "see oncelog prove --help)\n       oncelog certs DIR  (certificates for development)",
+        "cluster; see oncelog proxy --help)\n       oncelog prove OPTION ... -- COMMAND  (whether a program "
+        "is exactly-once; see oncelog prove --help)\n       oncelog certs DIR  (certificates for development)",
         description="Run a Kafka-compatible broker: on 127.0.0.1:9092 if no option says otherwise.",
         epilog=_EPILOG,
         allow_abbrev=False,

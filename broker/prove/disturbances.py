@@ -57,7 +57,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "zombie before": Kind(
         ("hold", True),
         Then.TAKE_OVER,
-        "the program stands still while {} is on its way; its session ends, another instance takes over, and it goes on",
+        "the program stands still while {} is on its way, its session ends, another instance takes over, it goes on",
         False,
     ),
     "lose request": Kind(("drop_request", "close"), Then.NOTHING, "{} gets lost, with its connection"),
@@ -79,7 +79,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "zombie after": Kind(
         ("drop_response", "close"),
         Then.TAKE_OVER,
-        "the program stands still after {}; its session ends, another instance takes over, and it goes on",
+        "the program stands still after {}, its session ends, another instance takes over, it goes on",
         False,
         True,
     ),
@@ -100,24 +100,25 @@ KINDS: Final[Mapping[str, Kind]] = {
 RETRIABLE: Final[Mapping[str, str]] = {
     "Produce": "NOT_LEADER_OR_FOLLOWER",
     "ListOffsets": "NOT_LEADER_OR_FOLLOWER",
-    "OffsetCommit": "NOT_COORDINATOR",
-    "OffsetFetch": "NOT_COORDINATOR",
+    "OffsetCommit": "COORDINATOR_LOAD_IN_PROGRESS",
+    "OffsetFetch": "COORDINATOR_LOAD_IN_PROGRESS",
     "FindCoordinator": "COORDINATOR_NOT_AVAILABLE",
-    "JoinGroup": "NOT_COORDINATOR",
+    "JoinGroup": "COORDINATOR_LOAD_IN_PROGRESS",
     "SyncGroup": "REBALANCE_IN_PROGRESS",
-    "LeaveGroup": "NOT_COORDINATOR",
+    "LeaveGroup": "COORDINATOR_LOAD_IN_PROGRESS",
     "InitProducerId": "CONCURRENT_TRANSACTIONS",
     "AddPartitionsToTxn": "CONCURRENT_TRANSACTIONS",
     "AddOffsetsToTxn": "CONCURRENT_TRANSACTIONS",
-    "TxnOffsetCommit": "NOT_COORDINATOR",
+    "TxnOffsetCommit": "COORDINATOR_LOAD_IN_PROGRESS",
     "EndTxn": "CONCURRENT_TRANSACTIONS",
-    "ConsumerGroupHeartbeat": "NOT_COORDINATOR",
-    "ShareGroupHeartbeat": "NOT_COORDINATOR",
+    "ConsumerGroupHeartbeat": "COORDINATOR_LOAD_IN_PROGRESS",
+    "ShareGroupHeartbeat": "COORDINATOR_LOAD_IN_PROGRESS",
     "ShareFetch": "NOT_LEADER_OR_FOLLOWER",
     "ShareAcknowledge": "NOT_LEADER_OR_FOLLOWER",
-    "StreamsGroupHeartbeat": "NOT_COORDINATOR",
+    "StreamsGroupHeartbeat": "COORDINATOR_LOAD_IN_PROGRESS",
 }
-"""The APIs with steps, and the error with which each is refused once."""
+"""The APIs with steps, and the error with which each is refused once: one that a healthy cluster may give to a single
+request. NOT_COORDINATOR is none: a coordinator that has moved gives it to all."""
 FINAL: Final[Mapping[str, str]] = {"Produce": "TOPIC_AUTHORIZATION_FAILED"}
 """Errors that no client retries: a right that is missing for a moment."""
 

@@ -253,7 +253,8 @@ def _mistake_of_lost(
 ) -> str | None:
     then = {one.then for one in trace.result.disturbances}
     refused = [event for event, _ in sends if event.errors]
-    if refused and not any(event.is_acknowledged and not event.errors for event, _ in sends):
+    is_late = bool(refused) and (not commits or commits[0].number > refused[0].number)
+    if is_late and not any(event.is_acknowledged for event, _ in sends):
         return "unread-errors"
     if any(one.is_commit is False for one in trace.events) and sends:
         return "abort-without-rewind"
@@ -287,7 +288,8 @@ def _of_doubled(trace: Trace, problem: Problem) -> tuple[list[str], str | None]:
     if len(sends) > 1:
         (first, one), (last, two) = sends[0], sends[-1]
         sentences.append(
-            f"{output_text(output)} was written twice: by {trace.name(first)}{_at(one)} and by {trace.name(last)}{_at(two)}"
+            f"{output_text(output)} was written twice: by {trace.name(first)}{_at(one)} "
+            f"and by {trace.name(last)}{_at(two)}"
         )
         if record is not None and first is not last:
             place = f"offset {record.offset} of {record.topic}-{record.partition}"

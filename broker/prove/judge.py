@@ -105,18 +105,37 @@ def _listed(what: str, outputs: Counter[Output]) -> str:
     return f"{sum(outputs.values())} {what} ({shown})"
 
 
+def is_behind(plan: Plan, baseline: Baseline, result: TrialResult) -> bool:
+    """Return whether something has not come that came in the undisturbed runs."""
+    return bool(baseline.outputs - Counter(outputs_of(plan, result.records)) or _unread(baseline, result))
+
+
+def _unread(baseline: Baseline, result: TrialResult) -> list[str]:
+    """Return where groups stand before the offsets that they have after an undisturbed run."""
+    return [
+        f"group {group} stands at {offset} in {topic}-{partition}, not at {wanted}"
+        for group, topics in baseline.offsets.items()
+        for topic, partitions in topics.items()
+        for partition, wanted in partitions.items()
+        if (offset := result.offsets.get(group, {}).get(topic, {}).get(partition, 0)) < wanted
+    ]
+
+
 def problems_of(plan: Plan, baseline: Baseline, result: TrialResult) -> list[Problem]:
     """Return what is wrong with a trial."""
     problems = []
-    if result.stuck is not None:
-        problems.append(Problem(STUCK, result.stuck))
     outputs = outputs_of(plan, result.records)
     counted = Counter(outputs)
     missing, more = baseline.outputs - counted, counted - baseline.outputs
     doubled = Counter({one: count for one, count in more.items() if one in baseline.outputs})
     unknown = more - doubled
-    if result.stuck is None or doubled or unknown:  # what a stuck program has not written yet is not lost
-        problems += _of_records(result, missing if result.stuck is None else Counter(), doubled, unknown)
+    stuck = result.stuck
+    if stuck is None and missing and (unread := _unread(baseline, result)):
+        stuck = f"the program has nothing to do and has not done everything: {'; '.join(unread)}"
+    if stuck is not None:
+        problems.append(Problem(STUCK, stuck))
+        missing = Counter()  # what is not read yet is not lost
+    problems += _of_records(result, missing, doubled, unknown)
     reordered = _reordered(baseline, outputs)
     if reordered:
         problems.append(
@@ -264,12 +283,10 @@ def _all(data: Any, parts: Sequence[str | int]) -> list[Any]:
     for part in parts:
         inner: list[Any] = []
         for one in found:
-            if part == "*" and isinstance(one, list):
-                inner += one
-            elif (isinstance(one, dict) and part in one) or (
-                isinstance(one, list) and isinstance(part, int) and part < len(one)
-            ):
-                inner.append(one[part])
+            if isinstance(one, dict):
+                inner += [one[part]] if part in one else []
+            elif isinstance(one, list):
+                inner += one if part == "*" else one[part : part + 1] if isinstance(part, int) else []
         found = inner
     return found
 

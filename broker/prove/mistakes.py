@@ -1,6 +1,4 @@
-"""The classic mistakes, each with the pattern of requests that shows it, and its mend. docs/mistakes.md explains each at
-length, under the same name.
-"""
+"""The classic mistakes, each with its mend. docs/mistakes.md explains each at length, under the same name."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ MISTAKES: Final = {
     ),
     "zombie": Mistake(
         "An instance that was replaced goes on",
-        "let the transaction be fenced: one transactional id for each instance, or the group's metadata with the offsets",
+        "let it be fenced: one transactional id for each instance, or the group's metadata with the offsets",
     ),
 }
 """By name: the anchor in docs/mistakes.md."""

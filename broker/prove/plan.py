@@ -1,5 +1,5 @@
-"""`Plan`: what is proved: a program, its topics, what it reads and where its results are. A plan is plain data: it stands
-in the report of a finding, from which `oncelog prove --again` repeats one trial.
+"""`Plan`: what is proved: a program, its topics, what it reads and where its results are. A plan is plain data: it is
+in the file of a finding, from which `oncelog prove --again` repeats one trial.
 """
 
 from __future__ import annotations

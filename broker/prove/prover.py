@@ -7,6 +7,7 @@ the steps (`oncelog.broker.prove.steps`). A trial that fails is run again before
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
@@ -14,7 +15,7 @@ import trio
 from oncelog.broker.prove.disturbances import RETRIABLE, Disturbance
 from oncelog.broker.prove.explain import explain
 from oncelog.broker.prove.history import events_of
-from oncelog.broker.prove.judge import baseline_of, problems_of
+from oncelog.broker.prove.judge import baseline_of, is_behind, problems_of
 from oncelog.broker.prove.program import listener_of
 from oncelog.broker.prove.seed import make_seed
 from oncelog.broker.prove.steps import counter_rules, planned
@@ -98,7 +99,7 @@ class Prover:
         self._first = first
         self._numbers = 0
         self._seed: Seed
-        self._baseline: Baseline
+        self._baseline: Baseline | None = None
         self._undisturbed: list[Event] = []
         self._queue: list[tuple[Disturbance, ...]] = []
         self._deeper: list[tuple[Disturbance, ...]] = []
@@ -201,7 +202,10 @@ class Prover:
     ) -> TrialResult:
         self._numbers += 1
         folder = f"{self._folder}/{self._numbers}"
-        return await Trial(self._plan, self._seed, disturbances, folder, counters).run()
+        if self._baseline is None:
+            return await Trial(self._plan, self._seed, disturbances, folder, counters).run()
+        behind = partial(is_behind, self._plan, self._baseline)
+        return await Trial(self._plan, self._seed, disturbances, folder, counters, behind).run()
 
     def _limit(self) -> None:
         """Keep the budget."""
@@ -239,6 +243,7 @@ class Prover:
 
     async def _judge(self, disturbances: tuple[Disturbance, ...], result: TrialResult) -> str | None:
         """Judge a trial; return a line about what was found."""
+        assert self._baseline is not None
         self.verdict.trials += 1
         if result.happened < len(disturbances):
             self.verdict.not_met.append(disturbances[-1])

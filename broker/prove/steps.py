@@ -136,7 +136,7 @@ def _state(disturbance: Disturbance, event: Event) -> Hashable | None:
 
 
 def counter_rules(topics: Iterable[str]) -> list[dict[str, Any]]:
-    """Return rules that count the writes at which the broker may die; ``topics`` are those that the program writes to."""
+    """Return rules that count the writes at which the broker may die. ``topics``: what the program writes to."""
     found: list[dict[str, Any]] = []
     for when in ("before", "after"):
         found += [{"crash_at": f"{when} append", "topic": topic, "nth": COUNTER_NTH} for topic in topics]

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from oncelog.broker.control import views
-from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, NotRunningError
+from oncelog.broker.control.errors import (
+    BrokerFailedError,
+    InvalidArgumentError,
+    NotFoundError,
+    NotRunningError,
+)
 from oncelog.broker.control.records import RecordReader
 from oncelog.broker.prove.disturbances import Then
 from oncelog.broker.prove.program import Program, listener_of
@@ -36,8 +41,12 @@ if TYPE_CHECKING:
 
 TURN_S: Final = 0.005
 """How often the loop looks."""
+START_S: Final = 2.0
+"""How long the broker's ports may be taken when it starts again."""
 GRACE_S: Final = 5.0
 """How long a program may take to end after SIGTERM, before it is killed."""
+PATIENCE: Final = 10
+"""How many times as long as usual a program that is behind may be quiet."""
 EARLY_S: Final = 3.0
 """How long a program may take to join its group again, while its old member is still there."""
 EXITS_MAX: Final = 8
@@ -92,7 +101,8 @@ class TrialResult:
 
 class Trial:
     """A trial of ``plan``. ``folder`` is for it alone. ``counters`` are rules that never act: how often they match says
-    at which writes the broker may die.
+    at which writes the broker may die. While the result ``is_behind``, a program that seems to have nothing more to do
+    is given more time: it may wait for a time-out of its own.
     """
 
     def __init__(
@@ -102,11 +112,13 @@ class Trial:
         disturbances: Sequence[Disturbance],
         folder: str,
         counters: Sequence[dict[str, object]] = (),
+        is_behind: Callable[[TrialResult], bool] = lambda result: False,
     ) -> None:
         self._plan = plan
         self._seed = seed
         self._folder = folder
         self._counters = counters
+        self._is_behind = is_behind
         self._work_folder = f"{folder}/dir"
         self._watch = Watch(lambda: self._broker.journal, lambda: folder_state(self._work_folder))
         self._broker = new_broker(plan, seed.snapshot, self._watch, listeners=plan.instances + 1)
@@ -149,10 +161,15 @@ class Trial:
         for program in self._programs:
             await self._start(program)
         result.stuck = await self._loop(self._is_done)
+        await self._collect()
+        patience_ends = real_time.monotonic() + PATIENCE * plan.quiet_s
+        while result.stuck is None and self._is_behind(result) and real_time.monotonic() < patience_ends:
+            await real_time.sleep(plan.quiet_s / 4)
+            result.stuck = await self._loop(self._is_done)
+            await self._collect()
         self._broker.faults.on_fired.remove(self._on_fired)
         states = {state.id: state for state in self._broker.faults.states}
         result.matched = {states[one].text: states[one].matched for one in ids}
-        await self._collect()
 
     # -- the program
 
@@ -162,6 +179,19 @@ class Trial:
 
     def _address(self, name: str) -> str:
         return next(f"{row.host}:{row.port}" for row in self._broker.runs.listeners if row.name == name)
+
+    async def _start_broker(self) -> None:
+        """Start the broker again. The process of another trial, between fork and exec, may have a copy of the old
+        broker's listening sockets for a moment.
+        """
+        ends = real_time.monotonic() + START_S
+        while True:
+            try:
+                return await self._broker.start()
+            except BrokerFailedError:
+                if real_time.monotonic() > ends:
+                    raise
+                await real_time.sleep(TURN_S)
 
     async def _expire_members(self, members: Sequence[tuple[str, str]]) -> None:
         """Let the sessions of members end, as they do some time after the death of their process."""
@@ -271,7 +301,7 @@ class Trial:
         while True:
             if not self._broker.is_running:
                 self._result.broker_ends.append(self._watch.now_s)
-                await self._broker.start()
+                await self._start_broker()
             if self._handled < self._result.happened:
                 self._handled += 1
                 stuck = await self._handle(self._result.disturbances[self._handled - 1])
@@ -371,7 +401,11 @@ class Trial:
     # -- the end
 
     async def _collect(self) -> None:
+        """Note what has come out."""
         result, node = self._result, self._broker.node
+        result.inputs.clear()
+        result.aborted.clear()
+        result.offsets.clear()
         for topic in self._plan.topics:
             records = await RecordReader(topic, isolation="read_committed").read(node)
             known = {(one.partition, one.offset) for one in records}

@@ -1,5 +1,5 @@
-"""`Watch`: sees the requests of a trial: by whom, at which state of the broker, and whether the program has nothing more
-to do.
+"""`Watch`: sees the requests of a trial: who sends them, the state of the broker, and whether the program has nothing
+more to do.
 """
 
 from __future__ import annotations
