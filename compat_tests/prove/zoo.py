@@ -108,7 +108,7 @@ class Member:
         for output in self.outputs:
             words += ["--output", output]
         if self.shows_database:
-            words += ["--check", f"{sys.executable} {PROGRAMS / 'show_receipts.py'} {{dir}}"]
+            words += ["--check", f"{sys.executable} {PROGRAMS / 'show_receipts.py'}"]
         return [*words, *self.options, *more, "--", *self.command(folder)]
 
 
