@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -18,6 +17,7 @@ import trio
 from oncelog.broker.config.options import Parser, UsageError, unknown_option
 from oncelog.broker.control.errors import InvalidArgumentError, SnapshotError
 from oncelog.broker.prove.disturbances import KINDS, Disturbance
+from oncelog.broker.prove.judge import Judge
 from oncelog.broker.prove.plan import (
     ADDRESS_VARIABLE,
     PROMISES,
@@ -29,7 +29,7 @@ from oncelog.broker.prove.plan import (
 from oncelog.broker.prove.prover import Budget, Progress, Prover
 from oncelog.broker.prove.report import html_of, text_of
 from oncelog.broker.prove.verdict import BROKEN, KEPT, NOT_JUDGED, Verdict
-from oncelog.broker.seams.processes import CommandError, find_command, remove_folder
+from oncelog.broker.seams.processes import CommandError, cores, find_command, new_folder, remove_folder
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def _prove(
     options: argparse.Namespace, plan: Plan, budget: Budget, disturbances: tuple[Disturbance, ...] | None
 ) -> int:
-    folder = tempfile.mkdtemp(prefix="oncelog-prove-")
+    folder = new_folder()
     prover = Prover(
         plan,
         folder,
@@ -90,6 +90,7 @@ def _prove(
         depth=options.depth,
         jobs=options.jobs,
         from_snapshot=options.from_snapshot,
+        judge=_judge(plan.judge),
         first=_failed_last(options.report, plan),
     )
     try:
@@ -204,9 +205,25 @@ def _plan(options: argparse.Namespace, command: list[str]) -> Plan:
         key=options.key,
         check=options.check,
         reset=options.reset,
+        judge=options.judge,
         config=dict(map(_setting, options.settings)),
         seed=options.seed,
     )
+
+
+def _judge(text: str | None) -> Judge | None:
+    """Return the function ``MODULE:FUNCTION``, imported from where the command is given. Raises UsageError."""
+    if text is None:
+        return None
+    from importlib import import_module
+
+    module, _, name = text.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Judge = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"--judge {text}: expected MODULE:FUNCTION: {error}; {HELP}") from None
+    return found
 
 
 def _topic(text: str) -> tuple[str, int]:
@@ -323,6 +340,12 @@ def _parser() -> Parser:
         "whatever else is in it",
     )
     add(
+        "--judge",
+        metavar="MODULE:FUNCTION",
+        help="judges the outputs in place of the comparison: a function of the inputs, and of the outputs by topic, "
+        "that returns what is wrong",
+    )
+    add(
         "--check",
         metavar="COMMAND",
         help="the output of this shell command counts, too, such as the rows of a database",
@@ -352,7 +375,7 @@ def _parser() -> Parser:
     add(
         "--jobs",
         type=int,
-        default=os.cpu_count() or 1,
+        default=cores(),
         metavar="N",
         help="trials side by side (default: one for each core)",
     )

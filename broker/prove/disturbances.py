@@ -122,6 +122,9 @@ request. NOT_COORDINATOR is none: a coordinator that has moved gives it to all."
 FINAL: Final[Mapping[str, str]] = {"Produce": "TOPIC_AUTHORIZATION_FAILED"}
 """Errors that no client retries: a right that is missing for a moment."""
 
+WITH_RECORDS: Final = frozenset((Then.TERMINATE, Then.JOIN))
+"""What is tried, too, at a Fetch that brings records: the program has them in hand, and has not used them."""
+FETCHES: Final = frozenset(("Fetch", "ShareFetch"))
 WRITES: Final = frozenset(
     (
         "AddOffsetsToTxn",

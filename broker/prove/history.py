@@ -49,8 +49,8 @@ class Event:
     generation: int = -1
     producer_id: int = -1
     acks: int | None = None
-    is_read_uncommitted: bool = False
-    """Whether it is a Fetch that may return records of open and aborted transactions."""
+    brought_records: bool = False
+    """Of a Fetch or a ShareFetch: whether its response has records."""
     writes: int = 0
     """Records in all logs when it came."""
     writes_after: int = 0
@@ -83,6 +83,8 @@ class Event:
                 f"{topic}-{partition} up to {offset}"
                 for (_, topic, partition), offset in sorted(self.committed.items())[:4]
             )
+        elif self.brought_records:
+            what += " (records)"
         elif self.topics:
             what += f" {', '.join(self.topics[:3])}"
         return what
@@ -125,7 +127,9 @@ def events_of(result: TrialResult) -> list[Event]:
         sighting = sightings.get(entry.number)
         if sighting is not None and sighting.api not in LEFT_OUT:
             after = result.watch.writes_after.get(entry.number, sighting.writes)
-            events.append(_event(result.journal.request(entry), sighting, after))
+            event = _event(result.journal.request(entry), sighting, after)
+            event.brought_records = entry.number in result.watch.brought_records
+            events.append(event)
     return events
 
 
@@ -166,8 +170,6 @@ def _event(request: Request, sighting: Sighting, writes_after: int) -> Event:
             event.producer_id = body.producer_id
         case "InitProducerId":
             event.producer_id = -1 if request.response is None else request.response.producer_id
-        case "Fetch":
-            event.is_read_uncommitted = body.isolation_level == 0
     return event
 
 

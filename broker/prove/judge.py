@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from oncelog.broker.prove.history import value_text
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LOST, DOUBLED, CHANGED = "lost", "doubled", "changed"
 REORDERED, ABORTED_READ, STUCK = "reordered", "read what was aborted", "stuck"
-OFFSETS, CHECK = "offsets", "check"
+OFFSETS, CHECK, JUDGED = "offsets", "check", "judged"
 
 JEPSEN: Final[Mapping[str, str]] = {
     LOST: "lost-write",
@@ -38,6 +38,15 @@ EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE, NEITHER = (
     "at most once",
     "lost and doubled",
 )
+
+
+class Judge(Protocol):
+    """A user's judge."""
+
+    def __call__(
+        self, inputs: Sequence[Record], outputs: Mapping[str, Sequence[Record]], /
+    ) -> Iterable[str] | None:
+        """Return what is wrong with the outputs, by topic, of the inputs."""
 
 
 class Output(NamedTuple):
@@ -77,15 +86,12 @@ class Baseline:
     check_output: str | None = None
 
 
-Judge = "Callable[[list[Record], list[Record]], Iterable[str] | None]"
-
-
 def baseline_of(plan: Plan, results: Sequence[TrialResult]) -> tuple[Baseline | None, str]:
     """Return what undisturbed runs have in common, and if they differ None and the difference."""
     first, *others = ((one, outputs_of(plan, one.records)) for one in results)
     result, found = first
     counted, orders = Counter(found), orders_of(found)
-    offsets = dict(result.offsets)
+    offsets = _of_inputs(plan, result)
     for other, outputs in others:
         if Counter(outputs) != counted:
             more, less = Counter(outputs) - counted, counted - Counter(outputs)
@@ -93,9 +99,18 @@ def baseline_of(plan: Plan, results: Sequence[TrialResult]) -> tuple[Baseline | 
             return None, f"two undisturbed runs have different outputs: the second has {shown}"
         if other.check_output != result.check_output:
             return None, "two undisturbed runs have different outputs of --check"
-        offsets = {group: one for group, one in offsets.items() if other.offsets.get(group) == one}
+        found_offsets = _of_inputs(plan, other)
+        offsets = {group: one for group, one in offsets.items() if found_offsets.get(group) == one}
         orders = {key: values for key, values in orders.items() if orders_of(outputs).get(key) == values}
     return Baseline(counted, orders, offsets, result.check_output), ""
+
+
+def _of_inputs(plan: Plan, result: TrialResult) -> dict[str, Offsets]:
+    """Return the offsets of groups in the input topics; in others, markers of aborted transactions move them."""
+    return {
+        group: {topic: partitions for topic, partitions in topics.items() if topic in plan.inputs}
+        for group, topics in result.offsets.items()
+    }
 
 
 def _listed(what: str, outputs: Counter[Output]) -> str:
@@ -103,6 +118,13 @@ def _listed(what: str, outputs: Counter[Output]) -> str:
         return ""
     shown = ", ".join(map(output_text, list(outputs)[:RECORDS_SHOWN]))
     return f"{sum(outputs.values())} {what} ({shown})"
+
+
+def judged_problems(judge: Judge, result: TrialResult) -> list[Problem]:
+    """Return what the user's judge finds wrong with a trial."""
+    problems = [] if result.stuck is None else [Problem(STUCK, result.stuck)]
+    texts = judge(result.inputs, result.records) or ()
+    return problems + [Problem(JUDGED, text) for text in texts]
 
 
 def is_behind(plan: Plan, baseline: Baseline, result: TrialResult) -> bool:
@@ -314,6 +336,7 @@ _COUNTS_AS: Final[Mapping[str, tuple[str, ...]]] = {
     CHANGED: (LOST, DOUBLED),
     OFFSETS: (DOUBLED,),
     CHECK: (LOST, DOUBLED),
+    JUDGED: (LOST, DOUBLED),
     REORDERED: (REORDERED,),
     ABORTED_READ: (ABORTED_READ,),
     STUCK: (STUCK,),

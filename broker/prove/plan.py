@@ -48,6 +48,9 @@ class Plan:
     """JSON paths of values, and ``headers`` or ``header:NAME``, that are not compared."""
     key: str | None = None
     """The JSON path of what names the input in an output; None: outputs are compared as a whole."""
+    judge: str | None = None
+    """The function that judges the outputs, as ``MODULE:FUNCTION``; None: they are compared with the undisturbed ones.
+    """
     check: str | None = None
     """A shell command whose output counts, at the end of a trial."""
     reset: str | None = None

@@ -15,7 +15,7 @@ import trio
 from oncelog.broker.prove.disturbances import RETRIABLE, Disturbance
 from oncelog.broker.prove.explain import explain
 from oncelog.broker.prove.history import events_of
-from oncelog.broker.prove.judge import baseline_of, is_behind, problems_of
+from oncelog.broker.prove.judge import baseline_of, is_behind, judged_problems, problems_of
 from oncelog.broker.prove.program import listener_of
 from oncelog.broker.prove.seed import make_seed
 from oncelog.broker.prove.steps import counter_rules, planned
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oncelog.broker.prove.history import Event
-    from oncelog.broker.prove.judge import Baseline, Problem
+    from oncelog.broker.prove.judge import Baseline, Judge, Problem
     from oncelog.broker.prove.plan import Plan
     from oncelog.broker.prove.seed import Seed
     from oncelog.broker.prove.trial import TrialResult
@@ -88,6 +88,7 @@ class Prover:
         jobs: int = 1,
         from_snapshot: str | bytes | None = None,
         first: Sequence[tuple[Disturbance, ...]] = (),
+        judge: Judge | None = None,
     ) -> None:
         self._plan = plan
         self._folder = folder
@@ -97,6 +98,7 @@ class Prover:
         self._jobs = jobs
         self._from_snapshot = from_snapshot
         self._first = first
+        self._judge = judge
         self._numbers = 0
         self._seed: Seed
         self._baseline: Baseline | None = None
@@ -166,6 +168,10 @@ class Prover:
             result = await self._trial((), counters if number == 0 else ())
             self._check_undisturbed(result)
             results.append(result)
+        if self._judge is not None:
+            for problem in judged_problems(self._judge, results[0]):
+                raise NotJudgedError(f"the judge finds fault with an undisturbed run: {problem.text}")
+            del results[1:]
         baseline, difference = baseline_of(self._plan, results)
         if baseline is None:
             raise NotJudgedError(
@@ -238,12 +244,11 @@ class Prover:
         while self._queue and (self._ends_at is None or real_time.monotonic() < self._ends_at):
             disturbances = self._queue.pop()
             result = await self._trial(disturbances)
-            text = await self._judge(disturbances, result)
+            text = await self._look_at(disturbances, result)
             self._tell(Progress(self.verdict.trials, self._planned, text))
 
-    async def _judge(self, disturbances: tuple[Disturbance, ...], result: TrialResult) -> str | None:
+    async def _look_at(self, disturbances: tuple[Disturbance, ...], result: TrialResult) -> str | None:
         """Judge a trial; return a line about what was found."""
-        assert self._baseline is not None
         self.verdict.trials += 1
         if result.happened < len(disturbances):
             self.verdict.not_met.append(disturbances[-1])
@@ -251,16 +256,23 @@ class Prover:
         self.verdict.classes += 1
         if result.late_ms > self.verdict.late_ms:
             self.verdict.late_ms, self.verdict.late_step = result.late_ms, str(disturbances[0])
-        problems = problems_of(self._plan, self._baseline, result)
+        problems = self._problems(result)
         if not problems:
             if self._depth > 1 and len(disturbances) == 1:
                 self._go_deeper(disturbances[0], result)
             return None
         again = await self._trial(disturbances)
-        same = problems_of(self._plan, self._baseline, again) if again.happened == len(disturbances) else []
+        same = self._problems(again) if again.happened == len(disturbances) else []
         if same:  # the second run is as good to show, and its journal is at hand
             result, problems = again, same
         return self._add(self._finding(disturbances, result, problems, is_unsteady=not same))
+
+    def _problems(self, result: TrialResult) -> list[Problem]:
+        """Return what is wrong with a trial."""
+        assert self._baseline is not None
+        if self._judge is not None:
+            return judged_problems(self._judge, result)
+        return problems_of(self._plan, self._baseline, result)
 
     def _finding(
         self,

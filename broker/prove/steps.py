@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.broker.prove.disturbances import (
+    FETCHES,
     FINAL,
     IN_TRANSACTION,
     KINDS,
     RETRIABLE,
+    WITH_RECORDS,
     WRITES,
     Disturbance,
     Then,
@@ -85,6 +87,7 @@ def planned(
                         continue
                     seen.add(state)
                 order.append(_Planned(disturbance, depth, _PRIORITIES[disturbance.kind]))
+    order += _at_fetches(events)
     for rule, count in counts:
         for depth, nth in enumerate(picks(count)):
             disturbance = Disturbance("broker dies", {**rule, "nth": nth})
@@ -123,6 +126,19 @@ def _at_request(kind: _Kind, nth: int) -> Iterator[Disturbance]:
         if row.then is Then.EXPIRE_TRANSACTION and kind.api not in IN_TRANSACTION:
             continue
         yield Disturbance(name, {**kind.rule(nth), word: value})
+
+
+def _at_fetches(events: Sequence[Event]) -> Iterator[_Planned]:
+    """Yield the disturbances at Fetches that bring records."""
+    for instance, api in dict.fromkeys((one.instance, one.api) for one in events if one.api in FETCHES):
+        fetches = [one for one in events if (one.instance, one.api) == (instance, api)]
+        full = [number for number, one in enumerate(fetches, 1) if one.brought_records]
+        for depth, pick in enumerate(picks(len(full))):
+            for name, row in KINDS.items():
+                if row.then in WITH_RECORDS:
+                    word, value = row.action
+                    rule = {**_Kind(instance, api, None, None).rule(full[pick - 1]), word: value}
+                    yield _Planned(Disturbance(name, rule), depth, _PRIORITIES[name])
 
 
 def _state(disturbance: Disturbance, event: Event) -> Hashable | None:

@@ -45,6 +45,8 @@ START_S: Final = 2.0
 """How long the broker's ports may be taken when it starts again."""
 GRACE_S: Final = 5.0
 """How long a program may take to end after SIGTERM, before it is killed."""
+BLOCKED: Final = 3
+"""How many times as long as usual everything is quiet before an open transaction is to blame."""
 PATIENCE: Final = 10
 """How many times as long as usual a program that is behind may be quiet."""
 EARLY_S: Final = 3.0
@@ -289,6 +291,15 @@ class Trial:
         self._programs.append(program)
         await self._start(program)
 
+    async def _abandon(self, transactional_ids: Sequence[str]) -> None:
+        """Let transactions that nobody ends time out, and note for how long readers wait in real life."""
+        timeouts = dict(self._watch.open_transactions())
+        self._result.late_ms = max(
+            [self._result.late_ms, *(timeouts.get(one, 0) for one in transactional_ids)]
+        )
+        await self._expire_transactions(transactional_ids)
+        self._watch.note_activity()
+
     async def _expire_transactions(self, transactional_ids: Sequence[str]) -> None:
         for transactional_id in transactional_ids:
             with suppress(NotFoundError, InvalidArgumentError, NotRunningError, KafkaError):
@@ -314,6 +325,8 @@ class Trial:
                     await self._restart(program)
             if is_over() and await self._has_no_remains():
                 return None
+            if self._is_blocked() and (abandoned := self._abandoned()):
+                await self._abandon(abandoned)
             if real_time.monotonic() > self._deadline:
                 return self._why_stuck()
             await real_time.sleep(TURN_S)
@@ -341,6 +354,22 @@ class Trial:
             return False
         return ignore_open or not any(self._is_owned(one) for one, _ in watch.open_transactions())
 
+    def _is_blocked(self) -> bool:
+        """Whether all is quiet for long: an open transaction may be to blame, whose offsets are pending, or whose
+        records are before those to be read.
+        """
+        quiet_s = real_time.monotonic() - self._watch.last_activity
+        return self._broker.is_running and quiet_s > BLOCKED * self._plan.quiet_s
+
+    def _abandoned(self) -> list[str]:
+        """Return the transactional ids whose open transaction belongs to no process that lives and moves."""
+        paused = {(program.listener, program.run) for program in self._programs if program.is_paused}
+        return [
+            one
+            for one, _ in self._watch.open_transactions()
+            if self._watch.owners.get(one) in paused or not self._is_owned(one)
+        ]
+
     def _is_owned(self, transactional_id: str) -> bool:
         """Whether a process that lives has an open transaction."""
         listener, run = self._watch.owners.get(transactional_id, ("", 0))
@@ -353,13 +382,8 @@ class Trial:
         """Return whether no transaction is open and no share group has records to give out. What the dead have left is
         brought to its end by moved time; the program may then have more to do.
         """
-        abandoned = {
-            one: timeout_ms for one, timeout_ms in self._watch.open_transactions() if not self._is_owned(one)
-        }
-        if abandoned and not any(program.is_paused for program in self._programs):
-            self._result.late_ms = max(self._result.late_ms, *abandoned.values())
-            await self._expire_transactions(list(abandoned))
-            self._watch.note_activity()
+        if not any(program.is_paused for program in self._programs) and (abandoned := self._abandoned()):
+            await self._abandon(abandoned)
             return False
         if self._watch.uses_share_groups and await self._share_groups_have_records():
             if self._lock_moves < LOCK_MOVES_MAX:

@@ -79,6 +79,8 @@ class Watch(Interceptor):
         self.sightings: list[Sighting] = []
         self.writes_after: dict[int, int] = {}
         """Records in all logs when the request of that number was done."""
+        self.brought_records: set[int] = set()
+        """The numbers of the Fetches and ShareFetches whose response has records."""
         self.runs: dict[str, int] = {}
         """How many processes each instance has had, by listener."""
         self.members: dict[str, dict[tuple[str, str], None]] = {}
@@ -166,6 +168,7 @@ class Watch(Interceptor):
         if context.api_name in ("Fetch", "ShareFetch"):
             if any(getattr(row, "records", None) for one in response.responses for row in one.partitions):
                 self.note_activity()
+                self.brought_records.add(self._pending.get(id(context), 0))
         else:
             member, group = getattr(response, "member_id", None), getattr(context.request, "group_id", None)
             if member and group:

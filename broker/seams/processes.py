@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -112,6 +113,16 @@ async def run_command(
     finally:
         group.kill()
     return code, group.output()
+
+
+def cores() -> int:
+    """Return the number of processors."""
+    return os.cpu_count() or 1
+
+
+def new_folder() -> str:
+    """Make a folder for temporary files; return its path."""
+    return tempfile.mkdtemp(prefix="oncelog-prove-")
 
 
 def make_folder(path: str) -> None:

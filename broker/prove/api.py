@@ -1,0 +1,137 @@
+"""`prove`: the proof of a program from Python, as ``oncelog prove`` is on the command line."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.control.options import config_texts
+from oncelog.broker.prove.judge import Judge
+from oncelog.broker.prove.plan import (
+    ADDRESS_VARIABLE,
+    PROMISES,
+    QUIET_S,
+    TIMEOUT_S,
+    Plan,
+    Promise,
+    record_data,
+)
+from oncelog.broker.prove.prover import Budget, Progress, Prover
+from oncelog.broker.seams.processes import CommandError, cores, find_command, new_folder, remove_folder
+
+if TYPE_CHECKING:
+    from oncelog.broker.control.types import RecordGiven
+    from oncelog.broker.prove.verdict import Verdict
+
+CALL_MODULE = "oncelog.broker.prove.call"
+
+
+def prove(
+    program: str | Sequence[str] | Callable[..., object],
+    *,
+    topics: Mapping[str, int] | Iterable[str],
+    inputs: Mapping[str, Iterable[RecordGiven]],
+    outputs: str | Iterable[str] = (),
+    promise: Promise = "exactly-once",
+    instances: int = 1,
+    env: str = ADDRESS_VARIABLE,
+    until_exit: bool = False,
+    quiet: float = QUIET_S,
+    timeout: float = TIMEOUT_S,
+    ignore: Iterable[str] = (),
+    key: str | None = None,
+    judge: Judge | None = None,
+    check: str | None = None,
+    reset: str | None = None,
+    config: Mapping[str, object] | None = None,
+    from_snapshot: str | bytes | None = None,
+    trials: int | None = None,
+    seconds: float | None = None,
+    depth: int = 1,
+    jobs: int | None = None,
+    seed: int = 0,
+    tell: Callable[[str], None] | None = None,
+) -> Verdict:
+    """Run a program once for each step at which it, the broker or the network can fail; return what that has shown.
+
+    program: a command, as a list or as one text, or a function of a module, which runs in a process of its own and is
+        given the broker's address if it takes an argument.
+    topics: partitions by name, or names. inputs: records by topic, each as `Broker.produce_many` takes it.
+    outputs: the topics whose records are compared. judge: a function of the inputs and of the outputs by topic, whose
+        texts say what is wrong, in place of the comparison.
+    trials, seconds: how much is tried at most. tell: called with a line about each finding.
+    The others are the options of ``oncelog prove``; docs/prove.md describes them.
+
+    It blocks. Raises InvalidArgumentError, SnapshotError, KafkaError.
+    """
+    if trio.lowlevel.in_trio_run():
+        raise InvalidArgumentError("prove() blocks: call it in a thread (trio.to_thread.run_sync)")
+    if promise not in PROMISES:
+        raise InvalidArgumentError(f"promise={promise!r}: expected one of {', '.join(PROMISES)}")
+    names = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+    plan = Plan(
+        command=_command(program),
+        topics=dict(names),
+        inputs={topic: tuple(map(record_data, records)) for topic, records in inputs.items()},
+        outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
+        promise=promise,
+        instances=instances,
+        address_variable=env,
+        until_exit=until_exit,
+        quiet_s=quiet,
+        timeout_s=timeout,
+        ignore=tuple(ignore),
+        key=key,
+        check=check,
+        reset=reset,
+        config=config_texts(config or {}),
+        seed=seed,
+    )
+    plan.check_names()
+
+    def on_progress(progress: Progress) -> None:
+        if tell is not None and progress.text is not None:
+            tell(progress.text)
+
+    folder = new_folder()
+    prover = Prover(
+        plan,
+        folder,
+        on_progress,
+        budget=Budget(trials, seconds),
+        depth=depth,
+        jobs=cores() if jobs is None else jobs,
+        from_snapshot=from_snapshot,
+        judge=judge,
+    )
+    try:
+        find_command(plan.command[0])
+        return trio.run(prover.run)
+    except CommandError as error:
+        raise InvalidArgumentError(str(error)) from None
+    finally:
+        remove_folder(folder)
+
+
+def _command(program: str | Sequence[str] | Callable[..., object]) -> tuple[str, ...]:
+    """Return the command of a program. Raises InvalidArgumentError."""
+    if isinstance(program, str):
+        return tuple(shlex.split(program))
+    if not callable(program):
+        return tuple(map(str, program))
+    name: str = getattr(program, "__qualname__", "")
+    path = inspect.getsourcefile(program) if inspect.isfunction(program) else None
+    if path is None or not name or "<" in name:
+        raise InvalidArgumentError(
+            f"program={program!r}: expected a command, or a function that a module has by name: "
+            "it is imported in a process of its own"
+        )
+    paths = [one for one in sys.path if one]
+    return sys.executable, "-m", CALL_MODULE, str(Path(path).absolute()), name, "{bootstrap}", *paths
