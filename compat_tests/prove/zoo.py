@@ -10,12 +10,11 @@ import pathlib
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from compat_tests.prove import languages
+from compat_tests.prove import languages, mends
+from compat_tests.prove.places import HERE, PROGRAMS
 
-HERE = pathlib.Path(__file__).parent
-PROGRAMS = HERE / "programs"
 ORDERS = HERE / "orders.jsonl"
 ORDERS_WITH_A_BAD_ONE = HERE / "orders_with_a_bad_one.jsonl"
 RECEIPTS = {"orders": 1, "receipts": 1}
@@ -64,6 +63,8 @@ class Member:
     """Whether a transaction that nobody ends lets readers wait."""
     line: tuple[str, str] = ("", "")
     """Of a mutant: the line of the right program, and what stands there instead."""
+    mend: mends.Block | None = None
+    """Of a wrong program that is mended: the block of docs/mistakes.md that does it."""
 
     @property
     def file(self) -> pathlib.Path:
@@ -76,7 +77,9 @@ class Member:
         return languages.language_of(self.file)
 
     def text(self) -> str:
-        """Its text, with the mutant's line."""
+        """Its text, with the mutant's line, or mended."""
+        if self.mend is not None:
+            return self.mend.mended()
         source = self.file / "main.go" if self.file.is_dir() else self.file
         text = source.read_text()
         right, wrong = self.line
@@ -357,4 +360,32 @@ MUTANTS = (
 )
 """Right programs with one line taken out that matters."""
 
-ZOO = {one.name: one for one in (*RIGHT, *IN_TWOS, *WRONG, *MUTANTS)}
+# What the others do remains two writes.
+_MENDED_TO_EXACTLY_ONCE = (
+    "abort_without_rewind",
+    "offsets_outside_transaction",
+    "dead_letter_outside",
+    "read_uncommitted",
+    "new_id_without_group",
+    "one_id_for_two",
+)
+
+
+def _mended(block: mends.Block) -> Member:
+    [wrong] = (one for one in WRONG if one.file.name == block.file)
+    exactly = wrong.name in _MENDED_TO_EXACTLY_ONCE
+    return replace(
+        wrong,
+        name=f"{wrong.name}_mended",
+        program=block.file,
+        verdict=EXACTLY_ONCE if exactly else AT_LEAST_ONCE,
+        promise="exactly-once" if exactly else "at-least-once",
+        failures=(),
+        mend=block,
+    )
+
+
+MENDED = tuple(_mended(block) for block in mends.blocks() if block.mends)
+"""The wrong ones, each as docs/mistakes.md mends it."""
+
+ZOO = {one.name: one for one in (*RIGHT, *IN_TWOS, *WRONG, *MUTANTS, *MENDED)}
