@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PAGES = (
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("testing", "testing-clients", "share-groups", "security", "faults", "nodes")
+        for name in ("testing", "testing-clients", "share-groups", "security", "faults", "nodes", "prove")
     ),
     ROOT / "README.md",
 )

@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from oncelog.broker.filters.passing_records import PassingRecord
     from oncelog.broker.filters.record_filter import RecordFilter
     from oncelog.broker.filters.renaming import rename_groups, rename_topics, rename_transactional_ids
+    from oncelog.broker.prove.api import prove
+    from oncelog.broker.prove.verdict import Finding, Verdict
     from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection, RequestContext
     from oncelog.wire.errors import ErrorCode, KafkaError
 
@@ -113,6 +115,7 @@ __all__ = [
     "ErrorCode",
     "FailedLogin",
     "Faults",
+    "Finding",
     "Group",
     "GroupInfo",
     "Headers",
@@ -160,8 +163,10 @@ __all__ = [
     "TransactionInfo",
     "Transactions",
     "UnsupportedError",
+    "Verdict",
     "WaitTimeoutError",
     "__version__",
+    "prove",
     "rename_groups",
     "rename_topics",
     "rename_transactional_ids",
@@ -198,6 +203,7 @@ _MODULES = {
     "ErrorCode": "oncelog.wire.errors",
     "FailedLogin": "oncelog.broker.control.request_types",
     "Faults": "oncelog.broker.embedded.sync_api.faults",
+    "Finding": "oncelog.broker.prove.verdict",
     "Group": "oncelog.broker.embedded.sync_api.groups",
     "GroupInfo": "oncelog.broker.control.types",
     "Headers": "oncelog.broker.control.types",
@@ -246,7 +252,9 @@ _MODULES = {
     "TransactionInfo": "oncelog.broker.control.types",
     "Transactions": "oncelog.broker.embedded.sync_api.transactions",
     "UnsupportedError": "oncelog.broker.control.errors",
+    "Verdict": "oncelog.broker.prove.verdict",
     "WaitTimeoutError": "oncelog.broker.control.errors",
+    "prove": "oncelog.broker.prove.api",
     "rename_groups": "oncelog.broker.filters.renaming",
     "rename_topics": "oncelog.broker.filters.renaming",
     "rename_transactional_ids": "oncelog.broker.filters.renaming",

@@ -16,7 +16,7 @@ import trio
 
 from oncelog.broker.config.options import Parser, UsageError, unknown_option
 from oncelog.broker.control.errors import InvalidArgumentError, SnapshotError
-from oncelog.broker.prove.disturbances import KINDS, Disturbance
+from oncelog.broker.prove.disturbances import Disturbance
 from oncelog.broker.prove.judge import Judge
 from oncelog.broker.prove.plan import (
     ADDRESS_VARIABLE,
@@ -166,10 +166,7 @@ def _failed_last(report: str, plan: Plan) -> list[tuple[Disturbance, ...]]:
 
 
 def _disturbances(finding: dict[str, Any]) -> tuple[Disturbance, ...]:
-    found = tuple(Disturbance(one["kind"], one["rule"]) for one in finding["disturbances"])
-    if any(one.kind not in KINDS for one in found):
-        raise ValueError(found)
-    return found
+    return tuple(map(Disturbance.of_data, finding["disturbances"]))
 
 
 # -- options

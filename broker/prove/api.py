@@ -7,12 +7,13 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.options import config_texts
+from oncelog.broker.prove.disturbances import Disturbance
 from oncelog.broker.prove.judge import Judge
 from oncelog.broker.prove.plan import (
     ADDRESS_VARIABLE,
@@ -57,17 +58,36 @@ def prove(
     depth: int = 1,
     jobs: int | None = None,
     seed: int = 0,
+    again: Iterable[Mapping[str, Any]] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Run a program once for each step at which it, the broker or the network can fail; return what that has shown.
 
     program: a command, as a list or as one text, or a function of a module, which runs in a process of its own and is
         given the broker's address if it takes an argument.
-    topics: partitions by name, or names. inputs: records by topic, each as `Broker.produce_many` takes it.
-    outputs: the topics whose records are compared. judge: a function of the inputs and of the outputs by topic, whose
-        texts say what is wrong, in place of the comparison.
-    trials, seconds: how much is tried at most. tell: called with a line about each finding.
-    The others are the options of ``oncelog prove``; docs/prove.md describes them.
+    topics: partitions by name, or names.
+    inputs: records by topic, each as `Broker.produce_many` takes it.
+    outputs: the topics whose records are compared.
+    promise: what the program promises: ``exactly-once``, ``at-least-once`` or ``at-most-once``.
+    instances: how many instances run.
+    env: the variable of the environment that has the broker's address.
+    until_exit: whether the program ends when it is done; if not, it is a service.
+    quiet: for how many seconds a service that is done changes nothing.
+    timeout: seconds after which a trial is stuck.
+    ignore: JSON paths of the outputs' values, ``headers`` or ``header:NAME``, that are not compared.
+    key: the JSON path, or ``key``, of which there is one output for each value.
+    judge: a function of the inputs and of the outputs by topic, whose texts say what is wrong, in place of the
+        comparison.
+    check: a shell command whose output counts, too.
+    reset: a shell command that runs before each trial.
+    config: configuration of the broker.
+    from_snapshot: the path of a snapshot, or its content, with whose data each trial begins.
+    trials, seconds: how much is tried at most.
+    depth: 2 disturbs, too, what only a failure shows.
+    jobs: how many trials run side by side; by default one for each core.
+    seed: of the broker's random ids.
+    again: `Finding.again`; only that trial runs.
+    tell: called with a line about each finding.
 
     It blocks. Raises InvalidArgumentError, SnapshotError, KafkaError.
     """
@@ -113,8 +133,10 @@ def prove(
     )
     try:
         find_command(plan.command[0])
+        if again is not None:
+            return trio.run(prover.again, tuple(map(Disturbance.of_data, again)))
         return trio.run(prover.run)
-    except CommandError as error:
+    except (CommandError, ValueError) as error:
         raise InvalidArgumentError(str(error)) from None
     finally:
         remove_folder(folder)

@@ -115,7 +115,6 @@ RETRIABLE: Final[Mapping[str, str]] = {
     "ShareGroupHeartbeat": "COORDINATOR_LOAD_IN_PROGRESS",
     "ShareFetch": "NOT_LEADER_OR_FOLLOWER",
     "ShareAcknowledge": "NOT_LEADER_OR_FOLLOWER",
-    "StreamsGroupHeartbeat": "COORDINATOR_LOAD_IN_PROGRESS",
 }
 """The APIs with steps, and the error with which each is refused once: one that a healthy cluster may give to a single
 request. NOT_COORDINATOR is none: a coordinator that has moved gives it to all."""
@@ -184,6 +183,17 @@ class Disturbance(NamedTuple):
     def to_data(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         return {"kind": self.kind, "rule": dict(self.rule)}
+
+    @classmethod
+    def of_data(cls, data: Mapping[str, Any]) -> Disturbance:
+        """Return the disturbance of `to_data`. Raises ValueError."""
+        if (
+            not isinstance(data, dict)
+            or data.get("kind") not in KINDS
+            or not isinstance(data.get("rule"), dict)
+        ):
+            raise ValueError(f"this is no disturbance of oncelog prove: {data!r}")
+        return cls(data["kind"], data["rule"])
 
 
 WRITE_TEXTS: Final = {

@@ -9,6 +9,8 @@ from oncelog.broker.prove.plan import FOLDER_VARIABLE, INSTANCE_VARIABLE
 from oncelog.broker.seams.processes import ProcessGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oncelog.broker.prove.plan import Plan
 
 
@@ -51,17 +53,9 @@ class Program:
         """Start it. Raises CommandError."""
         self.run += 1
         self.is_ending = self.is_paused = False
-        words = {
-            "{bootstrap}": bootstrap_servers,
-            "{dir}": self._folder,
-            "{instance}": str(self.instance),
-        }
-        command = [_filled(part, words) for part in self._plan.command]
-        environment = {
-            self._plan.address_variable: bootstrap_servers,
-            FOLDER_VARIABLE: self._folder,
-            INSTANCE_VARIABLE: str(self.instance),
-        }
+        command, environment = filled(
+            self._plan, self._plan.command, bootstrap_servers, self._folder, self.instance
+        )
         output = f"{self._folder}.{self.instance}.{self.run}.log"
         self.group = await ProcessGroup.start(command, environment=environment, output_path=output)
 
@@ -108,7 +102,20 @@ def listener_of(instance: int) -> str:
     return f"{LISTENER_PREFIX}{instance}"
 
 
-def _filled(text: str, words: dict[str, str]) -> str:
-    for word, value in words.items():
-        text = text.replace(word, value)
-    return text
+def filled(
+    plan: Plan, command: Sequence[str], bootstrap_servers: str, folder: str, instance: int
+) -> tuple[list[str], dict[str, str]]:
+    """Return a command with the address, the trial's folder and the number of the instance where it names them, and
+    the environment variables that have them, too.
+    """
+    words = {"{bootstrap}": bootstrap_servers, "{dir}": folder, "{instance}": str(instance)}
+    found = []
+    for part in command:
+        for word, value in words.items():
+            part = part.replace(word, value)
+        found.append(part)
+    return found, {
+        plan.address_variable: bootstrap_servers,
+        FOLDER_VARIABLE: folder,
+        INSTANCE_VARIABLE: str(instance),
+    }

@@ -181,8 +181,8 @@ class Prover:
         self.verdict.outputs = sum(baseline.outputs.values())
         if not self.verdict.outputs and not baseline.check_output:
             raise NotJudgedError(
-                f"the program wrote nothing to {', '.join(self._plan.outputs)} in {self._plan.quiet_s:g} s "
-                "after it had read its input"
+                f"in {self._plan.quiet_s:g} s after it had read its input, the program wrote nothing to "
+                + (", ".join(self._plan.outputs) or "what --check shows")
             )
         self._undisturbed = events_of(results[0])
         self.verdict.undisturbed_s = results[-1].duration_s

@@ -44,6 +44,8 @@ def _finding_lines(number: int, finding: Finding, files: Mapping[int, str]) -> I
         yield f"   mend: {finding.mend}"
     if number in files:
         yield f"   again: oncelog prove --again {files[number]}"
+    else:
+        yield f"   again: oncelog.prove(..., again={finding.again!r})"
 
 
 # -- HTML

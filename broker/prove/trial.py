@@ -22,7 +22,7 @@ from oncelog.broker.control.errors import (
 )
 from oncelog.broker.control.records import RecordReader
 from oncelog.broker.prove.disturbances import Then
-from oncelog.broker.prove.program import Program, listener_of
+from oncelog.broker.prove.program import Program, filled, listener_of
 from oncelog.broker.prove.seed import new_broker
 from oncelog.broker.prove.watch import Watch
 from oncelog.broker.seams.clock import real_time
@@ -131,6 +131,7 @@ class Trial:
         """How many disturbances are over."""
         self._deadline = real_time.monotonic() + plan.timeout_s
         self._lock_moves = 0
+        self._shells = 0
 
     async def run(self) -> TrialResult:
         """Run it to its end. Raises CommandError where the program cannot be started."""
@@ -449,13 +450,12 @@ class Trial:
         result.journal, result.watch = self._broker.journal, self._watch
 
     async def _shell(self, command: str) -> tuple[int, str]:
-        environment = {
-            self._plan.address_variable: self._address(listener_of(1)),
-            "ONCELOG_PROVE_DIR": self._work_folder,
-        }
-        return await run_command(
-            ["/bin/sh", "-c", command], environment=environment, output_path=f"{self._folder}/check.log"
+        filled_command, environment = filled(
+            self._plan, ["/bin/sh", "-c", command], self._address(listener_of(1)), self._work_folder, 1
         )
+        self._shells += 1
+        output_path = f"{self._folder}/shell.{self._shells}.log"
+        return await run_command(filled_command, environment=environment, output_path=output_path)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -67,6 +67,11 @@ class Finding:
             for one in self.disturbances
         ]
 
+    @property
+    def again(self) -> list[dict[str, Any]]:
+        """Its disturbances as ``prove(..., again=...)`` takes them: it then runs that trial only."""
+        return [one.to_data() for one in self.disturbances]
+
     def to_data(self, plan: Plan) -> dict[str, Any]:
         """Return the finding as JSON has it; `oncelog prove --again` repeats it."""
         return {
@@ -88,7 +93,7 @@ class Finding:
             "mend": self.mend,
             "unsteady": self.is_unsteady,
             "trials": self.same,
-            "disturbances": [one.to_data() for one in self.disturbances],
+            "disturbances": self.again,
             "rules": self.rules(),
             "plan": plan.to_data(),
             "timeline": list(self.timeline),
@@ -147,6 +152,14 @@ class Verdict:
         if self.not_met:
             text += f"; {len(self.not_met)} disturbances did not happen"
         return text + ("; interrupted" if self.is_interrupted else "")
+
+    def assert_kept(self) -> None:
+        """Raises AssertionError, with the findings and how to repeat them, unless the program keeps its promise."""
+        __tracebackhide__ = True
+        if self.promise != KEPT:
+            from oncelog.broker.prove.report import text_of
+
+            raise AssertionError(text_of(self, {}))
 
     def to_data(self) -> dict[str, Any]:
         """Return the verdict as JSON has it."""

@@ -1,5 +1,5 @@
-"""The pytest plugin: fixtures `kafka`, `kafka_proc`, `kafka_noproc`, `kafka_proxy`, `async_kafka` and
-`async_kafka_proxy`; docs/testing.md and docs/proxy.md show their use.
+"""The pytest plugin: fixtures `kafka`, `kafka_proc`, `kafka_noproc`, `kafka_proxy`, `kafka_prove`, `async_kafka` and
+`async_kafka_proxy`; docs/testing.md, docs/proxy.md and docs/prove.md show their use.
 
 pytest imports it in every project that has oncelog installed. So this module imports nothing of the broker; the
 fixtures do, when a test asks for one. And it works with any pytest that Python 3.11 runs, from 6.2 on.
@@ -27,6 +27,7 @@ __all__ = [
     "kafka",
     "kafka_noproc",
     "kafka_proc",
+    "kafka_prove",
     "kafka_proxy",
 ]
 
@@ -38,6 +39,7 @@ kafka_proc = factories.kafka_proc()
 kafka_noproc = factories.kafka_noproc()
 async_kafka = factories.async_kafka()
 kafka_proxy = factories.kafka_proxy()
+kafka_prove = factories.kafka_prove()
 async_kafka_proxy = factories.async_kafka("kafka_proxy")
 
 

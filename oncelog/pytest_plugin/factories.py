@@ -23,7 +23,7 @@ from oncelog.pytest_plugin.proxies import KafkaProxySettings, proxy_of
 from oncelog.pytest_plugin.settings import KafkaSettings, SettingError, Settings, fixture_settings
 
 if TYPE_CHECKING:
-    from oncelog import AsyncBroker, AsyncProxy, Broker, Proxy
+    from oncelog import AsyncBroker, AsyncProxy, Broker, Proxy, Verdict
 
 Scope = Literal["session", "package", "module", "class", "function"]
 
@@ -93,6 +93,28 @@ def kafka_proxy(
         yield from proxy_of(request, given)
 
     return pytest.fixture(scope=scope)(kafka_proxy)
+
+
+def kafka_prove(**settings: Any) -> Any:
+    """Make a fixture: `oncelog.prove`, which fails the test unless the program keeps its promise.
+
+    settings: those of `oncelog.prove` that all tests share.
+    """
+
+    @pytest.fixture
+    def kafka_prove() -> Callable[..., Verdict]:
+        """Proves a program by oncelog.prove; fails the test unless it keeps its promise."""
+        from oncelog import prove
+
+        def run(program: Any, **options: Any) -> Verdict:
+            __tracebackhide__ = True
+            verdict = prove(program, **{**settings, **options})
+            verdict.assert_kept()
+            return verdict
+
+        return run
+
+    return kafka_prove
 
 
 def async_kafka(fixture: str = "kafka") -> Any:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import oncelog
 from oncelog.broker.control_http.docstrings import attribute_docstrings
+from oncelog.broker.prove.judge import Problem
 from oncelog.pytest_plugin import factories, proxies, settings
 
 HEAD = """\
@@ -37,7 +38,7 @@ groups](#kafkashare_groupgroup_id), \
 [transactions](#kafkatransactions), [time](#kafkaclock), [faults](#kafkafaults), [several nodes](#several-nodes) |
 | a result | [records and topics](#records-and-topics), [groups](#groups), [transactions and \
 producers](#transactions-and-producers), \
-[requests](#requests), [metrics of clients](#metrics-of-clients), [errors](#errors) |
+[requests](#requests), [metrics of clients](#metrics-of-clients), [proofs](#proofs), [errors](#errors) |
 
 ## Fixtures
 
@@ -47,6 +48,7 @@ producers](#transactions-and-producers), \
 | `async_kafka` | function | the same broker as an `oncelog.AsyncBroker`, for tests in asyncio and Trio |
 | `kafka_proc` | session | one broker for all tests of the process; with pytest-xdist each worker has its own |
 | `kafka_noproc` | session | a Kafka cluster that runs already, at `--kafka-bootstrap-servers` |
+| `kafka_prove` | function | [`oncelog.prove`](#proofs), which fails the test unless the program keeps its promise |
 | `kafka_proxy`, `async_kafka_proxy` | function | a [proxy](proxy.md#with-pytest) before the broker of `kafka`, or \
 before a cluster |
 
@@ -85,6 +87,11 @@ puts the rule in force. The same words stand in files; [faults.md](faults.md) sa
 
 NODES = """\
 Of a broker with `nodes=3`, `kafka` has these, too. [nodes.md](nodes.md) shows how to use them.
+"""
+
+PROOFS = """\
+`oncelog.prove(program, ...)`, and the fixture `kafka_prove`, run a program once for each step at which it can fail, and
+give a verdict. [prove.md](prove.md) shows how to use them.
 """
 
 PARTS_OF_KAFKA = {
@@ -188,8 +195,8 @@ def fields(kind: type) -> str:
     return "| name | type | what it says |\n|---|---|---|\n" + "".join([*rows, *members(kind)])
 
 
-def arguments(kind: type) -> str:
-    """Return a table of the arguments of a class, as its docstring describes them."""
+def arguments(kind: Callable[..., Any]) -> str:
+    """Return a table of the arguments of a class or a function, as its docstring describes them."""
     signature = inspect.signature(kind).parameters
     rows = []
     for part in parts(kind.__doc__):
@@ -226,7 +233,7 @@ def options() -> str:
 def made_by_factories() -> str:
     """Return a table of the factories of fixtures."""
     rows = []
-    for name in ("kafka", "kafka_proc", "kafka_noproc", "kafka_proxy", "async_kafka"):
+    for name in ("kafka", "kafka_proc", "kafka_noproc", "kafka_proxy", "kafka_prove", "async_kafka"):
         function = getattr(factories, name)
         text = cell(function.__doc__, set(inspect.signature(function).parameters))
         rows.append(f"| `{call(function, f'factories.{name}')}` | {text} |\n")
@@ -288,6 +295,8 @@ def sections() -> Iterator[str]:
     yield section(2, "Work that came due", *results(oncelog.Occurrence))
     yield section(2, "Requests", *results(oncelog.Request, oncelog.FailedLogin))
     yield section(2, "Metrics of clients", *results(oncelog.ClientMetricsPush, oncelog.ClientMetric))
+    yield section(2, "Proofs", PROOFS, arguments(oncelog.prove))
+    yield from results(oncelog.Verdict, oncelog.Finding, Problem)
     yield section(2, "Errors", errors())
 
 

@@ -1,0 +1,143 @@
+"""`oncelog prove` with bad input, and with programs that cannot be judged: one line each, and nothing left running."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+import oncelog
+
+pytestmark = pytest.mark.slow
+
+SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "orders.jsonl").write_text('{"key": "k", "value": "tea"}\n{"order": 2}\n')
+    return tmp_path
+
+
+def prove(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "oncelog", "prove", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(oncelog.__file__).parent.parent)},
+    )
+
+
+GOOD = (
+    "--topic",
+    "orders:1",
+    "--topic",
+    "receipts",
+    "--input",
+    "orders=orders.jsonl",
+    "--output",
+    "receipts",
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--", "app"), "there is no input: --input TOPIC=FILE says what the program reads"),
+        (GOOD, "there is no command: oncelog prove OPTIONS -- COMMAND"),
+        ((*GOOD, "--", "no-such-app"), "the command 'no-such-app' does not exist"),
+        ((*GOOD, "--output", "recipts", "--", "sh"), "--output recipts: there is no topic"),
+        (
+            (*GOOD, "--topic", "orders:none", "--", "sh"),
+            "--topic orders:none: expected NAME or NAME:PARTITIONS",
+        ),
+        ((*GOOD, "--input", "orders", "--", "sh"), "--input orders: expected TOPIC=FILE"),
+        (
+            (*GOOD, "--input", "orders=no.jsonl", "--", "sh"),
+            "--input orders=no.jsonl: No such file or directory",
+        ),
+        ((*GOOD, "--budget", "soon", "--", "sh"), "--budget soon: expected a number of trials, or a time"),
+        ((*GOOD, "--instances", "0", "--", "sh"), "--instances 0: expected 1 to 8"),
+        ((*GOOD, "--quiet", "0", "--", "sh"), "--quiet 0: expected seconds"),
+        ((*GOOD, "--promis", "x", "--", "sh"), "unknown option --promis; did you mean --promise?"),
+        ((*GOOD, "--judge", "nothing:here", "--", "sh"), "--judge nothing:here: expected MODULE:FUNCTION"),
+        (("--again", "no.json"), "--again no.json: No such file or directory"),
+        (("--again", "orders.jsonl"), "--again orders.jsonl: this is no finding of oncelog prove"),
+    ],
+)
+def test_a_mistake_is_one_line(folder: pathlib.Path, arguments: tuple[str, ...], error: str) -> None:
+    ended = prove(folder, *arguments)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    [line] = ended.stderr.splitlines()
+    assert line.startswith(f"oncelog: {error}"), line
+
+
+def test_a_bad_line_of_an_input_is_named(folder: pathlib.Path) -> None:
+    (folder / "orders.jsonl").write_text('{"value": "tea"}\n{"value": \n')
+    ended = prove(folder, *GOOD, "--", "sh")
+    assert ended.returncode == 2
+    assert "orders.jsonl, line 2: " in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (
+            ["sh", "-c", "echo broken >&2; exit 3"],
+            "the program ends by itself (instance 1 ended with exit code 3: broken)",
+        ),
+        (
+            SLEEPS,
+            "the program sent no request in 1 s: it has to connect to the address in KAFKA_BOOTSTRAP_SERVERS",
+        ),
+        # It ignores SIGTERM, and starts another process of its group.
+        (["sh", "-c", "trap '' TERM; sleep 6543 & sleep 6543"], "the program sent no request in 1 s"),
+    ],
+)
+def test_a_program_that_cannot_be_judged(folder: pathlib.Path, command: list[str], reason: str) -> None:
+    ended = prove(folder, *GOOD, "--timeout", "1", "--", *command)
+    assert ended.returncode == 3, ended.stderr
+    assert ended.stdout.startswith("verdict: not judged (exactly-once: not judged)\n")
+    assert reason in ended.stdout
+    assert (folder / "oncelog-prove" / "report.html").is_file()
+    left = subprocess.run(["pgrep", "-fx", "sleep 6543"], capture_output=True, text=True).stdout
+    assert not left
+
+
+def test_ctrl_c_reports_what_is_known_and_leaves_nothing_running(folder: pathlib.Path) -> None:
+    pid_file = folder / "pid"
+    process: Any = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "oncelog",
+            "prove",
+            *GOOD,
+            "--",
+            "sh",
+            "-c",
+            f"echo $$ > {pid_file}; exec sleep 600",
+        ],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(oncelog.__file__).parent.parent)},
+    )
+    while not (pid_file.is_file() and pid_file.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)  # the program's start is another process's: there is no event to wait for
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert "interrupted" in output
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)

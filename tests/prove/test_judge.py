@@ -1,0 +1,150 @@
+"""The judge: what a trial's outputs and offsets say beside those of undisturbed runs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from oncelog.broker.control.types import Record
+from oncelog.broker.prove.judge import (
+    Problem,
+    baseline_of,
+    is_kept,
+    judged_problems,
+    problems_of,
+    word_of,
+)
+from oncelog.broker.prove.plan import Plan
+from oncelog.broker.prove.trial import TrialResult
+
+PLAN = Plan(("app",), {"orders": 1, "receipts": 1}, {"orders": ({"value": "1"},)}, ("receipts",))
+
+
+def result_with(*outputs: str, offset: int = 3, **more: Any) -> TrialResult:
+    """A trial whose outputs are given as "key=value" each."""
+    records = [
+        Record("receipts", 0, number, value.encode(), key.encode())
+        for number, (key, _, value) in enumerate(one.partition("=") for one in outputs)
+    ]
+    return TrialResult((), records={"receipts": records}, offsets={"g": {"orders": {0: offset}}}, **more)
+
+
+def problems(*outputs: str, plan: Plan = PLAN, **more: Any) -> list[Problem]:
+    """What is wrong with these outputs, where a=1, b=2, a=3 are right."""
+    undisturbed = [result_with("a=1", "b=2", "a=3"), result_with("a=1", "b=2", "a=3")]
+    baseline, difference = baseline_of(plan, undisturbed)
+    assert baseline is not None, difference
+    return problems_of(plan, baseline, result_with(*outputs, **more))
+
+
+def kinds(*outputs: str, **more: Any) -> list[str]:
+    return [one.kind for one in problems(*outputs, **more)]
+
+
+def test_the_same_outputs_are_right() -> None:
+    assert kinds("a=1", "b=2", "a=3") == []
+
+
+def test_the_order_of_different_keys_does_not_matter() -> None:
+    assert kinds("b=2", "a=1", "a=3") == []
+
+
+def test_what_is_missing_is_lost() -> None:
+    [problem] = problems("a=1", "a=3")
+    assert (problem.kind, problem.jepsen) == ("lost", "lost-write")
+    assert "receipts 'b': '2'" in problem.text
+
+
+def test_what_is_missing_and_not_read_yet_is_stuck_and_not_lost() -> None:
+    [problem] = problems("a=1", "b=2", offset=2)
+    assert problem.kind == "stuck"
+    assert "group g stands at 2 in orders-0, not at 3" in problem.text
+
+
+def test_what_came_twice_is_doubled() -> None:
+    [problem] = problems("a=1", "b=2", "b=2", "a=3")
+    assert (problem.kind, problem.jepsen) == ("doubled", "duplicate")
+
+
+def test_an_output_in_place_of_another_one_is_changed() -> None:
+    assert kinds("a=1", "b=9", "a=3") == ["changed"]
+
+
+def test_another_order_within_a_key_is_reordered() -> None:
+    assert kinds("a=3", "b=2", "a=1") == ["reordered"]
+
+
+def test_an_order_that_is_right_but_for_repeats_is_only_doubled() -> None:
+    assert kinds("a=1", "a=1", "b=2", "a=3", "a=1", "a=3") == ["doubled"]
+
+
+def test_offsets_behind_are_read_again() -> None:
+    [problem] = problems("a=1", "b=2", "a=3", offset=2)
+    assert problem.kind == "offsets"
+    assert "records are read again" in problem.text
+
+
+def test_a_stuck_trial_says_why() -> None:
+    [problem] = problems("a=1", stuck="it waits")
+    assert (problem.kind, problem.text) == ("stuck", "it waits")
+
+
+def test_undisturbed_runs_that_differ_are_no_measure() -> None:
+    baseline, difference = baseline_of(PLAN, [result_with("a=1"), result_with("a=2")])
+    assert baseline is None
+    assert "the second has 1 more (receipts 'a': '2'); 1 less (receipts 'a': '1')" in difference
+
+
+def test_offsets_that_differ_in_undisturbed_runs_do_not_count() -> None:
+    baseline, _ = baseline_of(PLAN, [result_with("a=1", offset=3), result_with("a=1", offset=1)])
+    assert baseline is not None
+    assert problems_of(PLAN, baseline, result_with("a=1", offset=2)) == []
+
+
+def test_what_is_ignored_may_differ() -> None:
+    plan = Plan(**{**PLAN.to_data(), "ignore": ("$.at", "$.lines[*].id")})
+    one = json.dumps({"n": 1, "at": 5, "lines": [{"id": 1, "what": "tea"}]})
+    two = json.dumps({"lines": [{"what": "tea", "id": 2}], "at": 6, "n": 1})
+    baseline, _ = baseline_of(plan, [result_with(f"a={one}"), result_with(f"a={two}")])
+    assert baseline is not None
+
+
+def test_with_a_key_one_output_for_each_counts() -> None:
+    plan = Plan(**{**PLAN.to_data(), "key": "$.order"})
+    baseline, _ = baseline_of(
+        plan, [result_with('a={"order": 1, "at": 5}'), result_with('a={"at": 6, "order": 1}')]
+    )
+    assert baseline is not None
+    [problem] = problems_of(plan, baseline, result_with('a={"order": 1}', 'a={"order": 1, "at": 7}'))
+    assert problem.kind == "doubled"
+
+
+def test_a_judge_of_the_users_own() -> None:
+    def judge(inputs: Any, outputs: Any) -> list[str]:
+        total = sum(int(one.value) for one in outputs["receipts"])
+        return [] if total == 6 else [f"the sum is {total}"]
+
+    assert judged_problems(judge, result_with("a=1", "b=2", "a=3")) == []
+    assert [one.text for one in judged_problems(judge, result_with("a=1"))] == ["the sum is 1"]
+
+
+@pytest.mark.parametrize(
+    ("found", "word", "kept"),
+    [
+        ((), "exactly once", ("exactly-once", "at-least-once", "at-most-once")),
+        (("doubled",), "at least once", ("at-least-once",)),
+        (("offsets",), "at least once", ("at-least-once",)),
+        (("lost",), "at most once", ("at-most-once",)),
+        (("lost", "doubled"), "lost and doubled", ()),
+        (("changed",), "lost and doubled", ()),
+        (("reordered",), "reordered", ("at-least-once", "at-most-once")),
+        (("read what was aborted",), "read what was aborted", ()),
+        (("stuck",), "stuck", ()),
+    ],
+)
+def test_the_verdict_over_all_trials(found: tuple[str, ...], word: str, kept: tuple[str, ...]) -> None:
+    assert word_of(found) == word
+    promises = ("exactly-once", "at-least-once", "at-most-once")
+    assert tuple(one for one in promises if is_kept(one, found)) == kept
