@@ -45,10 +45,22 @@ class Explanation(NamedTuple):
     @property
     def mend(self) -> str | None:
         """What to do, and where it is explained."""
-        if self.mistake is None:
-            return None
-        found = MISTAKES[self.mistake]
-        return f"{found.title}: {found.mend} ({PAGE}#{self.mistake})"
+        return None if self.mistake is None else mend_of(self.mistake)
+
+
+def mend_of(mistake: str) -> str:
+    """Return what to do about a mistake, and where it is explained."""
+    found = MISTAKES[mistake]
+    return f"{found.title}: {found.mend} ({PAGE}#{mistake})"
+
+
+def shared_ids(events: Sequence[Event]) -> list[str]:
+    """Return the transactional ids that several instances use."""
+    users: dict[str, set[int]] = {}
+    for one in events:
+        if one.transactional_id:
+            users.setdefault(one.transactional_id, set()).add(one.instance)
+    return sorted(one for one, instances in users.items() if len(instances) > 1)
 
 
 class Trace:
@@ -329,11 +341,7 @@ def _mistake_of_doubled(trace: Trace, sends: Sequence[tuple[Event, Record]]) -> 
         return "outside-transaction"
     if any(one.api == "OffsetCommit" and one.committed for one in events):
         return "offsets-outside-transaction"
-    users: dict[str, set[int]] = {}
-    for one in trace.undisturbed:
-        if one.transactional_id:
-            users.setdefault(one.transactional_id, set()).add(one.instance)
-    if any(len(instances) > 1 for instances in users.values()):
+    if shared_ids(trace.undisturbed):
         return "one-id-for-two"
     without = [one for one in events if one.api == "TxnOffsetCommit" and not one.member_id]
     if without and len(ids) > 1:

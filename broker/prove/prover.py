@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from oncelog.broker.prove.disturbances import RETRIABLE, Disturbance
-from oncelog.broker.prove.explain import explain
+from oncelog.broker.prove.explain import explain, mend_of, shared_ids
 from oncelog.broker.prove.history import events_of
-from oncelog.broker.prove.judge import baseline_of, is_behind, judged_problems, problems_of
+from oncelog.broker.prove.judge import STUCK, Problem, baseline_of, is_behind, judged_problems, problems_of
 from oncelog.broker.prove.program import listener_of
 from oncelog.broker.prove.seed import make_seed
 from oncelog.broker.prove.steps import counter_rules, planned
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oncelog.broker.prove.history import Event
-    from oncelog.broker.prove.judge import Baseline, Judge, Problem
+    from oncelog.broker.prove.judge import Baseline, Judge
     from oncelog.broker.prove.plan import Plan
     from oncelog.broker.prove.seed import Seed
     from oncelog.broker.prove.trial import TrialResult
 
 UNDISTURBED_RUNS: Final = 2
+UNDISTURBED_QUIET: Final = 3
+"""How many times as long as in a trial an undisturbed program has to be quiet until it counts as done: nobody knows
+what is to come yet."""
 SECOND_KINDS: Final = ("kill after", "lose response", "kill before")
 """The disturbances of what only a failure shows."""
 SECOND_APIS: Final = (
@@ -66,6 +69,10 @@ class Progress(NamedTuple):
     planned: int
     text: str | None
     """A line about what has just been found; None: nothing was."""
+
+
+class FailedUndisturbedError(Exception):
+    """The program fails without a disturbance; the finding is in the verdict."""
 
 
 class NotJudgedError(Exception):
@@ -120,6 +127,8 @@ class Prover:
         except NotJudgedError as error:
             self.verdict.reason = str(error)
             return self.verdict
+        except FailedUndisturbedError:
+            return self.verdict
         found = [
             (one,) for one in planned(self._undisturbed, counts, is_checked=self._plan.check is not None)
         ]
@@ -144,6 +153,8 @@ class Prover:
             await self._run_undisturbed()
         except NotJudgedError as error:
             self.verdict.reason = str(error)
+            return self.verdict
+        except FailedUndisturbedError:
             return self.verdict
         self.verdict.classes_in_all = 1
         self._queue, self._planned = [disturbances], 1
@@ -193,6 +204,19 @@ class Prover:
         ]
 
     def _check_undisturbed(self, result: TrialResult) -> None:
+        """Raises NotJudgedError for a run that came to no good end; if its instances fence each other, that is found
+        before.
+        """
+        if (result.own_ends or result.stuck is not None) and (shared := shared_ids(events_of(result))):
+            text = (
+                f"undisturbed, instances fence each other: all have the transactional id {', '.join(shared)}"
+            )
+            problem, mistake = Problem(STUCK, text), "one-id-for-two"
+            why = tuple(map(str, result.own_ends[:2]))
+            rows = tuple(timeline(result, events_of(result)))
+            self.verdict.trials = 1
+            self.verdict.findings.append(Finding((), (problem,), why, mistake, mend_of(mistake), rows))
+            raise FailedUndisturbedError
         if result.own_ends and not (self._plan.until_exit and result.stuck is None):
             raise NotJudgedError(
                 f"undisturbed, the program ends by itself ({result.own_ends[0]}); a job that ends when it is done "
@@ -209,7 +233,8 @@ class Prover:
         self._numbers += 1
         folder = f"{self._folder}/{self._numbers}"
         if self._baseline is None:
-            return await Trial(self._plan, self._seed, disturbances, folder, counters).run()
+            plan = replace(self._plan, quiet_s=UNDISTURBED_QUIET * self._plan.quiet_s)
+            return await Trial(plan, self._seed, disturbances, folder, counters).run()
         behind = partial(is_behind, self._plan, self._baseline)
         return await Trial(self._plan, self._seed, disturbances, folder, counters, behind).run()
 

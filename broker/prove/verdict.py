@@ -56,7 +56,7 @@ class Finding:
     @property
     def step(self) -> str:
         """What was disturbed, in words."""
-        return "; then ".join(map(str, self.disturbances))
+        return "; then ".join(map(str, self.disturbances)) or "none: the program fails undisturbed"
 
     def rules(self) -> list[dict[str, Any]] | None:
         """Return the rules that repeat it without the prover; None where the program itself was killed or stopped."""

@@ -92,7 +92,9 @@ class Watch(Interceptor):
         self._working: Counter[str] = Counter()
         """How many of them are not idle ones, by listener."""
         self._positions: dict[str, dict[Position, int]] = {}
-        """From where each instance fetches."""
+        """From where each instance fetches, as its requests since the last rebalance say."""
+        self._sessions: dict[tuple[str, int], dict[Position, int]] = {}
+        """The partitions of fetch sessions, by listener and session id: a request leaves out what has not changed."""
         self._committed: dict[tuple[str, str, int], int] = {}
         self.uses_share_groups = False
         self.read_uncommitted: set[str] = set()
@@ -147,6 +149,8 @@ class Watch(Interceptor):
             )
         )
         self._pending[id(context)] = number
+        if api == "JoinGroup":
+            self._positions.clear()  # a rebalance: what one instance has fetched may become another one's
         if api not in IDLE_APIS:
             self._working[listener] += 1
             if api != "OffsetCommit" or self._is_news(request):
@@ -165,11 +169,17 @@ class Watch(Interceptor):
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         """Fetched records are work; a new member has an id."""
+        if context.api_name == "Fetch" and context.request.session_epoch <= 0:
+            listener = context.connection.listener_name
+            begun = self._sessions.get((listener, context.request.session_id), {})
+            self._sessions[listener, response.session_id] = dict(begun)
         if context.api_name in ("Fetch", "ShareFetch"):
             if any(getattr(row, "records", None) for one in response.responses for row in one.partitions):
                 self.note_activity()
                 self.brought_records.add(self._pending.get(id(context), 0))
         else:
+            if getattr(response, "assignment", None) and context.api_name == "ConsumerGroupHeartbeat":
+                self._positions.clear()
             member, group = getattr(response, "member_id", None), getattr(context.request, "group_id", None)
             if member and group:
                 self.members.setdefault(context.connection.listener_name, {})[group, member] = None
@@ -196,16 +206,20 @@ class Watch(Interceptor):
         return is_news
 
     def _note_positions(self, listener: str, request: Any) -> None:
-        positions = self._positions.setdefault(listener, {})
+        """Note from where an instance fetches: what the request says, and what its session remembers (KIP-227)."""
+        session = self._sessions.setdefault((listener, request.session_id), {})
+        if request.session_epoch <= 0:
+            session.clear()
         for topic in request.topics:
             name = self._name(topic)
             for row in topic.partitions:
-                positions[name, row.partition] = row.fetch_offset
+                session[name, row.partition] = row.fetch_offset
             if request.isolation_level == 0:
                 self.read_uncommitted.add(name)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
-                positions.pop((self._name(topic), index), None)
+                session.pop((self._name(topic), index), None)
+        self._positions.setdefault(listener, {}).update(session)
 
     def _name(self, topic: Any) -> str:
         if topic.topic_id == ZERO_UUID:
