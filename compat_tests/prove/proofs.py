@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
-from compat_tests.prove.places import HERE
+from compat_tests.prove.places import HERE, PROGRAMS
 from compat_tests.prove.zoo import Failure, Member
 
 REPRODUCTIONS = HERE / "reproductions"
@@ -22,7 +22,12 @@ class Proof:
 
     def __init__(self, command: list[str]) -> None:
         self.run = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROOF_TIMEOUT_S, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=PROOF_TIMEOUT_S,
+            check=False,
+            env={**os.environ, "ZOO_PYTHON": sys.executable, "ZOO_PROGRAMS": str(PROGRAMS)},
         )
         assert self.run.returncode != INVALID, f"{self.run.stderr}\n{command}"
         self.verdict: dict[str, Any] = json.loads(self.run.stdout)
@@ -30,7 +35,7 @@ class Proof:
     @property
     def failures(self) -> set[Failure]:
         """What failed."""
-        return set(_failures(self.verdict["findings"]))
+        return {failure for finding in self.verdict["findings"] for failure in failures_of(finding)}
 
     def __str__(self) -> str:
         told = {name: self.verdict[name] for name in ("verdict", "reason", "basis", "unsteady", "not_met")}
@@ -49,10 +54,28 @@ def again(member: Member, folder: pathlib.Path, reproduction: pathlib.Path) -> P
     return Proof([*words, "--again", str(reproduction), "--", *member.command(folder)])
 
 
-def _failures(findings: list[dict[str, Any]]) -> Iterator[Failure]:
-    for finding in findings:
-        [disturbed] = finding["disturbances"]
-        rule = disturbed["rule"]
-        api = rule.get("on") or str(rule["crash_at"]).partition(" ")[2]
-        for problem in finding["problems"]:
-            yield Failure(disturbed["kind"], api, problem["kind"], finding["mistake"])
+def failures_of(finding: dict[str, Any]) -> set[Failure]:
+    """What failed in one trial."""
+    [disturbed] = finding["disturbances"]
+    rule = disturbed["rule"]
+    api = rule.get("on") or str(rule["crash_at"]).partition(" ")[2]
+    return {Failure(disturbed["kind"], api, one["kind"], finding["mistake"]) for one in finding["problems"]}
+
+
+def reproduction(member: Member, number: int) -> pathlib.Path:
+    """Where the trial with the failure of that number is stored."""
+    return REPRODUCTIONS / f"{member.name}{'' if number == 0 else f'-{number + 1}'}.json"
+
+
+def store(member: Member, proof: Proof) -> list[Failure]:
+    """Store what repeats the failures that the table has; returns those that the proof did not meet."""
+    missed = []
+    for number, failure in enumerate(member.failures):
+        found = [one for one in proof.verdict["findings"] if failure in failures_of(one)]
+        if not found:
+            missed.append(failure)
+            continue
+        kept = {name: found[0][name] for name in ("format", "oncelog", "finding", "step", "disturbances")}
+        kept["plan"] = {**found[0]["plan"], "command": ["program"]}
+        reproduction(member, number).write_text(json.dumps(kept, indent=1) + "\n")
+    return missed

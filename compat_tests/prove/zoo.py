@@ -111,7 +111,7 @@ class Member:
         for output in self.outputs:
             words += ["--output", output]
         if self.shows_database:
-            words += ["--check", f"{sys.executable} {PROGRAMS / 'show_receipts.py'}"]
+            words += ["--check", '"$ZOO_PYTHON" "$ZOO_PROGRAMS/show_receipts.py"']
         return [*words, *self.options, *more, "--", *self.command(folder)]
 
 
@@ -181,7 +181,7 @@ WRONG = (
     Member(
         "offsets_outside_transaction",
         AT_LEAST_ONCE,
-        failures=(_doubled("kill before", "OffsetCommit", "offsets-outside-transaction"),),
+        failures=(_doubled("kill after", "EndTxn", "offsets-outside-transaction"),),
     ),
     Member(
         "new_id_without_group",
