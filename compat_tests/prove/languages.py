@@ -54,7 +54,8 @@ def _go(folder: pathlib.Path, name: str) -> list[str]:
 
 def _javascript(folder: pathlib.Path, name: str) -> list[str]:
     built = folder / "built"
-    built.mkdir(exist_ok=True)
+    shutil.rmtree(built, ignore_errors=True)
+    built.mkdir()
     return javascript_program(built, folder / name)
 
 

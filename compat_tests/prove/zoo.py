@@ -58,7 +58,9 @@ class Member:
     orders: pathlib.Path = ORDERS
     options: tuple[str, ...] = ()
     shows_database: bool = False
-    """Whether its results are in a database, and not in Kafka."""
+    """Whether its results are in a database, and not in Kafka: of another output of the check nobody knows whether
+    something is lost or doubled.
+    """
     late: bool = False
     """Whether a transaction that nobody ends lets readers wait."""
     line: tuple[str, str] = ("", "")
@@ -156,8 +158,6 @@ IN_TWOS = tuple(
         AT_LEAST_ONCE,
         program,
         failures=(_doubled("zombie before", "TxnOffsetCommit", "new-id-without-group"),),
-        instances=2,
-        topics={"orders": 2, "receipts": 1},
         arguments=("billing-{instance}",),
     )
     for client, program in (
@@ -245,7 +245,7 @@ WRONG = (
     Member(
         "faust_exactly_once",
         AT_LEAST_ONCE,
-        arguments=("worker", "-l", "critical"),
+        arguments=("worker", "-l", "crit"),
         failures=(_doubled("kill after", "Produce", "outside-transaction"),),
     ),
 )
@@ -299,7 +299,7 @@ MUTANTS = (
         "at_least_once.py",
         promise="at-least-once",
         line=("    producer.flush(10)\n", ""),
-        failures=(_lost("kill before", "Produce", "offsets-before-work"),),
+        failures=(_lost("kill before", "Produce", "auto-commit-in-background"),),
     ),
     Member(
         "at_least_once_without_errors",
@@ -311,17 +311,17 @@ MUTANTS = (
     ),
     Member(
         "sqlite_without_a_key",
-        AT_LEAST_ONCE,
+        LOST_AND_DOUBLED,
         "sqlite_upsert.py",
         topics={"orders": 1},
         outputs=(),
         shows_database=True,
         line=("number INTEGER PRIMARY KEY, cents", "number INTEGER, cents"),
-        failures=(Failure("kill before", "OffsetCommit", "check", "two-writes"),),
+        failures=(Failure("kill before", "OffsetCommit", "check", None),),
     ),
     Member(
         "offsets_with_results_unfenced",
-        AT_LEAST_ONCE,
+        LOST_AND_DOUBLED,
         "offsets_with_results.py",
         topics={"orders": 1},
         outputs=(),
@@ -330,7 +330,7 @@ MUTANTS = (
             '            raise SystemExit("another instance has this partition now")\n',
             "            pass\n",
         ),
-        failures=(Failure("zombie after", "Fetch", "check", "zombie"),),
+        failures=(Failure("zombie before", "Fetch", "check", None),),
     ),
     Member(
         "java_without_rewind",

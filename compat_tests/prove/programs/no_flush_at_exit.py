@@ -11,7 +11,7 @@ def delivered(error, message):
 
 
 consumer = Consumer(CONSUMER)
-producer = Producer({**PRODUCER, "enable.idempotence": True, "linger.ms": 50})
+producer = Producer({**PRODUCER, "enable.idempotence": True, "linger.ms": 500})
 consumer.subscribe(["orders"])
 pending = 0
 while running():
