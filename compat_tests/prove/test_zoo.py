@@ -12,7 +12,7 @@ import pytest
 
 from compat_tests.prove.proofs import KEPT, again, prove, reproduction
 from compat_tests.prove.zoo import MENDED, RIGHT, ZOO, Member
-from compat_tests.real_kafka import RealPartMissing, require
+from tests.common.real_kafka import RealPartMissing, require
 
 STORED = [
     (member.name, number)

@@ -245,7 +245,7 @@ WRONG = (
     Member(
         "faust_exactly_once",
         AT_LEAST_ONCE,
-        arguments=("worker", "-l", "crit"),
+        arguments=("worker", "-l", "error"),
         failures=(_doubled("kill after", "Produce", "outside-transaction"),),
     ),
 )
