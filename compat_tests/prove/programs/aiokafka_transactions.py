@@ -33,9 +33,12 @@ async def main():
         if not polled:
             continue
         async with producer.transaction():
-            for orders in polled.values():
-                for order in orders:
-                    await producer.send("receipts", b"paid: " + order.value, order.key)
+            written = [
+                await producer.send("receipts", b"paid: " + order.value, order.key)
+                for orders in polled.values()
+                for order in orders
+            ]
+            await asyncio.gather(*written)  # aiokafka commits a transaction whose records were refused
             offsets = {where: orders[-1].offset + 1 for where, orders in polled.items()}
             await producer.send_offsets_to_transaction(offsets, "billing")
     await consumer.stop()

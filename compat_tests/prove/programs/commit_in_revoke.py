@@ -21,7 +21,7 @@ producer = Producer({**PRODUCER, "enable.idempotence": True})
 consumer.subscribe(["orders"], on_revoke=revoked)
 pending = []
 while running():
-    order = consumer.poll(0.05)
+    order = consumer.poll(1)
     if order is not None and not order.error():
         pending.append(order)
     elif pending:
