@@ -55,11 +55,13 @@ def again(member: Member, folder: pathlib.Path, reproduction: pathlib.Path) -> P
 
 
 def failures_of(finding: dict[str, Any]) -> set[Failure]:
-    """What failed in one trial."""
-    [disturbed] = finding["disturbances"]
-    rule = disturbed["rule"]
-    api = rule.get("on") or str(rule["crash_at"]).partition(" ")[2]
-    return {Failure(disturbed["kind"], api, one["kind"], finding["mistake"]) for one in finding["problems"]}
+    """What failed in one trial, or in an undisturbed run."""
+    disturbance = api = ""
+    if finding["disturbances"]:
+        [disturbed] = finding["disturbances"]
+        rule = disturbed["rule"]
+        disturbance, api = disturbed["kind"], rule.get("on") or str(rule["crash_at"]).partition(" ")[2]
+    return {Failure(disturbance, api, one["kind"], finding["mistake"]) for one in finding["problems"]}
 
 
 def reproduction(member: Member, number: int) -> pathlib.Path:

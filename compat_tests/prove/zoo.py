@@ -33,9 +33,9 @@ class Failure:
     """A trial that must fail: what is disturbed, at which API, and what is wrong then."""
 
     disturbance: str
-    """One of the prover's kinds, such as "kill before"."""
+    """One of the prover's kinds, such as "kill before"; "" if it fails undisturbed."""
     api: str
-    """Whose request is the step; for a broker that dies, the write."""
+    """Whose request is the step; for a broker that dies, the write; "" if it fails undisturbed."""
     problem: str
     mistake: str | None
     """The section of docs/mistakes.md that explains it."""
@@ -194,7 +194,13 @@ WRONG = (
         "JavaNewId.java",
         failures=(_doubled("zombie before", "TxnOffsetCommit", "new-id-without-group"),),
     ),
-    Member("one_id_for_two", STUCK, instances=2, topics={"orders": 2, "receipts": 1}),
+    Member(
+        "one_id_for_two",
+        STUCK,
+        instances=2,
+        topics={"orders": 2, "receipts": 1},
+        failures=(Failure("", "", STUCK, "one-id-for-two"),),
+    ),
     Member(
         "unread_errors",
         LOST_AND_DOUBLED,

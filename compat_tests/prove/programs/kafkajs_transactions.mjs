@@ -39,7 +39,11 @@ process.on("SIGTERM", async () => {
   await producer.disconnect();
   process.exit(0);
 });
+// A consumer that gives up leaves the process as it is: a supervisor would see nothing.
+consumer.on(consumer.events.CRASH, () => process.exit(1));
 await producer.connect();
+// The first transaction gets the epoch that fences the others. Later, a zombie would fence its successor.
+await (await producer.transaction()).abort();
 await consumer.connect();
 await consumer.subscribe({ topics: ["orders"], fromBeginning: true });
 await consumer.run({
