@@ -14,7 +14,7 @@ TOO_OLD     = oncelog needs Python 3.11 or newer, and $(PYTHON) is \
 	$(or $(shell { $(PYTHON) --version; } 2>/dev/null),not there); make PYTHON=... takes another
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test minutes test-one soak test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs docs-site changelog lock clean
+.PHONY: help serve test minutes test-one soak test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline prove docs docs-site changelog lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -82,6 +82,10 @@ soak: $(VENV)/.synced  ## the long random runs: requests that cost much for SECO
 	$(BIN)/python -m tests.soak.nodes 10000
 	$(BIN)/python -m tests.security.login_fuzz 1000000
 	$(BIN)/python -m tests.security.login_fuzz_tls 10000
+
+# Some take minutes each; `python -m compat_tests.prove NAME` takes one.
+prove: $(VENV)/.synced $(SPARK)/.synced  ## prove every program of the zoo whole, and remake its table in docs/how-to/mistakes.md
+	$(BIN)/python -m compat_tests.prove $(ARGS)
 
 test-fast: $(VENV)/.synced  ## the tests that need no client and no JVM
 	$(BIN)/pytest tests -m "not slow" -n auto $(ARGS)

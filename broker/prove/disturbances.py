@@ -118,8 +118,8 @@ RETRIABLE: Final[Mapping[str, str]] = {
 }
 """The APIs with steps, and the error with which each is refused once: one that a healthy cluster may give to a single
 request. NOT_COORDINATOR is none: a coordinator that has moved gives it to all."""
-FINAL: Final[Mapping[str, str]] = {"Produce": "TOPIC_AUTHORIZATION_FAILED"}
-"""Errors that no client retries: a right that is missing for a moment."""
+FINAL: Final[Mapping[str, str]] = {"Produce": "INVALID_RECORD"}
+"""Errors that no client retries, and that are about the records alone."""
 
 WITH_RECORDS: Final = frozenset((Then.TERMINATE, Then.JOIN))
 """What is tried, too, at a Fetch that brings records: the program has them in hand, and has not used them."""

@@ -279,7 +279,7 @@ def _mistake_of_lost(
     following = [one for one in trace.events if one.number > first.number and one.instance == first.instance]
     leaves = [one for one in following[:4] if one.api in ("JoinGroup", "LeaveGroup")]
     if leaves and not is_early:
-        return "commit-in-revoke"
+        return "no-flush-at-exit" if Then.TERMINATE in then else "commit-in-revoke"
     if is_early:
         lag = [
             one

@@ -1,0 +1,1 @@
+"""Programs with a known verdict, and `oncelog prove` as their judge."""

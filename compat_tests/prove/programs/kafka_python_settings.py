@@ -1,0 +1,24 @@
+"""Settings for kafka-python that make a trial short; and `isolation_level`: its default is read_uncommitted."""
+
+from typing import Any
+
+from service import SERVERS
+
+COMMON: dict[str, Any] = {
+    "bootstrap_servers": SERVERS,
+    "reconnect_backoff_ms": 10,
+    "reconnect_backoff_max_ms": 50,
+    "retry_backoff_ms": 20,
+    "metrics_enabled": False,
+}
+PRODUCER = COMMON
+CONSUMER: dict[str, Any] = {
+    **COMMON,
+    "group_id": "billing",
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "isolation_level": "read_committed",
+    "session_timeout_ms": 6000,
+    "heartbeat_interval_ms": 100,
+    "fetch_max_wait_ms": 100,
+}

@@ -1,0 +1,23 @@
+"""Wrong: an order's offset is committed before its receipt is written, so that a crash between them loses it."""
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_settings import CONSUMER, PRODUCER
+from service import running
+
+
+def delivered(error, message):
+    if error:
+        raise KafkaException(error)
+
+
+consumer = Consumer(CONSUMER)
+producer = Producer({**PRODUCER, "enable.idempotence": True})
+consumer.subscribe(["orders"])
+while running():
+    order = consumer.poll(0.1)
+    if order is None or order.error():
+        continue
+    consumer.commit(order, asynchronous=False)
+    producer.produce("receipts", b"paid: " + order.value(), order.key(), on_delivery=delivered)
+    producer.flush(10)
+consumer.close()

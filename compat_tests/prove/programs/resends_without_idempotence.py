@@ -1,0 +1,26 @@
+"""Wrong: a request that is sent again may be written again, and later than those that were sent after it.
+
+This is what librdkafka does if nothing is said: enable.idempotence is false, and many requests are in flight.
+"""
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_settings import CONSUMER, PRODUCER, good
+from service import running
+
+
+def delivered(error, message):
+    if error:
+        raise KafkaException(error)
+
+
+consumer = Consumer(CONSUMER)
+producer = Producer({**PRODUCER, "enable.idempotence": False, "batch.num.messages": 1})
+consumer.subscribe(["orders"])
+while running():
+    orders = good(consumer.consume(10, 0.1))
+    for order in orders:
+        producer.produce("receipts", b"paid: " + order.value(), order.key(), on_delivery=delivered)
+    producer.flush(10)
+    if orders:
+        consumer.commit(asynchronous=False)
+consumer.close()
