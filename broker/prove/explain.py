@@ -6,7 +6,7 @@ it; a doubled one to its two Produce requests, and to the commit that came too l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.prove.disturbances import Then
 from oncelog.broker.prove.history import record_text
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.judge import Output, Problem
     from oncelog.broker.prove.plan import Plan
     from oncelog.broker.prove.trial import TrialResult
-
-TRANSACTION_APIS: Final = frozenset(("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"))
 
 
 class Explanation(NamedTuple):

@@ -9,12 +9,12 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from oncelog.broker.prove.history import value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from oncelog.broker.control.types import Offsets, Record
     from oncelog.broker.prove.plan import Plan
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 LOST, DOUBLED, CHANGED = "lost", "doubled", "changed"
 REORDERED, ABORTED_READ, STUCK = "reordered", "read what was aborted", "stuck"
 OFFSETS, CHECK, JUDGED = "offsets", "check", "judged"
+
+Judge: TypeAlias = "Callable[[Sequence[Record], Mapping[str, Sequence[Record]]], Iterable[str] | None]"
+"""A user's judge: what is wrong with the outputs, by topic, of the inputs."""
 
 JEPSEN: Final[Mapping[str, str]] = {
     LOST: "lost-write",
@@ -38,15 +41,6 @@ EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE, NEITHER = (
     "at most once",
     "lost and doubled",
 )
-
-
-class Judge(Protocol):
-    """A user's judge."""
-
-    def __call__(
-        self, inputs: Sequence[Record], outputs: Mapping[str, Sequence[Record]], /
-    ) -> Iterable[str] | None:
-        """Return what is wrong with the outputs, by topic, of the inputs."""
 
 
 class Output(NamedTuple):

@@ -1,4 +1,4 @@
-"""The blocks of docs/how-to/mistakes.md: lines of the zoo's programs, with those that are wrong and those that mend them."""
+"""The blocks of docs/how-to/mistakes.md: lines of the zoo's programs, the wrong ones and those that mend them."""
 
 from __future__ import annotations
 

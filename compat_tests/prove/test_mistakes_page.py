@@ -1,4 +1,4 @@
-"""docs/how-to/mistakes.md: its sections are the mistakes that the prover names, its blocks lines of the zoo's programs."""
+"""docs/how-to/mistakes.md has the mistakes that the prover names, and lines of the zoo's programs."""
 
 from __future__ import annotations
 
