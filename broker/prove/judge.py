@@ -126,6 +126,20 @@ def is_behind(plan: Plan, baseline: Baseline, result: TrialResult) -> bool:
     return bool(baseline.outputs - Counter(outputs_of(plan, result.records)) or _unread(baseline, result))
 
 
+def has_unread_inputs(plan: Plan, result: TrialResult) -> bool:
+    """Return whether a group that has committed offsets in an input topic has not committed all of it."""
+    ends: dict[tuple[str, int], int] = {}
+    for record in result.inputs:
+        ends[record.topic, record.partition] = record.offset + 1
+    return any(
+        partitions.get(partition, 0) < end
+        for topics in _of_inputs(plan, result).values()
+        for topic, partitions in topics.items()
+        for (name, partition), end in ends.items()
+        if name == topic
+    )
+
+
 def _unread(baseline: Baseline, result: TrialResult) -> list[str]:
     """Return where groups stand before the offsets that they have after an undisturbed run."""
     return [

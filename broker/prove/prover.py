@@ -15,7 +15,15 @@ import trio
 from oncelog.broker.prove.disturbances import RETRIABLE, Disturbance
 from oncelog.broker.prove.explain import explain, mend_of, shared_ids
 from oncelog.broker.prove.history import events_of
-from oncelog.broker.prove.judge import STUCK, Problem, baseline_of, is_behind, judged_problems, problems_of
+from oncelog.broker.prove.judge import (
+    STUCK,
+    Problem,
+    baseline_of,
+    has_unread_inputs,
+    is_behind,
+    judged_problems,
+    problems_of,
+)
 from oncelog.broker.prove.program import listener_of
 from oncelog.broker.prove.seed import make_seed
 from oncelog.broker.prove.steps import counter_rules, planned
@@ -234,7 +242,8 @@ class Prover:
         folder = f"{self._folder}/{self._numbers}"
         if self._baseline is None:
             plan = replace(self._plan, quiet_s=UNDISTURBED_QUIET * self._plan.quiet_s)
-            return await Trial(plan, self._seed, disturbances, folder, counters).run()
+            behind = partial(has_unread_inputs, self._plan)
+            return await Trial(plan, self._seed, disturbances, folder, counters, behind).run()
         behind = partial(is_behind, self._plan, self._baseline)
         return await Trial(self._plan, self._seed, disturbances, folder, counters, behind).run()
 

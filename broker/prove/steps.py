@@ -87,7 +87,7 @@ def planned(
                         continue
                     seen.add(state)
                 order.append(_Planned(disturbance, depth, _PRIORITIES[disturbance.kind]))
-    order += _at_fetches(events)
+    order += _at_fetches(events, is_checked=is_checked)
     for rule, count in counts:
         for depth, nth in enumerate(picks(count)):
             disturbance = Disturbance("broker dies", {**rule, "nth": nth})
@@ -128,14 +128,16 @@ def _at_request(kind: _Kind, nth: int) -> Iterator[Disturbance]:
         yield Disturbance(name, {**kind.rule(nth), word: value})
 
 
-def _at_fetches(events: Sequence[Event]) -> Iterator[_Planned]:
-    """Yield the disturbances at Fetches that bring records."""
+def _at_fetches(events: Sequence[Event], *, is_checked: bool) -> Iterator[_Planned]:
+    """Yield the disturbances at Fetches that bring records. A program whose results are elsewhere (``is_checked``) may
+    send nothing else: it is tried as a zombie there, too.
+    """
     for instance, api in dict.fromkeys((one.instance, one.api) for one in events if one.api in FETCHES):
         fetches = [one for one in events if (one.instance, one.api) == (instance, api)]
         full = [number for number, one in enumerate(fetches, 1) if one.brought_records]
         for depth, pick in enumerate(picks(len(full))):
             for name, row in KINDS.items():
-                if row.then in WITH_RECORDS:
+                if row.then in WITH_RECORDS or (is_checked and name == "zombie before"):
                     word, value = row.action
                     rule = {**_Kind(instance, api, None, None).rule(full[pick - 1]), word: value}
                     yield _Planned(Disturbance(name, rule), depth, _PRIORITIES[name])
