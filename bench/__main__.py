@@ -17,6 +17,7 @@ from bench import (
     idle_shares,
     lifecycle,
     logins,
+    proofs,
     proxies,
     rebalance,
     reconcile,
@@ -45,6 +46,7 @@ EXPERIMENTS = (
     *idle_shares.EXPERIMENTS,
     *embedded.EXPERIMENTS,
     *proxies.EXPERIMENTS,
+    *proofs.EXPERIMENTS,
 )
 FAILURES = (RuntimeError, AssertionError, OSError, subprocess.SubprocessError, KafkaException)
 QUICK_SCALE = 0.05
