@@ -111,7 +111,8 @@ def _listed(what: str, outputs: Counter[Output]) -> str:
     if not outputs:
         return ""
     shown = ", ".join(map(output_text, list(outputs)[:RECORDS_SHOWN]))
-    return f"{sum(outputs.values())} {what} ({shown})"
+    more = ", ..." if len(outputs) > RECORDS_SHOWN else ""
+    return f"{sum(outputs.values())} {what}: {shown}{more}"
 
 
 def judged_problems(judge: Judge, result: TrialResult) -> list[Problem]:
@@ -189,23 +190,17 @@ def _of_records(
     if (doubled or unknown) and result.aborted_reads:
         topics = ", ".join(result.aborted_reads)
         more = doubled + unknown
-        text = f"{_listed('outputs', more)} came of records of aborted transactions in {topics}"
+        text = f"{_listed('of records of aborted transactions in ' + topics, more)}"
         return [Problem(ABORTED_READ, text, tuple(more))]
     if missing and unknown:
-        text = f"{_listed('outputs', unknown)} came in place of {_listed('others', missing)}"
+        text = f"{_listed('missing', missing)}; {_listed('in their place', unknown)}"
         return [Problem(CHANGED, text, (*missing, *unknown))]
     if missing:
-        problems.append(
-            Problem(LOST, f"{_listed('outputs are missing', missing)}", tuple(missing.elements()))
-        )
+        problems.append(Problem(LOST, _listed("missing", missing), tuple(missing.elements())))
     if doubled:
-        problems.append(
-            Problem(DOUBLED, _listed("outputs came once more", doubled), tuple(doubled.elements()))
-        )
+        problems.append(Problem(DOUBLED, _listed("came once more", doubled), tuple(doubled.elements())))
     if unknown:
-        problems.append(
-            Problem(DOUBLED, _listed("outputs came that no undisturbed run has", unknown), tuple(unknown))
-        )
+        problems.append(Problem(DOUBLED, _listed("that no undisturbed run has", unknown), tuple(unknown)))
     return problems
 
 

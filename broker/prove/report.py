@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.prove.verdict import Finding, Verdict
 
+READS: Final = ("Fetch", "ShareFetch")
+"""Requests that wait, while others write."""
 LATE_TEXT: Final = "readers wait up to {:g} s for a transaction that was abandoned: {}"
 
 
@@ -135,7 +137,8 @@ def _row(row: Mapping[str, Any], *, is_named: bool) -> str:
         name for name, holds in (("error", row["result"] != "acknowledged"), ("named", is_named)) if holds
     ]
     who = f"{row['instance']}" if row["run"] == 1 else f"{row['instance']}, start {row['run']}"
-    written = f"{row['writes']} &rarr; {row['writes_after']}" if row["writes_after"] != row["writes"] else ""
+    is_write = row["writes_after"] != row["writes"] and not row["request"].startswith(READS)
+    written = f"{row['writes']} &rarr; {row['writes_after']}" if is_write else ""
     return (
         f'<tr class="{" ".join(names)}">{time}<td class="number">{row["number"]}</td>'
         f"<td>{escape(who)}: {escape(row['request'])}</td><td>{escape(row['result'])}</td><td>{written}</td></tr>"

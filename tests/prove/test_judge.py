@@ -94,7 +94,7 @@ def test_a_stuck_trial_says_why() -> None:
 def test_undisturbed_runs_that_differ_are_no_measure() -> None:
     baseline, difference = baseline_of(PLAN, [result_with("a=1"), result_with("a=2")])
     assert baseline is None
-    assert "the second has 1 more (receipts 'a': '2'); 1 less (receipts 'a': '1')" in difference
+    assert "the second has 1 more: receipts 'a': '2'; 1 less: receipts 'a': '1'" in difference
 
 
 def test_offsets_that_differ_in_undisturbed_runs_do_not_count() -> None:
