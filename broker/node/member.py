@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from oncelog.broker.node.node import Node
     from oncelog.broker.seams.clock import Clock
     from oncelog.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
-    from oncelog.wire.messages.fetch import FetchResponse
     from oncelog.wire.schema import Message
 
 FETCH_WAIT_MS = 500
@@ -148,8 +147,9 @@ class Member:
         """See `Membership`."""
         self._receiver = RequestReceiver.of_nodes(node.services, node.host)
         network = self.links.network
+        assert node.replication is not None
         async with trio.open_nursery() as nursery:
-            network.attach(self._node_id, self.receive, nursery)
+            network.attach(self._node_id, self.receive, nursery, node.replication.sessions.answer)
             self._topics.nursery = nursery
             try:
                 nursery.start_soon(self._follow)
@@ -184,7 +184,7 @@ class Member:
             max_wait_ms=FETCH_WAIT_MS,
             topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[wanted])],
         )
-        response: FetchResponse = await self._controller.call(request, FETCH_VERSION)
+        response = await self._controller.fetch(request, FETCH_VERSION)
         self._metadata.append(response.responses[0].partitions[0])
 
     async def _keep_session(self, task_status: trio.TaskStatus[None]) -> None:
