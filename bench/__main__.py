@@ -17,6 +17,7 @@ from bench import (
     idle_shares,
     lifecycle,
     logins,
+    nodes,
     proxies,
     rebalance,
     reconcile,
@@ -44,6 +45,7 @@ EXPERIMENTS = (
     *shares.EXPERIMENTS,
     *idle_shares.EXPERIMENTS,
     *embedded.EXPERIMENTS,
+    *nodes.EXPERIMENTS,
     *proxies.EXPERIMENTS,
 )
 FAILURES = (RuntimeError, AssertionError, OSError, subprocess.SubprocessError, KafkaException)

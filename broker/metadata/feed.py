@@ -25,6 +25,7 @@ from oncelog.wire.messages.fetch_snapshot import SnapshotId as WantedSnapshotId
 from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
+    from oncelog.broker.metadata import snapshots
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.seams.clock import Clock
     from oncelog.wire.messages.fetch import FetchRequest
@@ -70,6 +71,8 @@ class MetadataFeed:
         self._first = store.end_offset
         self._waiting: list[trio.Event] = []
         """Of the nodes that wait for a batch, and perhaps of some that wait no longer."""
+        self._snapshot: tuple[snapshots.SnapshotId, bytes] | None = None
+        """The last one that was fetched, until a batch follows it: nodes that start together fetch the same."""
         self._observers: dict[int, Observer] = {}
         """The nodes that follow, by id."""
         store.feed(self._on_append)
@@ -77,6 +80,7 @@ class MetadataFeed:
     def _on_append(self, base_offset: int, batch: bytearray) -> None:
         self._bases.append(base_offset)
         self._batches.append(bytes(batch))
+        self._snapshot = None
         for event in self._waiting:
             event.set()
         self._waiting.clear()
@@ -113,7 +117,9 @@ class MetadataFeed:
         node from now on.
         """
         self._note(request.replica_id, self._store.end_offset)
-        snapshot_id, data = self._store.encoded_snapshot()
+        if self._snapshot is None:
+            self._snapshot = self._store.encoded_snapshot()
+        snapshot_id, data = self._snapshot
         row = PartitionResult(
             0, ErrorCode.NONE, WantedSnapshotId(*snapshot_id), size=len(data), unaligned_records=data
         )

@@ -114,9 +114,10 @@ class Replication:
             for topic in self._metadata.image.topics.values():
                 for partition in range(len(topic.partitions)):
                     self.on_change(topic, partition)
+            task_status.started()
+            await self._has_to_open.wait()  # until there is a partition, a node costs no more tasks
             for task in (self.alter_partition.run, self._open_all, self._expire_isrs):
                 self._nursery.start_soon(self._restart_after_internal_errors, task)
-            task_status.started()
 
     async def _restart_after_internal_errors(self, task: Callable[[], Awaitable[None]]) -> None:
         while True:

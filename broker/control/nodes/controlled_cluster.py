@@ -297,9 +297,10 @@ class ControlledCluster:
 
     async def kill(self) -> None:
         """End all nodes as SIGKILL does, and the controller."""
-        for node in self.nodes.values():
-            await node.kill()
-        await self.runs.end()
+        async with trio.open_nursery() as nursery:
+            for node in self.nodes.values():
+                nursery.start_soon(node.kill)
+            nursery.start_soon(self.runs.end)
 
     async def reset(self) -> None:
         """Make the nodes and the controller as they were after the first start, with the same addresses and cluster id.
