@@ -17,7 +17,7 @@ from functools import partial
 
 import oncelog
 from bench import librdkafka, raw
-from bench.embedded import CHILD_TIMEOUT_S, fill, own_memory_mb
+from bench.embedded import CHILD_TIMEOUT_S, own_memory_mb
 from bench.experiment import Experiment, Harness, Row, ours_at_least, ours_at_most, temporary_directory
 from bench.measure import cpu_s, median
 from bench.servers import Kind
@@ -51,6 +51,12 @@ def broker(nodes: int) -> oncelog.Broker:
 # -- what the children measure
 
 
+def fill(started: oncelog.Broker) -> None:
+    """A topic with a record."""
+    started.create_topics([TOPIC])
+    started.produce(TOPIC, b"value")
+
+
 def spent(call: Callable[[], object]) -> float:
     """CPU seconds of this process while ``call`` runs."""
     before = time.process_time()
@@ -81,12 +87,12 @@ def measure_memory(count: int) -> dict[str, float]:
     for nodes in (ONE, THREE):
         for _ in range(2):  # what the first ones leave is the process's
             with broker(nodes) as started:
-                fill(started, [TOPIC])
+                fill(started)
         before = own_memory_mb()
         brokers = [broker(nodes) for _ in range(count)]
         for started in brokers:
             started.start()
-            fill(started, [TOPIC])
+            fill(started)
         held[nodes] = (own_memory_mb() - before) / count
         for started in brokers:
             started.close()

@@ -5,14 +5,21 @@ Every choice comes from the seed in the test's name: a failure repeats, and what
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 import trio
 
 from compat_tests.batches import batch
+from oncelog.broker.controller.partition_change import LOST
+from oncelog.broker.metadata.image import Partition
 from oncelog.broker.network.network import CONTROLLER_ID
+from oncelog.broker.seams.memory_files import Operation
+from oncelog.wire.errors import ErrorCode
 from tests.harness.requests import PRODUCE_VERSION, create_topic, produce, produce_request
-from tests.harness.sim_cluster import PATIENCE_S, SETTLED_S, running_cluster
+from tests.harness.sim_cluster import PATIENCE_S, SETTLED_S, SimCluster, running_cluster
 from tests.harness.simulation import simulated
+from tests.sim.disk import Fault
 from tests.sim.nodes_run import SAFE, Plan, World, create_topics, run, write_and_read
 from tests.sim.nodes_seeds import run_seed
 
@@ -87,3 +94,56 @@ async def test_a_new_leader_flushes_what_it_has_where_flush_messages_asks_for_it
             "the watermark stands still",
             SETTLED_S,
         )
+
+
+async def fail_the_disk_of_the_leader(cluster: SimCluster, topic: str, operation: Operation) -> int:
+    """Let the write or fsync of a topic's leader fail once; return its node. Its log is offline then."""
+    leader = cluster.leader_of(topic, 0)
+    fault = Fault(operation, errno.EIO, lambda path: f"/{topic}-0/" in path, times=1)
+    cluster.nodes[leader].files.faults.append(fault)
+    refused = await produce(cluster.nodes[leader].connect(), topic, acks=-1)
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    return leader
+
+
+@pytest.mark.parametrize("operation", ["write", "fsync"])
+def test_a_log_that_goes_offline_gives_up_its_leadership(operation: Operation) -> None:
+    """Its other logs stay where they are, and after the node's next start the replica is in sync again."""
+
+    @simulated
+    async def life() -> None:
+        async with running_cluster(config={"log.flush.interval.messages": "1"}) as cluster:
+            for topic in ("t", "other"):
+                await create_topic(cluster.nodes[1].connect(), topic, replicas=3)
+            state = cluster.image.topics["t"].partitions[0]
+            await produce(cluster.nodes[state.leader].connect(), "t", acks=-1)
+            others = cluster.image.topics["other"].partitions[0].isr
+
+            failed = await fail_the_disk_of_the_leader(cluster, "t", operation)
+            await cluster.wait_until(lambda: state.leader not in (failed, -1), "nobody else leads")
+            assert failed not in state.isr
+            assert failed in others
+            row = await produce(cluster.nodes[state.leader].connect(), "t", acks=-1)
+            assert row.error_code == 0
+
+            await cluster.nodes[failed].crash("process")
+            await cluster.nodes[failed].start()
+            await cluster.wait_until(lambda: sorted(state.isr) == [1, 2, 3], "it does not come back")
+            await cluster.wait_until(lambda: LOST not in state.directories, "its directory is still lost")
+
+    life()
+
+
+@simulated
+async def test_the_only_replica_that_goes_offline_has_no_leader_until_its_next_start() -> None:
+    async with running_cluster(config={"min.insync.replicas": "1"}) as cluster:
+        await create_topic(cluster.nodes[1].connect(), "t")
+        state: Partition = cluster.image.topics["t"].partitions[0]
+        await produce(cluster.nodes[state.leader].connect(), "t", acks=-1)
+        failed = await fail_the_disk_of_the_leader(cluster, "t", "write")
+        await cluster.wait_until(lambda: state.leader == -1, "it leads on")
+
+        await cluster.nodes[failed].crash("process")
+        await cluster.nodes[failed].start()
+        await cluster.wait_until(lambda: state.leader == failed, "it does not lead again")
+        assert (await produce(cluster.nodes[failed].connect(), "t", acks=-1)).base_offset == 1
