@@ -1,8 +1,7 @@
 """Three nodes in one process against one: what replication and its controller cost.
 
-Kafka has no part in it: both sides are oncelog, measured in turn in the same run, and a row is their ratio. It is one
-of CPU, user and system, since that is what a busy machine leaves as it is. Starts and memory are measured by a child
-process, as in `bench.embedded`: ``python -m bench.nodes NAME COUNT`` prints its figures.
+Kafka has no part in it: both sides are oncelog, measured in turn in the same run, and a row is their ratio: of CPU
+(user and system) for starts, of rates for records, with the servers' CPU beside it. Starts are measured by a child process, as in `bench.embedded`: ``python -m bench.nodes NAME COUNT`` prints its figures.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from functools import partial
 
 import oncelog
 from bench import librdkafka, raw
-from bench.embedded import CHILD_TIMEOUT_S, own_memory_mb
+from bench.embedded import CHILD_TIMEOUT_S
 from bench.experiment import Experiment, Harness, Row, ours_at_least, ours_at_most, temporary_directory
-from bench.measure import cpu_s, median
+from bench.measure import cpu_s, median, resident_mb
 from bench.servers import Kind
 from bench.throughput import UNBATCHED, value_of
 from compat_tests.frames import Connection
@@ -30,18 +29,19 @@ REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 
 START = Row("three nodes: CPU of a start, of one node's", "times", ours_at_most(3))
 RESET = Row("three nodes: CPU of a reset, of one node's", "times", ours_at_most(3))
-MEMORY = Row("three nodes: memory more than one node's", "MB", ours_at_most(3))
-BATCHED = Row("three nodes: batched records for the CPU, acks=all", "of one node's", ours_at_least(0.5))
-UNBATCHED_ALL = Row("three nodes: one record per request, acks=all", "of one node's", ours_at_least(0.25))
-UNBATCHED_1 = Row("three nodes: one record per request, acks=1", "of one node's")
-ONE_AT_A_TIME = Row("three nodes: one request at a time, acks=all", "of one node's")
+MEMORY = Row("three nodes: idle memory more than one node's", "MB", ours_at_most(3))
+RATES = {
+    "batched, acks=all": ours_at_least(0.5),
+    "one record per request, acks=all": ours_at_least(0.25),
+    "one record per request, acks=1": None,
+    "one request at a time, acks=all": None,
+}
 
-STARTS, CLUSTERS = 60, 20
+STARTS = 60
 RECORDS, BATCHED_RECORDS, REQUESTS = 60_000, 3_000_000, 10_000
 SIZE = 100
 METADATA_VERSION = 12
 POLL_S = 0.02
-TOPIC = "topic"
 
 
 def broker(nodes: int) -> oncelog.Broker:
@@ -49,12 +49,6 @@ def broker(nodes: int) -> oncelog.Broker:
 
 
 # -- what the children measure
-
-
-def fill(started: oncelog.Broker) -> None:
-    """A topic with a record."""
-    started.create_topics([TOPIC])
-    started.produce(TOPIC, b"value")
 
 
 def spent(call: Callable[[], object]) -> float:
@@ -82,38 +76,15 @@ def measure_starts(count: int) -> dict[str, float]:
     }
 
 
-def measure_memory(count: int) -> dict[str, float]:
-    held = {}
-    for nodes in (ONE, THREE):
-        for _ in range(2):  # what the first ones leave is the process's
-            with broker(nodes) as started:
-                fill(started)
-        before = own_memory_mb()
-        brokers = [broker(nodes) for _ in range(count)]
-        for started in brokers:
-            started.start()
-            fill(started)
-        held[nodes] = (own_memory_mb() - before) / count
-        for started in brokers:
-            started.close()
-    return {MEMORY.name: held[THREE] - held[ONE]}
-
-
-MEASURES: Mapping[str, Callable[[int], dict[str, float]]] = {
-    "starts": measure_starts,
-    "memory": measure_memory,
-}
-
-
-def _child(harness: Harness, kind: Kind, measure: str, count: int) -> None:
+def _starts(harness: Harness, kind: Kind) -> None:
     if kind is not Kind.OURS:
         return
-    command = [sys.executable, "-m", "bench.nodes", measure, str(harness.count(count))]
+    command = [sys.executable, "-m", "bench.nodes", str(harness.count(STARTS))]
     run = subprocess.run(
         command, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, check=False, cwd=ROOT
     )
     if run.returncode:
-        raise RuntimeError(f"{measure}: {run.stderr[-2000:]}")
+        raise RuntimeError(f"starts of nodes: {run.stderr[-2000:]}")
     for name, figure in json.loads(run.stdout.splitlines()[-1]).items():
         harness.record(name, kind, figure)
 
@@ -151,44 +122,63 @@ def leader_of(server: Oncelog, topic: str) -> str:
             time.sleep(POLL_S)
 
 
-def produced(server: Oncelog, topic: str, count: int, settings: Mapping[str, str]) -> None:
-    leader_of(server, topic)
-    librdkafka.produce(server.bootstrap, topic, librdkafka.Payloads(value_of(SIZE)), count, settings)
+def rate_row(name: str) -> str:
+    return f"three nodes: rate, {name}"
 
 
-def one_at_a_time(server: Oncelog, topic: str, count: int) -> None:
+def cpu_row(name: str) -> str:
+    return f"three nodes: records for the server's CPU, {name}"
+
+
+def produced(server: Oncelog, topic: str, count: int, settings: Mapping[str, str]) -> float:
+    """Seconds to produce so many records by librdkafka."""
+    return librdkafka.produce(server.bootstrap, topic, librdkafka.Payloads(value_of(SIZE)), count, settings)
+
+
+def one_at_a_time(server: Oncelog, topic: str, count: int) -> float:
+    """Seconds of so many requests, each sent when the one before was answered."""
     fields = {**raw.produce_fields(topic, 0, raw.batch(value_of(SIZE))), "acks": -1}
     frame = raw.request_frame("Produce", raw.PRODUCE_VERSION, fields)
     [connection] = raw.connect(leader_of(server, topic), 1)
     with connection:
+        began = time.perf_counter()
         raw.send_windowed([connection], lambda _: frame, count, 1)
+        return time.perf_counter() - began
 
 
 def _records(harness: Harness, kind: Kind) -> None:
     if kind is not Kind.OURS:
         return
     batched, unbatched, requests = map(harness.count, (BATCHED_RECORDS, RECORDS, REQUESTS))
+    ways: tuple[Callable[[Oncelog, str], float], ...] = (
+        partial(produced, count=batched, settings={"acks": "all"}),
+        partial(produced, count=unbatched, settings={**UNBATCHED, "acks": "all"}),
+        partial(produced, count=unbatched, settings={**UNBATCHED, "acks": "1"}),
+        partial(one_at_a_time, count=requests),
+    )
     with servers() as started:
-        for row, produce in (
-            (BATCHED, partial(produced, count=batched, settings={"acks": "all"})),
-            (UNBATCHED_ALL, partial(produced, count=unbatched, settings={**UNBATCHED, "acks": "all"})),
-            (UNBATCHED_1, partial(produced, count=unbatched, settings={**UNBATCHED, "acks": "1"})),
-            (ONE_AT_A_TIME, partial(one_at_a_time, count=requests)),
-        ):
-            used = {}
+        held = {nodes: resident_mb(server.pid) for nodes, server in started.items()}
+        harness.record(MEMORY.name, kind, held[THREE] - held[ONE])
+        for name, produce in zip(RATES, ways, strict=True):
+            seconds, used = {}, {}
             for nodes, server in started.items():
                 topic = harness.name("nodes")
+                leader_of(server, topic)
                 before = cpu_s(server.pid)
-                produce(server, topic)
+                seconds[nodes] = produce(server, topic)
                 used[nodes] = cpu_s(server.pid) - before
-            harness.record(row.name, kind, used[ONE] / used[THREE])
+            harness.record(rate_row(name), kind, seconds[ONE] / seconds[THREE])
+            harness.record(cpu_row(name), kind, used[ONE] / used[THREE])
 
 
+RECORD_ROWS = (
+    *(Row(rate_row(name), "of one node's", target) for name, target in RATES.items()),
+    *(Row(cpu_row(name), "of one node's") for name in RATES),
+)
 EXPERIMENTS = (
-    Experiment("starts of three nodes", (START, RESET), partial(_child, measure="starts", count=STARTS)),
-    Experiment("memory of three nodes", (MEMORY,), partial(_child, measure="memory", count=CLUSTERS)),
-    Experiment("records of three nodes", (BATCHED, UNBATCHED_ALL, UNBATCHED_1, ONE_AT_A_TIME), _records),
+    Experiment("starts of three nodes", (START, RESET), _starts),
+    Experiment("records of three nodes", (MEMORY, *RECORD_ROWS), _records),
 )
 
 if __name__ == "__main__":
-    print(json.dumps(MEASURES[sys.argv[1]](int(sys.argv[2]))))
+    print(json.dumps(measure_starts(int(sys.argv[1]))))

@@ -14,8 +14,6 @@ import trio
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import listener_names
-from oncelog.broker.control import operations
-from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.disks import emptied_disk, fresh_disk, new_disk
 from oncelog.broker.control.errors import (
     InvalidArgumentError,
@@ -24,10 +22,8 @@ from oncelog.broker.control.errors import (
     UnsupportedError,
 )
 from oncelog.broker.control.instruments import NO_EXTRAS, Extras, Instruments
-from oncelog.broker.control.nodes import operations as of_nodes
 from oncelog.broker.control.nodes.configs import CONTROLLER_DIRECTORY, controller_config, node_config
 from oncelog.broker.control.nodes.controlled_node import ControlledNode
-from oncelog.broker.control.nodes.nodes_client import NodesClient
 from oncelog.broker.control.runs import Runs
 from oncelog.broker.emulation.release import OURS, emulated
 from oncelog.broker.log.data_directory import META_PROPERTIES
@@ -42,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from oncelog.broker.control.moving_time import TimeMove
+    from oncelog.broker.control.nodes.nodes_client import NodesClient
     from oncelog.broker.control.nodes.options import ClusterOptions
     from oncelog.broker.control.snapshots import Place, Snapshot
     from oncelog.broker.faults.fault_rules import FaultRules
@@ -101,6 +98,11 @@ class ControlledCluster:
         """Perform an operation by name and return its result. Raises KeyError for an unknown name, UnsupportedError for
         one that several nodes cannot perform.
         """
+        # Imported here: the command line performs none, if nobody controls it.
+        from oncelog.broker.control import operations
+        from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
+        from oncelog.broker.control.nodes import operations as of_nodes
+
         try:
             if operation in of_nodes.SHARED:
                 return await operations.operation(operation)(self, **arguments)
@@ -200,6 +202,8 @@ class ControlledCluster:
     @property
     def client(self) -> NodesClient:
         """What sends requests to the nodes that run. Raises NotRunningError."""
+        from oncelog.broker.control.nodes.nodes_client import NodesClient
+
         controller = self.runs.current
         receivers: dict[int, Receive] = {CONTROLLER_ID: controller.receive}
         for node_id, node in self.nodes.items():
