@@ -1,7 +1,8 @@
 """Three nodes in one process against one: what replication and its controller cost.
 
 Kafka has no part in it: both sides are oncelog, measured in turn in the same run, and a row is their ratio: of CPU
-(user and system) for starts, of rates for records, with the servers' CPU beside it. Starts are measured by a child process, as in `bench.embedded`: ``python -m bench.nodes NAME COUNT`` prints its figures.
+(user and system) for starts, of rates for records, with the servers' CPU beside it. Starts are measured by a child
+process, as in `bench.embedded`: ``python -m bench.nodes COUNT`` prints its figures.
 """
 
 from __future__ import annotations

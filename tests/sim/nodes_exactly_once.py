@@ -33,7 +33,8 @@ from tests.harness.transactional_producer import (
     TransactionEndedError,
     committed_offset,
 )
-from tests.sim.nodes_run import LOST, TRANSACTIONAL, Client, Faults, Reader, World, mend
+from tests.sim.nodes_clients import LOST, TRANSACTIONAL, Client, Reader, World
+from tests.sim.nodes_run import Faults, mend
 
 GROUP_ID = "transformers"
 TRANSFORMERS = 2

@@ -20,7 +20,8 @@ from tests.harness.requests import PRODUCE_VERSION, create_topic, produce, produ
 from tests.harness.sim_cluster import PATIENCE_S, SETTLED_S, SimCluster, running_cluster
 from tests.harness.simulation import simulated
 from tests.sim.disk import Fault
-from tests.sim.nodes_run import SAFE, Plan, World, create_topics, run, write_and_read
+from tests.sim.nodes_clients import SAFE, Plan, World
+from tests.sim.nodes_run import create_topics, run, write_and_read
 from tests.sim.nodes_seeds import run_seed
 
 SEEDS = 100
