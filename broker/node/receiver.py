@@ -12,6 +12,7 @@ from oncelog.broker.log.results import FileRange
 from oncelog.broker.network.network import Client
 from oncelog.broker.requests.authorization import ANONYMOUS, Authorization
 from oncelog.broker.requests.request import RequestContext, wait_for_response
+from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
     from oncelog.broker.host.host import Host
@@ -35,6 +36,7 @@ class LinkPeer:
 
     __slots__ = (
         "client_id",
+        "forwarded_by",
         "is_token_authenticated",
         "listener_name",
         "principal",
@@ -44,8 +46,9 @@ class LinkPeer:
 
     software = ("", "")
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, forwarded_by: int | None) -> None:
         self.principal = client.principal
+        self.forwarded_by = forwarded_by
         self.client_id = client.client_id
         self.listener_name = client.listener_name
         self.is_token_authenticated = client.is_token_authenticated
@@ -65,6 +68,7 @@ class RequestReceiver:
 
     def __init__(self, services: Any, host: Host) -> None:
         self._services = services
+        self._host = host
         self._authorization: Authorization = services.authorization
         self._interception = Interception(
             self._authorization, host.lines, host.note_internal_error, lambda: None
@@ -78,20 +82,28 @@ class RequestReceiver:
         return cls(services._replace(authorization=everything), host)
 
     async def receive(self, delivery: Delivery) -> Message:
-        """Return the response to a node, or to the client for whom it asks; with records as bytes."""
+        """Return the response to a node, or to the client for whom it asks; with records as bytes. Changes of topics
+        count for the client's quota (KIP-599): how long it is throttled, the node that has forwarded the request reads
+        in the response.
+        """
         client = delivery.client or A_NODE
         request: Any = delivery.request
-        peer: Any = LinkPeer(client)
+        peer: Any = LinkPeer(client, None if delivery.client is None else delivery.source)
         api = self._apis.get(request.API_KEY)
         if api is None:
             api = self._apis[request.API_KEY] = Api(HANDLERS[request.API_KEY])
         context = RequestContext(api, delivery.version, 0, client.client_id, peer, request)
+        quotas = self._host.quotas
+        if quotas is not None and delivery.client is not None:
+            context.usage = quotas.begin(context, real_time.monotonic())
         try:
             if self._authorization.authorizer is not None and api.authorize is not None:
                 api.authorize(self._authorization, context)
             response: Any = await wait_for_response(api.handle(self._services, request, context))
         except Exception as error:
             response = await wait_for_response(self._interception.refuse(context, error))
+        if context.usage is not None and context.usage.mutations is not None:
+            response.throttle_time_ms = context.usage.mutations.throttle_ms()
         _read_ranges(response)
         return response  # type: ignore[no-any-return]
 
