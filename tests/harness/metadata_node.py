@@ -73,7 +73,7 @@ class StandInNode:
         """Return the response of the API's handler. Request and response are encoded and decoded in the version."""
         messages = type(request).__module__
         handler = import_module(messages.replace("oncelog.wire.messages", "oncelog.broker.handlers"))
-        connection = SimpleNamespace(listener_name=LISTENER)
+        connection = SimpleNamespace(listener_name=LISTENER, forwarded_by=None)
         context = SimpleNamespace(
             api_version=version,
             connection=connection,
