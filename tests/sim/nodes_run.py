@@ -369,16 +369,21 @@ async def mend(world: World) -> None:
 
 
 async def replicate_everywhere(world: World, topic: str, partition: int) -> None:
-    """Give each node a replica again."""
+    """Give each node a replica again. What is under way is cancelled first: one reassignment that overtakes another may
+    leave a replica to be added and removed, and never ends then, as in Kafka.
+    """
     state = world.cluster.image.topics[topic].partitions[partition]
     client = world.cluster.nodes[1].connect()
     with trio.fail_after(PATIENCE_S):
-        while (
-            len(state.replicas) < len(world.cluster.nodes) or state.adding_replicas or state.removing_replicas
-        ):
-            request = reassignment(topic, partition, [1, 2, 3])
+        while (is_moving := bool(state.adding_replicas or state.removing_replicas)) or len(
+            state.replicas
+        ) < 3:
+            request = reassignment(topic, partition, None if is_moving else [1, 2, 3])
             await client.call(request, type(request).MAX_VERSION, AlterPartitionReassignmentsResponse)
-            await trio.sleep(1)
+            if not is_moving:
+                with trio.move_on_after(SETTLED_S):
+                    while state.adding_replicas:
+                        await trio.sleep(0.5)
     client.transport.close()
 
 
