@@ -26,9 +26,8 @@ def alter_configs(
     new_row: Callable[..., Any],
 ) -> R | Pending[R]:
     """Alter the resources of a request; return the response, whose rows ``new_row`` makes."""
-    asked = context.connection.forwarded_by
-    if asked is not None:
-        resources = (resource._replace(asked=asked) for resource in resources)
+    if context.forwarded_by is not None:
+        resources = (resource._replace(asked=context.forwarded_by) for resource in resources)
     responses: list[Any] = []
     steps = alter(
         services.metadata,

@@ -42,9 +42,6 @@ log = get_logger(__name__)
 class BaseConnection:
     """The state of one connection; `serve` runs until either side closes."""
 
-    forwarded_by: int | None = None
-    """The node that has forwarded the request: none, it came from the client."""
-
     __slots__ = (
         "__weakref__",
         "_is_waiting",

@@ -11,7 +11,7 @@ from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.log.results import FileRange
 from oncelog.broker.network.network import Client
 from oncelog.broker.requests.authorization import ANONYMOUS, Authorization
-from oncelog.broker.requests.request import RequestContext, wait_for_response
+from oncelog.broker.requests.request import ForwardedRequestContext, wait_for_response
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class LinkPeer:
 
     __slots__ = (
         "client_id",
-        "forwarded_by",
         "is_token_authenticated",
         "listener_name",
         "principal",
@@ -46,9 +45,8 @@ class LinkPeer:
 
     software = ("", "")
 
-    def __init__(self, client: Client, forwarded_by: int | None) -> None:
+    def __init__(self, client: Client) -> None:
         self.principal = client.principal
-        self.forwarded_by = forwarded_by
         self.client_id = client.client_id
         self.listener_name = client.listener_name
         self.is_token_authenticated = client.is_token_authenticated
@@ -88,14 +86,17 @@ class RequestReceiver:
         """
         client = delivery.client or A_NODE
         request: Any = delivery.request
-        peer: Any = LinkPeer(client, None if delivery.client is None else delivery.source)
+        peer: Any = LinkPeer(client)
         api = self._apis.get(request.API_KEY)
         if api is None:
             api = self._apis[request.API_KEY] = Api(HANDLERS[request.API_KEY])
-        context = RequestContext(api, delivery.version, 0, client.client_id, peer, request)
-        quotas = self._host.quotas
-        if quotas is not None and delivery.client is not None:
-            context.usage = quotas.begin(context, real_time.monotonic())
+        context = ForwardedRequestContext(api, delivery.version, 0, client.client_id, peer, request)
+        context.forwarded_by = None
+        if delivery.client is not None:
+            context.forwarded_by = delivery.source
+            quotas = self._host.quotas
+            if quotas is not None:
+                context.usage = quotas.begin(context, real_time.monotonic())
         try:
             if self._authorization.authorizer is not None and api.authorize is not None:
                 api.authorize(self._authorization, context)

@@ -17,6 +17,7 @@ import trio
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.network.network import LinkDownError
 from oncelog.broker.replication.fetch_state import NOT_DELAYED, ON_ERROR, Step, truncation_offset
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.fetch import (
@@ -280,7 +281,8 @@ class ReplicaFetcher:
     async def _truncate(self, partition: PartitionFetchState, offset: int) -> None:
         """Cut the log, and fetch from there. Raises KafkaError."""
         log = partition.log
-        await log.flush(log.log_end_offset)  # to truncate blocks the loop: for a shorter time after a flush
+        await log.flush(log.log_end_offset)  # to truncate blocks the loop: for a shorter time after this
+        await in_slices(log.prepare_truncation(offset))
         if partition.is_current:
             if offset < log.high_watermark:
                 _log.warning(

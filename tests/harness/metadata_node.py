@@ -73,13 +73,14 @@ class StandInNode:
         """Return the response of the API's handler. Request and response are encoded and decoded in the version."""
         messages = type(request).__module__
         handler = import_module(messages.replace("oncelog.wire.messages", "oncelog.broker.handlers"))
-        connection = SimpleNamespace(listener_name=LISTENER, forwarded_by=None)
+        connection = SimpleNamespace(listener_name=LISTENER)
         context = SimpleNamespace(
             api_version=version,
             connection=connection,
             principal="User:ANONYMOUS",
             host="127.0.0.1",
             usage=None,
+            forwarded_by=None,
         )
         seen = type(request).decode(request.encode(version), version)
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -83,6 +84,8 @@ class ControlledCluster:
         """Producer ids below this one were given out before a reset."""
         self._had_data = False
         """Whether the data on disk is older than the cluster."""
+        self._push_numbers = count(1)
+        """Of the metrics that clients push to any node."""
         self._faults: FaultRules | None = None
         self._rules = extras.rules
         self._add_rules()
@@ -441,6 +444,7 @@ class ControlledCluster:
         """Called before a node listens."""
         self._instruments.attach(node, node_id)
         node.server.is_cut_off = node_id in self._cut_from_clients
+        node.client_metrics.numbers = self._push_numbers
         if self._faults is not None:
             self._faults.attach(node, node_id)
 
