@@ -8,6 +8,7 @@ the end all is mended: what was acknowledged is there, the logs of all replicas 
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -38,7 +39,9 @@ from tests.sim.nodes_clients import (
     LOST,
     SAFE,
     TOPICS,
+    TRANSACTIONAL,
     Client,
+    Kind,
     OneTimeWriter,
     Plan,
     Reader,
@@ -65,7 +68,7 @@ class Faults:
         self.world = world
         self.cluster = world.cluster
         self.rng = world.rng
-        self.steps = {
+        self.steps: dict[Kind, list[Callable[[], Awaitable[object]]]] = {
             "kills": [self.kill, self.kill_in_a_write, self.stop, self.start, self.start, self.expire],
             "cuts": [
                 self.cut,
@@ -133,10 +136,11 @@ class Faults:
         self.world.note(f"kill {node.node_id}")
         await node.crash("process")
 
-    async def lose_power(self) -> None:
+    async def lose_power(self) -> SimMember:
         node = self.some_node()
         self.world.note(f"lose power of {node.node_id}")
         await node.crash("power")
+        return node
 
     async def lose_power_everywhere(self) -> None:
         self.world.note("lose power everywhere")
@@ -150,7 +154,11 @@ class Faults:
         if all(
             len(state.isr) >= 2 and up.issuperset(state.isr) for topic in topics for state in topic.partitions
         ):
-            await self.lose_power()
+            node = await self.lose_power()
+            if TRANSACTIONAL in self.world.plan.topics:
+                # Until it is fenced, it may be all that is in sync once the others are killed, and lead when it is
+                # back: it loses what it has acknowledged then, as Kafka's last known leader does.
+                self.cluster.controller.end_session(node.node_id)
 
     async def slow_disk(self) -> None:
         node = self.some_node()
