@@ -388,6 +388,7 @@ async def replicate_everywhere(world: World, topic: str, partition: int) -> None
         ) < 3:
             request = reassignment(topic, partition, None if is_moving else [1, 2, 3])
             await client.call(request, type(request).MAX_VERSION, AlterPartitionReassignmentsResponse)
+            await trio.sleep(0.1)
             if not is_moving:
                 with trio.move_on_after(SETTLED_S):
                     while state.adding_replicas:
