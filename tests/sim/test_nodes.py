@@ -69,6 +69,24 @@ async def test_a_node_that_waits_for_the_end_of_its_last_session_misses_no_metad
 
 
 @simulated
+async def test_a_node_that_is_fenced_again_before_it_learns_that_it_was_unfenced_goes_on() -> None:
+    async with running_cluster() as cluster:
+        late = cluster.nodes[2]
+        await late.crash("process")
+        cluster.controller.end_session(late.node_id)
+        cluster.network.delay(CONTROLLER_ID, late.node_id, 2)  # longer than its session
+        late.begin()
+        client = cluster.nodes[1].connect()
+        for number in range(20):  # its metadata are always under way
+            await trio.sleep(0.4)
+            await create_topic(client, f"t{number}")
+        assert not late.is_up
+        cluster.network.heal()
+        with trio.fail_after(SETTLED_S):
+            await late.serves.wait()
+
+
+@simulated
 async def test_a_new_leader_flushes_what_it_has_where_flush_messages_asks_for_it() -> None:
     """Otherwise its watermark stands still until somebody appends: it counts itself up to what is flushed."""
     async with running_cluster(config={"log.flush.interval.messages": "1"}) as cluster:
