@@ -17,6 +17,7 @@ from bench import (
     idle_shares,
     lifecycle,
     logins,
+    nodes,
     proofs,
     proxies,
     rebalance,
@@ -45,6 +46,7 @@ EXPERIMENTS = (
     *shares.EXPERIMENTS,
     *idle_shares.EXPERIMENTS,
     *embedded.EXPERIMENTS,
+    *nodes.EXPERIMENTS,
     *proxies.EXPERIMENTS,
     *proofs.EXPERIMENTS,
 )

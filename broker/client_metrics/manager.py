@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -145,7 +146,8 @@ class ClientMetricsManager:
         self._instances: dict[Uuid, _Instance] = {}
         self._by_connection: WeakKeyDictionary[Any, _Instance] = WeakKeyDictionary()
         """The latest client of each connection."""
-        self._number = 0
+        self.numbers = count(1)
+        """Of the next pushes; the nodes of a test have the same, so that a push is one of them all."""
         self._bytes = 0
         self.pushes: deque[Push] = deque()
         """The kept pushes of clients, the newest last."""
@@ -222,10 +224,9 @@ class ClientMetricsManager:
             raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE) from None
         except DecodeError:
             raise KafkaError(ErrorCode.INVALID_RECORD) from None
-        self._number += 1
         self.pushes.append(
             Push(
-                self._number,
+                next(self.numbers),
                 instance.facts["client_instance_id"],
                 instance.facts,
                 context.principal,

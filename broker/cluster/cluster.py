@@ -211,16 +211,14 @@ class Cluster:
             found = self._open(topic, partition)
         return found
 
-    def readable_partition(self, topic: str, partition: int) -> HostedPartition:
-        """Return a partition that a consumer may read here: one that this node leads or follows. Raises as
-        `leader_partition`.
-        """
+    def readable_partition(self, topic: str, partition: int, leader_epoch: int = -1) -> HostedPartition:
+        """Return a partition that a consumer may read here: one that this node leads or follows. Raises as `log`."""
         found = self._leader_partitions.get((topic, partition))
         if found is None and self.replicas is not None:
             followed = self.replicas.followed.get((topic, partition))
             if followed is not None:
                 return followed
-        return found or self._open(topic, partition)
+        return found or self._leader_for(topic, partition, leader_epoch)
 
     def _open(self, topic: str, partition: int) -> LeaderPartition:
         known = self.topic(topic)
@@ -244,15 +242,17 @@ class Cluster:
 
         Raises KafkaError as `leader_partition` and `HostedPartition.log_at`; a follower, too, checks the epoch first.
         """
+        return self._leader_for(topic, partition, leader_epoch).log_at(leader_epoch)
+
+    def _leader_for(self, topic: str, partition: int, leader_epoch: int) -> LeaderPartition:
         try:
-            leader = self.leader_partition(topic, partition)
+            return self.leader_partition(topic, partition)
         except KafkaError as error:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and self.replicas is not None:
-                followed = self.replicas.followed.get((topic, partition))
-                if followed is not None:
-                    check_leader_epoch(leader_epoch, followed.leader_epoch)
+                state = self._metadata.image.topics[topic].partitions[partition]
+                if self.node_id in state.replicas:
+                    check_leader_epoch(leader_epoch, state.leader_epoch)
             raise
-        return leader.log_at(leader_epoch)
 
     def current_leader(self, topic: str, partition: int) -> tuple[int, int] | None:
         """Return the id of the leader of a partition (-1: there is none), and its epoch; None if it does not exist."""

@@ -10,7 +10,6 @@ import trio
 
 from oncelog import __version__
 from oncelog.broker.config.listeners import ListenerEndpoint
-from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.errors import BrokerFailedError
 from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX, BrokerOptions
 from oncelog.broker.net.listen import ListenError
@@ -81,6 +80,8 @@ async def serve_controlled(
         )
         await _carry(cluster, settings, lambda _controller, _none, address: on_nodes_ready(cluster, address))
         return
+    from oncelog.broker.control.controlled_broker import ControlledBroker  # of one node
+
     broker = ControlledBroker(options, settings.extras(output, write_trace, "handler"))
     if settings.address is None:
         broker.on_crash = on_crash

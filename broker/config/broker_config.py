@@ -62,7 +62,8 @@ class BrokerConfig(
     oncelog. ``connection_limits`` maps addresses to limits (``max.connections.per.ip.overrides``).
 
     Raises ConfigError with key, value and origin for every unknown key and every invalid value. If ``problems`` is
-    given, they are added to that list instead, and the keys have their defaults."""
+    given, they are added to that list instead, and the keys have their defaults. ``is_consistent``: what keys require
+    of each other was checked, with these texts but for those that tell nodes apart."""
 
     __slots__ = ("_topic_defaults", "connection_limits", "origins", "texts", "without_effect")
 
@@ -71,6 +72,8 @@ class BrokerConfig(
         texts: Mapping[str, str] | None = None,
         origins: Mapping[str, str] | None = None,
         problems: list[str] | None = None,
+        *,
+        is_consistent: bool = False,
     ) -> None:
         put = object.__setattr__
         set_texts, set_origins = dict(texts or {}), dict(origins or {})
@@ -92,7 +95,7 @@ class BrokerConfig(
         self._align_node_ids(set_texts, set_origins)
         put(self, "connection_limits", connection_limits(self.max_connections_per_ip_overrides))
         errors = [self._with_origin(name, message) for name, message in invalid.items()]
-        for names, message in contradictions(self):
+        for names, message in () if is_consistent else contradictions(self):
             if invalid.keys().isdisjoint(names):
                 errors.append(self._with_origin(names[0], message))
         if problems is not None:

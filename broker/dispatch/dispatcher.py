@@ -126,10 +126,11 @@ class Dispatcher:
         api_key, version, correlation_id = _fixed_header_at(frame, 0)
         fast, prefixes = self.fast_produce, connection.produce_prefixes
         if fast is not None and api_key == PRODUCE_KEY and prefixes is not None:
-            if not connection.pending:
-                if fast.append(frame, prefixes, version, correlation_id, connection.writer.out):
-                    return None
-            elif fast.has_followers:
+            if not connection.pending and fast.append(
+                frame, prefixes, version, correlation_id, connection.writer.out
+            ):
+                return None
+            if fast.has_followers:
                 delayed = fast.append_delayed(frame, prefixes, version, correlation_id, connection)
                 if delayed is not None:
                     return delayed

@@ -234,10 +234,14 @@ class Interception:
 
     @staticmethod
     def _throttle(quotas: Quotas, context: RequestContext, response: Any) -> None:
-        """Tell the client of its throttling and mute its connection afterwards (KIP-219)."""
+        """Tell the client of its throttling and mute its connection afterwards (KIP-219). The controller, to which the
+        request was forwarded, may have put its own into the response.
+        """
         connection = context.connection
         throttle_ms = quotas.throttle(connection.principal, context.client_id, context, response)
+        if response is not None and context.api.has_throttle_time:
+            throttle_ms = max(throttle_ms, response.throttle_time_ms)
         if throttle_ms > 0:
             if response is not None and context.api.has_throttle_time:
-                response.throttle_time_ms = max(throttle_ms, response.throttle_time_ms)
+                response.throttle_time_ms = throttle_ms
             connection.mute(throttle_ms)

@@ -63,7 +63,7 @@ class ReplicatedFetch(Fetch):
         asked = item.partition
         epoch = max(-1, asked.current_leader_epoch)
         if self._may_read_followers:
-            found = self._cluster.readable_partition(item.topic, asked.partition)
+            found = self._cluster.readable_partition(item.topic, asked.partition, epoch)
         else:
             self._cluster.log(item.topic, asked.partition, epoch)
             found = self._cluster.leader_partition(item.topic, asked.partition)

@@ -26,6 +26,8 @@ def alter_configs(
     new_row: Callable[..., Any],
 ) -> R | Pending[R]:
     """Alter the resources of a request; return the response, whose rows ``new_row`` makes."""
+    if context.forwarded_by is not None:
+        resources = (resource._replace(asked=context.forwarded_by) for resource in resources)
     responses: list[Any] = []
     steps = alter(
         services.metadata,

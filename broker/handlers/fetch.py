@@ -76,7 +76,8 @@ def _fetch_as_follower(
 ) -> FetchResponse | Pending[FetchResponse | None]:
     if not services.authorization.allows(context, CLUSTER_ACTION, *THE_CLUSTER):
         return FetchResponse(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 0)
-    return Pending(replication.sessions.fetch(request, replica_id, broker_epoch))
+    fetch = replication.sessions.fetch(request, replica_id, broker_epoch)
+    return fetch if isinstance(fetch, FetchResponse) else Pending(fetch.wait())
 
 
 def _limit(fetch: Fetch, context: RequestContext, usage: Usage) -> None:

@@ -163,7 +163,7 @@ def _find(
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     index, replica_id = partition.partition_index, request.replica_id
     if replica_id == DEBUGGING_REPLICA_ID:
-        hosted = cluster.readable_partition(topic, index)
+        hosted = cluster.readable_partition(topic, index, partition.current_leader_epoch)
         log = hosted.log_at(partition.current_leader_epoch)
     else:
         log = cluster.log(topic, index, partition.current_leader_epoch)

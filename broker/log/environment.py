@@ -77,12 +77,14 @@ class LogEnvironment:
         save_log_start: Callable[[PartitionLog], None],
         lower_checkpoints: Callable[[PartitionLog, int, int | None], None],
         schedule_delete: Callable[[Sequence[str]], None],
+        on_offline: Callable[[str, int], None] = lambda topic, partition: None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         has_fast_readers: bool = True,
     ) -> None:
         """``save_log_start`` makes a log's start offset durable before it returns, or raises OSError;
         ``lower_checkpoints`` is `PartitionOffsets.lower`; ``schedule_delete`` removes files some time later (they
-        end in ``.deleted``); ``has_fast_readers`` is `ValidationRules.fast_readers`."""
+        end in ``.deleted``); ``on_offline`` is called when a log goes offline; ``has_fast_readers`` is
+        `ValidationRules.fast_readers`."""
         self.files = files
         self.clock = clock
         self.lines = LineLimiter(clock)
@@ -96,6 +98,7 @@ class LogEnvironment:
         self.save_log_start = save_log_start
         self.lower_checkpoints = lower_checkpoints
         self.schedule_delete = schedule_delete
+        self.on_offline = on_offline
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.has_fast_readers = has_fast_readers
         self.time_gaps = TimeGaps()

@@ -79,6 +79,8 @@ class LogManager:
         self.config = config
         """The broker's configuration; `update_broker_config` replaces it."""
         self.on_internal_error: Callable[[], None] = lambda: None
+        self.on_offline: Callable[[str, int], None] = lambda topic, partition: None
+        """Called with the topic and the partition of a log that cannot be used until the next start."""
         self.background = BackgroundWork()
         self.flusher = Flusher(files, clock, data_dir, self.background)
         self.deletions = Deletions(files, clock, self.background)
@@ -94,6 +96,7 @@ class LogManager:
             save_log_start=lambda log: self.offsets.save_log_starts(),
             lower_checkpoints=lambda log, end, start: self.offsets.lower(log, end, start),
             schedule_delete=self._schedule_delete,
+            on_offline=lambda topic, partition: self.on_offline(topic, partition),
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             has_fast_readers=config.oncelog_walk_readers_enable,
         )
@@ -434,6 +437,7 @@ class LogManager:
         self._unopened.pop(key, None)
         self._unusable[key] = str(error)
         _log.exception("log is offline", topic=key[0], partition=key[1], error=str(error))
+        self.on_offline(*key)
         if not isinstance(error, UNREADABLE):
             self.on_internal_error()
 

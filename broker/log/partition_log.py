@@ -685,6 +685,7 @@ class PartitionLog:
             self.offline = True
             _log.error("log is offline", topic=self.topic, partition=self.partition, error=error)
             self._notify_all()
+            self.env.on_offline(self.topic, self.partition)
 
     def write_failed(self, error: OSError) -> None:
         """An append or a roll failed. The log stays online after a shortage, such as a full disk, that was

@@ -67,12 +67,15 @@ class ConfigChange(NamedTuple):
 
 
 class AlteredResource(NamedTuple):
-    """A resource to alter. ``replaces``: remove all keys that are not among ``changes`` (AlterConfigs)."""
+    """A resource to alter. ``replaces``: remove all keys that are not among ``changes`` (AlterConfigs). ``asked``: the
+    node that a client has asked, and that has forwarded it; None: this one.
+    """
 
     resource_type: int
     name: str
     changes: Sequence[ConfigChange]
     replaces: bool = False
+    asked: int | None = None
 
 
 def alter(
@@ -180,7 +183,9 @@ def _alter(
             _alter_broker(image, config, resource, denied)
         raise denied
     if resource.resource_type == BROKER_LOGGER and not resource.replaces:
-        check_loggers(config.current.node_id, resource.name, changes)
+        check_loggers(
+            config.current.node_id if resource.asked is None else resource.asked, resource.name, changes
+        )
         return []
     for change in changes:
         if change.operation not in (SET, DELETE, APPEND, SUBTRACT):
@@ -263,7 +268,7 @@ def _alter_broker(
 ) -> list[Message]:
     """As `_alter_topic`. Raises ``denied`` after what Kafka's broker checks, and before its controller's checks."""
     if resource.name:
-        _check_node_id(image, config.current, resource.name)
+        _check_node_id(image, config.current, resource)
     for change in resource.changes:
         key = broker_keys().get(change.name)
         if change.operation in _OPERATION_NAMES and key is None:
@@ -286,13 +291,16 @@ def _alter_broker(
     return _records(resource, changed)
 
 
-def _check_node_id(image: MetadataImage, config: BrokerConfig, name: str) -> None:
-    """Raise KafkaError (INVALID_REQUEST) for another broker; a controller that is none changes those of all."""
+def _check_node_id(image: MetadataImage, config: BrokerConfig, resource: AlteredResource) -> None:
+    """Raise KafkaError (INVALID_REQUEST) for another broker than the one that was asked; a controller that is none
+    changes those of all.
+    """
+    name, asked = resource.name, config.node_id if resource.asked is None else resource.asked
     node_id = parse_node_id(name)
     if node_id is None:
         raise _invalid_request(f"Node id must be an integer, but it is: {name}")
-    if node_id != config.node_id and (config.node_id in image.brokers or node_id not in image.brokers):
-        raise _invalid_request(f"Unexpected broker id, expected {config.node_id}, but received {name}")
+    if node_id != asked and (asked in image.brokers or node_id not in image.brokers):
+        raise _invalid_request(f"Unexpected broker id, expected {asked}, but received {name}")
 
 
 def _check_dynamic(after: Mapping[str, str], resource_name: str) -> None:

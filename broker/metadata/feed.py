@@ -8,11 +8,10 @@ them: one that is cut off goes on where it was.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_quorum import ReplicaState
 from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData, SnapshotId
@@ -26,6 +25,7 @@ from oncelog.wire.messages.fetch_snapshot import SnapshotId as WantedSnapshotId
 from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
+    from oncelog.broker.metadata import snapshots
     from oncelog.broker.metadata.store import MetadataStore
     from oncelog.broker.seams.clock import Clock
     from oncelog.wire.messages.fetch import FetchRequest
@@ -46,6 +46,19 @@ class Observer:
         self.last_caught_up_ms = -1
 
 
+class FeedFetch(NamedTuple):
+    """A node's request that waits for a batch (`WaitingFetch`)."""
+
+    feed: MetadataFeed
+    offset: int
+    timeout_s: float
+    event: trio.Event
+
+    def respond(self, *, is_over: bool) -> FetchResponse:
+        """See `WaitingFetch`."""
+        return self.feed.respond(self)
+
+
 class MetadataFeed:
     """Feeds the nodes of ``store`` from now on."""
 
@@ -56,7 +69,10 @@ class MetadataFeed:
         self._batches: list[bytes] = []
         """The batches from `_first` on; `_bases` has their base offsets."""
         self._first = store.end_offset
-        self._grown = trio.Event()
+        self._waiting: list[trio.Event] = []
+        """Of the nodes that wait for a batch, and perhaps of some that wait no longer."""
+        self._snapshot: tuple[snapshots.SnapshotId, bytes] | None = None
+        """The last one that was fetched, until a batch follows it: nodes that start together fetch the same."""
         self._observers: dict[int, Observer] = {}
         """The nodes that follow, by id."""
         store.feed(self._on_append)
@@ -64,19 +80,30 @@ class MetadataFeed:
     def _on_append(self, base_offset: int, batch: bytearray) -> None:
         self._bases.append(base_offset)
         self._batches.append(bytes(batch))
-        self._grown.set()
-        self._grown = trio.Event()
+        self._snapshot = None
+        for event in self._waiting:
+            event.set()
+        self._waiting.clear()
 
-    async def fetch(self, request: FetchRequest) -> FetchResponse:
-        """Return the batches from the offset of a node's Fetch on; wait for one as long as it asks."""
+    def fetch(self, request: FetchRequest) -> FetchResponse | FeedFetch:
+        """Return the batches from the offset of a node's Fetch on; if there are none, a response that waits for one."""
         assert request.replica_state is not None
-        node_id = request.replica_state.replica_id
         offset = request.topics[0].partitions[0].fetch_offset
-        self._note(node_id, offset)
+        self._note(request.replica_state.replica_id, offset)
         if offset == self._store.end_offset:
-            grown = self._grown
-            with real_time.move_on_after(request.max_wait_ms / 1000):
-                await grown.wait()
+            event = trio.Event()
+            self._waiting.append(event)
+            return FeedFetch(self, offset, request.max_wait_ms / 1000, event)
+        return self._from(offset)
+
+    def respond(self, fetch: FeedFetch) -> FetchResponse:
+        """Return the response to a node that has waited: there is a batch, or its time is over."""
+        if fetch.event in self._waiting:
+            self._waiting.remove(fetch.event)
+        return self._from(fetch.offset)
+
+    def _from(self, offset: int) -> FetchResponse:
+        """Return the batches from an offset on."""
         row = PartitionData(0, 0, self._store.end_offset, log_start_offset=self._first, records=b"")
         row.aborted_transactions = None
         if not self._first <= offset <= self._store.end_offset:
@@ -90,7 +117,9 @@ class MetadataFeed:
         node from now on.
         """
         self._note(request.replica_id, self._store.end_offset)
-        snapshot_id, data = self._store.encoded_snapshot()
+        if self._snapshot is None:
+            self._snapshot = self._store.encoded_snapshot()
+        snapshot_id, data = self._snapshot
         row = PartitionResult(
             0, ErrorCode.NONE, WantedSnapshotId(*snapshot_id), size=len(data), unaligned_records=data
         )

@@ -39,7 +39,6 @@ from oncelog.wire.messages.assign_replicas_to_dirs import (
 )
 from oncelog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from oncelog.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from oncelog.wire.messages.fetch import FetchRequest
 from oncelog.wire.messages.fetch_snapshot import FetchSnapshotRequest
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ class Controller:
             nursery.start_soon(self._fence_overdue)
             nursery.start_soon(self._elect_from_time_to_time)
             nursery.start_soon(self._flush)
-            self._network.attach(CONTROLLER_ID, self.receive, nursery)
+            self._network.attach(CONTROLLER_ID, self.receive, nursery, self.feed.fetch)
             try:
                 task_status.started()
                 await trio.sleep_forever()
@@ -137,8 +136,6 @@ class Controller:
         request: Any = delivery.request
         if delivery.client is not None:
             return await self._for_clients.receive(delivery)
-        if isinstance(request, FetchRequest):
-            return await self.feed.fetch(request)
         if isinstance(request, FetchSnapshotRequest):
             return self.feed.fetch_snapshot(request)
         own = self._own.get(type(request))

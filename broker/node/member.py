@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from oncelog.broker.node.node import Node
     from oncelog.broker.seams.clock import Clock
     from oncelog.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
-    from oncelog.wire.messages.fetch import FetchResponse
     from oncelog.wire.schema import Message
 
 FETCH_WAIT_MS = 500
@@ -148,8 +147,9 @@ class Member:
         """See `Membership`."""
         self._receiver = RequestReceiver.of_nodes(node.services, node.host)
         network = self.links.network
+        assert node.replication is not None
         async with trio.open_nursery() as nursery:
-            network.attach(self._node_id, self.receive, nursery)
+            network.attach(self._node_id, self.receive, nursery, node.replication.sessions.answer)
             self._topics.nursery = nursery
             try:
                 nursery.start_soon(self._follow)
@@ -184,7 +184,7 @@ class Member:
             max_wait_ms=FETCH_WAIT_MS,
             topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[wanted])],
         )
-        response: FetchResponse = await self._controller.call(request, FETCH_VERSION)
+        response = await self._controller.fetch(request, FETCH_VERSION)
         self._metadata.append(response.responses[0].partitions[0])
 
     async def _keep_session(self, task_status: trio.TaskStatus[None]) -> None:
@@ -195,14 +195,28 @@ class Member:
             if self._wants_shut_down and (response is None or response.should_shut_down):
                 self._may_shut_down.set()
             if not is_unfenced and response is not None and not response.is_fenced:
-                while self._metadata.image.brokers[self._node_id].fenced:
-                    await self._metadata.changed.wait()
-                is_unfenced = True
+                is_unfenced = await self._learn_unfenced()
+                if not is_unfenced:
+                    continue
                 task_status.started()
             # A fenced node waits for its logs, or for its metadata.
             sooner = self._hurry if is_unfenced else self._metadata.changed
-            with self._clock.move_on_after(self._config.current.broker_heartbeat_interval_ms / 1000):
+            with self._clock.move_on_after(self._heartbeat_interval_s):
                 await sooner.wait()
+
+    @property
+    def _heartbeat_interval_s(self) -> float:
+        return self._config.current.broker_heartbeat_interval_ms / 1000
+
+    async def _learn_unfenced(self) -> bool:
+        """Wait until the node's own metadata say that it is unfenced, until its next heartbeat at most: the controller
+        may have fenced it again before its response came. Returns whether they do.
+        """
+        with self._clock.move_on_after(self._heartbeat_interval_s):
+            while self._metadata.image.brokers[self._node_id].fenced:
+                await self._metadata.changed.wait()
+            return True
+        return False
 
     async def _heartbeat(self) -> BrokerHeartbeatResponse | None:
         """Send one; return None if it, or its response, was lost."""

@@ -11,7 +11,8 @@ from oncelog.broker.handlers.table import HANDLERS
 from oncelog.broker.log.results import FileRange
 from oncelog.broker.network.network import Client
 from oncelog.broker.requests.authorization import ANONYMOUS, Authorization
-from oncelog.broker.requests.request import RequestContext, wait_for_response
+from oncelog.broker.requests.request import ForwardedRequestContext, wait_for_response
+from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
     from oncelog.broker.host.host import Host
@@ -65,6 +66,7 @@ class RequestReceiver:
 
     def __init__(self, services: Any, host: Host) -> None:
         self._services = services
+        self._host = host
         self._authorization: Authorization = services.authorization
         self._interception = Interception(
             self._authorization, host.lines, host.note_internal_error, lambda: None
@@ -78,20 +80,31 @@ class RequestReceiver:
         return cls(services._replace(authorization=everything), host)
 
     async def receive(self, delivery: Delivery) -> Message:
-        """Return the response to a node, or to the client for whom it asks; with records as bytes."""
+        """Return the response to a node, or to the client for whom it asks; with records as bytes. Changes of topics
+        count for the client's quota (KIP-599): how long it is throttled, the node that has forwarded the request reads
+        in the response.
+        """
         client = delivery.client or A_NODE
         request: Any = delivery.request
         peer: Any = LinkPeer(client)
         api = self._apis.get(request.API_KEY)
         if api is None:
             api = self._apis[request.API_KEY] = Api(HANDLERS[request.API_KEY])
-        context = RequestContext(api, delivery.version, 0, client.client_id, peer, request)
+        context = ForwardedRequestContext(api, delivery.version, 0, client.client_id, peer, request)
+        context.forwarded_by = None
+        if delivery.client is not None:
+            context.forwarded_by = delivery.source
+            quotas = self._host.quotas
+            if quotas is not None:
+                context.usage = quotas.begin(context, real_time.monotonic())
         try:
             if self._authorization.authorizer is not None and api.authorize is not None:
                 api.authorize(self._authorization, context)
             response: Any = await wait_for_response(api.handle(self._services, request, context))
         except Exception as error:
             response = await wait_for_response(self._interception.refuse(context, error))
+        if context.usage is not None and context.usage.mutations is not None:
+            response.throttle_time_ms = context.usage.mutations.throttle_ms()
         _read_ranges(response)
         return response  # type: ignore[no-any-return]
 

@@ -9,7 +9,6 @@ Source: Kafka's ``AbstractFetcherThread``, ``ReplicaFetcherThread``, ``RemoteLea
 
 from __future__ import annotations
 
-from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import trio
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.network.network import LinkDownError
 from oncelog.broker.replication.fetch_state import NOT_DELAYED, ON_ERROR, Step, truncation_offset
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.fetch import (
@@ -83,7 +83,8 @@ class ReplicaFetcher:
         """Whether the next request begins a session."""
         self._session_size = 0
         """How many partitions the session has."""
-        self._call = trio.CancelScope()
+        self._backoff = trio.CancelScope()
+        """Of the wait after a broken link."""
         self._changed = trio.Event()
 
     def __len__(self) -> int:
@@ -97,7 +98,8 @@ class ReplicaFetcher:
         self._partitions[log.topic_id, log.partition] = partition
         self._begins_session = True
         self._changed.set()
-        self._call.cancel()
+        self._link.give_up_fetch()
+        self._backoff.cancel()
 
     def remove(self, partition: PartitionFetchState) -> None:
         """Fetch it no longer."""
@@ -130,17 +132,14 @@ class ReplicaFetcher:
                     await self._changed.wait()
                 continue
             link_changed = self._link.changed
-            response = None
-            with trio.CancelScope() as self._call:
-                with suppress(LinkDownError):
-                    response = await self._link.call(request, FETCH_VERSION)
-                if response is None:
+            try:
+                response = await self._link.fetch(request, FETCH_VERSION)
+            except LinkDownError:
+                if not self._begins_session:  # otherwise it was given up, for partitions that have come
                     self._begins_session = True
-                    with real_time.move_on_after(self._backoff_s):
+                    with real_time.move_on_after(self._backoff_s) as self._backoff:
                         await link_changed.wait()
-            if self._call.cancelled_caught:
-                self._begins_session = True
-            elif response is not None:
+            else:
                 await self._take(response)
 
     @property
@@ -282,7 +281,8 @@ class ReplicaFetcher:
     async def _truncate(self, partition: PartitionFetchState, offset: int) -> None:
         """Cut the log, and fetch from there. Raises KafkaError."""
         log = partition.log
-        await log.flush(log.log_end_offset)  # to truncate blocks the loop: for a shorter time after a flush
+        await log.flush(log.log_end_offset)  # to truncate blocks the loop: for a shorter time after this
+        await in_slices(log.prepare_truncation(offset))
         if partition.is_current:
             if offset < log.high_watermark:
                 _log.warning(

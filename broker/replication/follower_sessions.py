@@ -189,6 +189,49 @@ class FollowerSession:
         self.event.set()
 
 
+class FollowerFetch:
+    """A follower's request that waits until something urgent is due (`WaitingFetch`)."""
+
+    __slots__ = ("_request", "_session", "_sessions")
+
+    def __init__(self, sessions: FollowerSessions, session: FollowerSession, request: FetchRequest) -> None:
+        self._sessions = sessions
+        self._session = session
+        self._request = request
+
+    @property
+    def event(self) -> trio.Event:
+        """See `WaitingFetch`."""
+        return self._session.event
+
+    @property
+    def timeout_s(self) -> float:
+        """See `WaitingFetch`."""
+        return self._request.max_wait_ms / 1000
+
+    def respond(self, *, is_over: bool) -> FetchResponse | None:
+        """See `WaitingFetch`."""
+        session = self._session
+        if session.is_closed:
+            return FetchResponse(0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+        if is_over or self._sessions.has_urgent(session):
+            return self._sessions.respond(session, self._request)
+        session.event = trio.Event()
+        return None
+
+    async def wait(self) -> FetchResponse:
+        """Wait for the response, and return it."""
+        with real_time.move_on_after(self.timeout_s):
+            while True:
+                await self.event.wait()
+                response = self.respond(is_over=False)
+                if response is not None:
+                    return response
+        response = self.respond(is_over=True)
+        assert response is not None
+        return response
+
+
 class FollowerSessions:
     """The sessions of all followers of one node's partitions."""
 
@@ -217,8 +260,14 @@ class FollowerSessions:
         for node_id in node_ids & self._sessions.keys():
             self._sessions[node_id].requested_s += jump_s
 
-    async def fetch(self, request: FetchRequest, node_id: int, broker_epoch: int) -> FetchResponse:
-        """Return the response to a follower's fetch. It waits until there is something to say, or the time is over."""
+    def answer(self, request: FetchRequest) -> FetchResponse | FollowerFetch:
+        """See `AnswerFetch`."""
+        follower = request.replica_state
+        assert follower is not None
+        return self.fetch(request, follower.replica_id, follower.replica_epoch)
+
+    def fetch(self, request: FetchRequest, node_id: int, broker_epoch: int) -> FetchResponse | FollowerFetch:
+        """Return the response to a follower's fetch, or one that waits until there is something to say."""
         is_full = request.session_epoch in FULL_EPOCHS
         session = self._open(request, node_id)
         if isinstance(session, ErrorCode):
@@ -226,19 +275,21 @@ class FollowerSessions:
         session.requested_s = self._clock.monotonic()
         session.broker_epoch = broker_epoch
         self._ask(session, request)
+        fetch = FollowerFetch(self, session, request)
         # A full request is answered at once if anything is due, even if only a watermark has moved.
-        if not (is_full and session.due):
-            with real_time.move_on_after(request.max_wait_ms / 1000):
-                while not session.is_closed and not any(map(self._is_urgent, session.due)):
-                    session.event = trio.Event()
-                    await session.event.wait()
-        if session.is_closed:
-            return FetchResponse(0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+        return fetch.respond(is_over=is_full and bool(session.due)) or fetch
+
+    def has_urgent(self, session: FollowerSession) -> bool:
+        """Whether anything that is due ends the wait of a session's request."""
+        return any(map(self._is_urgent, session.due))
+
+    def respond(self, session: FollowerSession, request: FetchRequest) -> FetchResponse:
+        """Return what is due, as the response to a session's request."""
         session.due.update(session.unsettled)
         session.unsettled.clear()
         topics = self._read(session, request.max_bytes)
         if request.session_epoch == FINAL_EPOCH:
-            self.forget(node_id)
+            self.forget(session.node_id)
         return FetchResponse(0, 0, session.session_id, topics)
 
     def _open(self, request: FetchRequest, node_id: int) -> FollowerSession | ErrorCode:

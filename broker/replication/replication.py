@@ -16,6 +16,7 @@ from oncelog.broker.cluster.cluster import FollowerPartition, LeaderPartition
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.broker.replication.alter_partition_manager import AlterPartitionManager
+from oncelog.broker.replication.assignments import AssignmentsManager
 from oncelog.broker.replication.fetch_state import PartitionFetchState
 from oncelog.broker.replication.fetcher import ReplicaFetcher
 from oncelog.broker.replication.follower_sessions import FollowerSessions
@@ -89,6 +90,8 @@ class Replication:
         self.alter_partition = AlterPartitionManager(
             links.to(CONTROLLER_ID), metadata, cluster.node_id, lines
         )
+        self._assignments = AssignmentsManager(links.to(CONTROLLER_ID), metadata, cluster.node_id, lines)
+        logs.on_offline = self._assignments.give_up
         self.sessions = FollowerSessions(
             cluster, clock, logs.random, ReplicationThrottle.of_leader(config, cluster.node_id)
         )
@@ -114,9 +117,11 @@ class Replication:
             for topic in self._metadata.image.topics.values():
                 for partition in range(len(topic.partitions)):
                     self.on_change(topic, partition)
-            for task in (self.alter_partition.run, self._open_all, self._expire_isrs):
-                self._nursery.start_soon(self._restart_after_internal_errors, task)
             task_status.started()
+            await self._has_to_open.wait()  # until there is a partition, a node costs no more tasks
+            tasks = (self.alter_partition.run, self._assignments.run, self._open_all, self._expire_isrs)
+            for task in tasks:
+                self._nursery.start_soon(self._restart_after_internal_errors, task)
 
     async def _restart_after_internal_errors(self, task: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -245,6 +250,7 @@ class Replication:
                 self._cluster.leader_partition(*key)
             elif self._node_id in state.replicas:
                 self._follow(key, state.leader, state.leader_epoch, is_replicated=len(state.replicas) > 1)
+            self._assignments.take_back(key, state)
         except KafkaError as error:
             about = {"topic": key[0], "partition": key[1], "error": error.code.name}
             self._lines.write(_log.warning, "replica not opened", about)
@@ -259,6 +265,7 @@ class Replication:
             return
         self._unfollow(key)
         log = self._logs.get(*key)
+        log.check_alive()
         log.set_replicated(is_replicated)
         if log.latest_epoch < 0:  # no epoch says where the logs part; an empty log has none
             log.truncate_to(log.high_watermark)

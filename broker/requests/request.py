@@ -67,6 +67,8 @@ class RequestContext:
 
     is_large = False
     """Whether the request has so many elements that it was decoded in steps."""
+    forwarded_by: int | None = None
+    """The node that a client has asked, and that has forwarded the request; None: this one."""
 
     @property
     def api_name(self) -> str:
@@ -90,6 +92,12 @@ class LargeRequestContext(RequestContext):
     __slots__ = ()
 
     is_large = True
+
+
+class ForwardedRequestContext(RequestContext):
+    """A request that another node has forwarded."""
+
+    __slots__ = ("forwarded_by",)
 
 
 def host_of(peer: str) -> str:

@@ -4,7 +4,7 @@ import json
 import pathlib
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -28,9 +28,16 @@ TASKS = 2
 
 
 class ConnectWorker:
-    """A distributed worker in its own JVM."""
+    """A distributed worker in its own JVM. ``more``: properties of its own."""
 
-    def __init__(self, bootstrap: str, name: str, folder: pathlib.Path, classes: pathlib.Path) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        name: str,
+        folder: pathlib.Path,
+        classes: pathlib.Path,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         (port,) = free_ports(1)
         self._url = f"http://127.0.0.1:{port}"
         properties = {
@@ -50,6 +57,7 @@ class ConnectWorker:
             "session.timeout.ms": "3000",
             "heartbeat.interval.ms": "500",
             "scheduled.rebalance.max.delay.ms": "0",
+            **(more or {}),
         }
         file = folder / f"worker-{port}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))

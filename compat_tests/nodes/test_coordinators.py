@@ -302,3 +302,28 @@ def test_what_a_share_group_accepted_does_not_come_again(kafka: Cluster, name: s
             accept(write())
     assert accepted == [*range(len(accepted))]
     assert len(accepted) == 1 + 2 * len(victims)
+
+
+@pytest.mark.slow
+def test_what_a_share_group_has_acquired_and_not_accepted_comes_again(kafka: Cluster, name: str) -> None:
+    """The leader of the share partition is killed, which alone knows what is acquired."""
+    topic = create_topic(kafka, name, (1, 2, 3))
+    set_config(kafka, GROUP_RESOURCE, name, "share.auto.offset.reset", "earliest")
+    for value in (b"accepted", b"acquired", b"acquired, too"):
+        assert topic.produce(1, value)["error_code"] == 0
+    with share_reading(kafka.bootstrap_servers, name) as consumer:
+        acquired: list[Any] = []
+        while not acquired:
+            acquired = [message for message in consumer.poll(0.2) if message.error() is None]
+        assert [message.offset() for message in acquired] == [0, 1, 2]
+        consumer.acknowledge(acquired[0])
+        consumer.commit_sync(30.0)
+        with back_in_the_end(kafka, topic, *(kafka.topic(INTERNAL[kind]) for kind in (GROUP, SHARE))):
+            kafka.nodes[1].kill()
+            topic.wait_for(lambda row: row.leader > 0 and row.leader != 1)
+            for message in acquired[1:]:
+                consumer.acknowledge(message)  # too late: the new leader has not given them out
+            with contextlib.suppress(KafkaException):
+                consumer.commit_sync(30.0)
+            again = read_until(consumer, lambda found: {1, 2} <= {offset for offset, _ in found})
+    assert [offset for offset, _ in again] == [1, 2]

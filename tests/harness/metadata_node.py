@@ -80,6 +80,7 @@ class StandInNode:
             principal="User:ANONYMOUS",
             host="127.0.0.1",
             usage=None,
+            forwarded_by=None,
         )
         seen = type(request).decode(request.encode(version), version)
         try:

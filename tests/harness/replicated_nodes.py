@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +27,7 @@ from oncelog.broker.logging.line_limiter import LineLimiter
 from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
 from oncelog.broker.metadata.configs import effective_topic_config
 from oncelog.broker.metadata.image import TOPIC, MetadataImage, Partition, Topic
-from oncelog.broker.network.network import CONTROLLER_ID, Delivery, Links, Network
+from oncelog.broker.network.network import CONTROLLER_ID, Delivery, Links, Network, WaitingFetch
 from oncelog.broker.replication.replicated_partition import ReplicatedPartition
 from oncelog.broker.replication.replication import Replication
 from oncelog.broker.requests.request import wait_for_response
@@ -46,7 +47,7 @@ from oncelog.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from oncelog.wire.messages.produce import (
     PartitionProduceData,
@@ -92,6 +93,25 @@ class MetadataCopy(ClusterMetadata):
         self._replay(records, self.image.offset + 1)
 
 
+class _SeenFetch:
+    """A fetch that waits, and whose response ``see`` sees."""
+
+    def __init__(self, fetch: WaitingFetch, see: Callable[[FetchResponse], None]) -> None:
+        self._fetch = fetch
+        self._see = see
+        self.timeout_s = fetch.timeout_s
+
+    @property
+    def event(self) -> trio.Event:
+        return self._fetch.event
+
+    def respond(self, *, is_over: bool) -> FetchResponse | None:
+        response = self._fetch.respond(is_over=is_over)
+        if response is not None:
+            self._see(response)
+        return response
+
+
 class ReplicatedNode:
     """One node: its disk outlives its runs."""
 
@@ -108,7 +128,7 @@ class ReplicatedNode:
         self.logs: LogManager
         self.cluster: Cluster
         self.replication: Replication
-        self.on_call: Callable[[Any, Any], None] = lambda request, response: None
+        self.on_fetch: Callable[[FetchRequest, FetchResponse], None] = lambda request, response: None
         """Called with each request of another node, and its response."""
         self._services: Any
         self._scope: trio.CancelScope | None = None
@@ -165,7 +185,7 @@ class ReplicatedNode:
     async def _run(self, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.logs.run)
-            self.nodes.network.attach(self.node_id, self._receive, nursery)
+            self.nodes.network.attach(self.node_id, self._receive, nursery, self._answer)
             await nursery.start(self.replication.run)
             task_status.started(nursery.cancel_scope)
             await trio.sleep_forever()
@@ -218,8 +238,14 @@ class ReplicatedNode:
 
     async def _receive(self, delivery: Delivery) -> Message:
         response: Message = await self.call(delivery.request, delivery.version)
-        self.on_call(delivery.request, response)
         return response
+
+    def _answer(self, request: FetchRequest) -> FetchResponse | WaitingFetch:
+        answer = self.replication.sessions.answer(request)
+        if not isinstance(answer, FetchResponse):
+            return _SeenFetch(answer, partial(self.on_fetch, request))
+        self.on_fetch(request, answer)
+        return answer
 
     async def call(self, request: Any, version: int) -> Any:
         """Handle a request as if a client had sent it."""

@@ -69,7 +69,8 @@ class PartitionModel:
         """The controller has committed a change."""
         if record.leader != NO_LEADER_CHANGE:
             last = self.elections[-1]
-            is_unclean = record.leader not in (NO_LEADER, *self._isr, *self._elr)
+            # A reassignment ends in one record: who has just joined the ISR may lead.
+            is_unclean = record.replicas is None and record.leader not in (NO_LEADER, *self._isr, *self._elr)
             self.elections.append(Election(last.epoch + 1, record.leader, is_unclean))
         if record.isr is not None:
             self._isr = list(record.isr)

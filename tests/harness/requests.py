@@ -34,11 +34,16 @@ LATEST, EARLIEST = -1, -2
 
 
 async def create_topic(
-    client: SimClient, name: str, partitions: int = 1, configs: dict[str, str] | None = None
+    client: SimClient,
+    name: str,
+    partitions: int = 1,
+    configs: dict[str, str] | None = None,
+    *,
+    replicas: int = 1,
 ) -> bytes:
     """Create a topic. Returns its id."""
     rows = [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
-    request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, [], rows)], 1000)
+    request = CreateTopicsRequest([CreatableTopic(name, partitions, replicas, [], rows)], 1000)
     response = await client.call(request, 7, CreateTopicsResponse)
     [topic] = response.topics
     assert topic.error_code == 0, topic

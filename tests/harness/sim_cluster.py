@@ -21,7 +21,7 @@ from oncelog.broker.network.network import CONTROLLER_ID, Network
 from oncelog.broker.node.controller import Controller, open_controller
 from oncelog.broker.node.member_node import open_member
 from oncelog.broker.node.node import Node
-from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.seams.clock import MovableClock, SkewedClock
 from tests.harness.clocks import VirtualWall
 from tests.harness.sim_broker import DATA_DIR, EPOCH_MS, ProcessFiles
 from tests.harness.sim_client import SimClient
@@ -52,7 +52,8 @@ class SimMember:
         self.node_id = node_id
         texts = {**cluster.texts, "log.dirs": DATA_DIR, "node.id": str(node_id)}
         self.config = BrokerConfig({**texts, "oncelog.cluster.id": cluster.cluster_id})
-        self.files = SimFileSystem(random.Random(cluster.seed + node_id), cluster.clock.now_ms)
+        self.clock = SkewedClock(cluster.clock)
+        self.files = SimFileSystem(random.Random(cluster.seed + node_id), self.clock.now_ms)
         self.files.makedirs(DATA_DIR)
         self.files.sync_dir("/")
         self.node: Node
@@ -103,7 +104,7 @@ class SimMember:
                     bound,
                     cluster.network,
                     files=process,
-                    clock=cluster.clock,
+                    clock=self.clock,
                     rng=random.Random(cluster.rng.random()),
                     release=OURS,
                 ) as self.node:

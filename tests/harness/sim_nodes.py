@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -27,7 +27,14 @@ from oncelog.broker.metadata.features import OUR_FEATURES, format_records
 from oncelog.broker.metadata.image import TOPIC, MetadataImage, Topic
 from oncelog.broker.metadata.internal_topics import CreatesAtOnce, TopicCreator
 from oncelog.broker.net.server import BoundListener
-from oncelog.broker.network.network import CONTROLLER_ID, Delivery, Links, Network
+from oncelog.broker.network.network import (
+    CONTROLLER_ID,
+    Delivery,
+    LinkDownError,
+    Links,
+    Network,
+    WaitingFetch,
+)
 from oncelog.broker.node.node import Node
 from oncelog.broker.refusal.error_response import error_fields_of, error_response
 from oncelog.broker.requests.request import RequestContext, wait_for_response
@@ -40,6 +47,7 @@ from oncelog.wire.messages.alter_partition import (
     PartitionResult,
     TopicResult,
 )
+from oncelog.wire.messages.fetch import FetchRequest, FetchResponse
 from oncelog.wire.schema import Message, Uuid
 from oncelog.wire.stored.metadata import (
     BrokerEndpoint,
@@ -54,6 +62,9 @@ from tests.harness.sim_broker import DATA_DIR, EPOCH_MS
 from tests.harness.sim_client import SimClient
 from tests.harness.sim_network import MemoryListener
 from tests.sim.files import SimFileSystem
+
+if TYPE_CHECKING:
+    from oncelog.broker.network.network import AnswerFetch
 
 
 class DictatedMetadata(ClusterMetadata):
@@ -93,7 +104,9 @@ class _Member:
 
     async def run(self, node: Node, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
-            self._nodes.network.attach(self._node_id, self.receive, nursery)
+            assert node.replication is not None
+            answer = self._nodes.fetches_of(node.replication.sessions.answer)
+            self._nodes.network.attach(self._node_id, self.receive, nursery, answer)
             task_status.started()
             try:
                 await trio.sleep_forever()
@@ -351,6 +364,17 @@ class SimNodes:
     def hold_no_more(self) -> None:
         self._held.clear()
         self._held_answers.clear()
+
+    def fetches_of(self, answer: AnswerFetch) -> AnswerFetch:
+        """Answer the fetches of a node's followers; while they are held, none arrives."""
+
+        def unless_held(request: FetchRequest) -> FetchResponse | WaitingFetch:
+            held = self._held.get(FetchRequest)
+            if held is not None and not held.is_set():
+                raise LinkDownError("fetches are held")
+            return answer(request)
+
+        return unless_held
 
     async def receive(self, node: Node, delivery: Delivery) -> Message:
         """Handle a request of another node as a client's."""

@@ -9,20 +9,36 @@ import trio
 import trio.testing
 
 from oncelog.broker.network.network import Client, Delivery, LinkDownError, Links, Network
+from oncelog.broker.seams.memory_files import ProcessDied
 from oncelog.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from oncelog.wire.messages.fetch import FetchRequest, FetchResponse
 from oncelog.wire.schema import Message
 
 REQUEST = AllocateProducerIdsRequest(1, 7)
 CLIENT = Client("User:app", "10.0.0.1:4711", "app", "PLAINTEXT", "SASL_PLAINTEXT")
 
 
-class Receiver:
-    """Notes what arrives; responds when `responds` is set."""
+class Waiting:
+    """A fetch that waits for `event`, or until its time is over."""
+
+    timeout_s = 0.5
 
     def __init__(self) -> None:
+        self.event = trio.Event()
+
+    def respond(self, *, is_over: bool) -> FetchResponse:
+        return FetchResponse(session_id=8 if is_over else 7)
+
+
+class Receiver:
+    """Notes what arrives; responds when `responds` is set, and to a fetch as `answer` does."""
+
+    def __init__(self) -> None:
+        self.answer: FetchResponse | Waiting = FetchResponse(session_id=1)
+        self.dies = False
         self.arrived: list[Delivery] = []
         self.responds = trio.Event()
         self.responds.set()
@@ -32,12 +48,17 @@ class Receiver:
         await self.responds.wait()
         return AllocateProducerIdsResponse(producer_id_start=len(self.arrived))
 
+    def fetch(self, request: FetchRequest) -> FetchResponse | Waiting:
+        if self.dies:
+            raise ProcessDied("a log")
+        return self.answer
+
 
 def run(scenario: Callable[[Network, Receiver, trio.Nursery], Awaitable[None]], *, encodes: bool) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             network, receiver = Network(encodes=encodes), Receiver()
-            network.attach(2, receiver.receive, nursery)
+            network.attach(2, receiver.receive, nursery, receiver.fetch)
             await scenario(network, receiver, nursery)
             nursery.cancel_scope.cancel()
 
@@ -61,7 +82,7 @@ def test_a_node_that_does_not_run_is_noticed_at_once() -> None:
         with pytest.raises(LinkDownError, match="node 3 does not run"):
             await network.link(1, 3).call(REQUEST, 0)
         changed = network.changed
-        network.attach(3, receiver.receive, nursery)
+        network.attach(3, receiver.receive, nursery, receiver.fetch)
         await changed.wait()
         await network.link(1, 3).call(REQUEST, 0)
 
@@ -136,3 +157,93 @@ def test_a_delay_is_one_of_its_direction() -> None:
         assert trio.current_time() == began
 
     run(scenario, encodes=False)
+
+
+FETCH = FetchRequest(max_wait_ms=500)
+
+
+@pytest.mark.parametrize("encodes", [False, True])
+def test_a_fetch_gets_what_there_is_at_once_or_later_or_when_its_time_is_over(encodes: bool) -> None:
+    async def scenario(network: Network, receiver: Receiver, nursery: trio.Nursery) -> None:
+        link = network.link(1, 2)
+        assert (await link.fetch(FETCH, 17)).session_id == 1
+
+        receiver.answer = Waiting()
+        nursery.start_soon(set_later, receiver.answer.event)
+        began = trio.current_time()
+        assert (await link.fetch(FETCH, 17)).session_id == 7
+        assert trio.current_time() - began == pytest.approx(0.2)
+
+        receiver.answer = Waiting()
+        assert (await link.fetch(FETCH, 17)).session_id == 8
+
+    async def set_later(event: trio.Event) -> None:
+        await trio.sleep(0.2)
+        event.set()
+
+    run(scenario, encodes=encodes)
+
+
+def test_a_fetch_lets_other_tasks_run_even_if_it_is_answered_at_once() -> None:
+    async def scenario(network: Network, receiver: Receiver, nursery: trio.Nursery) -> None:
+        others = trio.Event()
+
+        async def run_once() -> None:
+            others.set()
+
+        nursery.start_soon(run_once)
+        while not others.is_set():
+            await network.link(1, 2).fetch(FETCH, 17)
+
+    run(scenario, encodes=False)
+
+
+@pytest.mark.parametrize("breaks", ["cut there", "cut back", "node ends"])
+def test_a_fetch_that_waits_learns_at_once_of_a_broken_link(breaks: str) -> None:
+    async def scenario(network: Network, receiver: Receiver, nursery: trio.Nursery) -> None:
+        receiver.answer = Waiting()
+        lost = trio.Event()
+
+        async def fetch() -> None:
+            with pytest.raises(LinkDownError):
+                await network.link(1, 2).fetch(FETCH, 17)
+            lost.set()
+
+        nursery.start_soon(fetch)
+        await trio.testing.wait_all_tasks_blocked()
+        if breaks == "cut there":
+            network.cut(1, 2)
+        elif breaks == "cut back":
+            network.cut(2, 1)
+        else:
+            network.detach(2)
+        began = trio.current_time()
+        await lost.wait()
+        assert trio.current_time() == began
+
+    run(scenario, encodes=False)
+
+
+def test_a_node_that_dies_of_a_fetch_does_not_take_its_follower_with_it() -> None:
+    async def main() -> None:
+        receiver = Receiver()
+        receiver.dies = True
+        network = Network()
+        deaths: list[BaseException] = []
+
+        async def live(task_status: trio.TaskStatus[None]) -> None:
+            try:
+                async with trio.open_nursery() as nursery:
+                    network.attach(2, receiver.receive, nursery, receiver.fetch)
+                    task_status.started()
+                    await trio.sleep_forever()
+            except BaseExceptionGroup as errors:
+                deaths.extend(errors.exceptions)
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(live)
+            with pytest.raises(LinkDownError, match="dies"):
+                await network.link(1, 2).fetch(FETCH, 17)
+        assert [type(death) for death in deaths] == [ProcessDied]
+
+    trio.run(main)

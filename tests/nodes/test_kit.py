@@ -46,6 +46,27 @@ def leader_of(kafka: oncelog.Broker, partition: int) -> int:
 # -- what one node has
 
 
+def test_metrics_of_clients_come_to_any_node() -> None:
+    with oncelog.Broker(nodes=3, topics=["t"], config={"oncelog.client.metrics.enable": True}) as kafka:
+        with pytest.raises(oncelog.WaitTimeoutError, match="there is no subscription"):
+            kafka.wait_for_client_metrics(timeout=0)
+        with pytest.raises(oncelog.InvalidArgumentError, match=r"subscription all: Invalid value 99"):
+            kafka.configure_client_metrics("all", {"interval.ms": 99})
+        kafka.configure_client_metrics("all", {"metrics": "org.apache.kafka.producer.", "interval.ms": 100})
+        producers = []
+        for node_id, node in kafka.nodes.items():  # each client pushes to a node that it knows
+            settings = {"bootstrap.servers": node.info.address, "client.id": f"app-{node_id}"}
+            producers.append(Producer(settings))
+            producers[-1].produce("t", b"value")
+            assert producers[-1].flush(PATIENCE_S) == 0
+        for node_id in kafka.nodes:
+            kafka.wait_for_client_metrics(client_id=f"app-{node_id}", timeout=PATIENCE_S)
+        pushes = kafka.client_metrics()
+        numbers = [push.number for push in pushes]
+        assert numbers == sorted({*numbers})
+        assert kafka.wait_for_client_metrics(after=pushes[-1], timeout=PATIENCE_S).number > numbers[-1]
+
+
 def test_the_journal_names_the_node(kafka: oncelog.Broker) -> None:
     assert write(kafka, 0, 1, 2) == [None, None, None]
     requests = kafka.requests("Produce", topic="t")

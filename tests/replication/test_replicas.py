@@ -10,8 +10,7 @@ import trio
 
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.header import FETCH_KEY
-from oncelog.wire.messages.fetch import FetchResponse
+from oncelog.wire.messages.fetch import FetchRequest, FetchResponse
 from oncelog.wire.messages.produce import LeaderIdAndEpoch
 from tests.harness.replicated_nodes import running_nodes, values_of
 from tests.harness.simulation import simulated
@@ -378,11 +377,10 @@ async def test_idle_partitions_are_not_named_in_the_requests_and_responses_of_a_
         await trio.sleep(2)
         named: list[tuple[int, int]] = []
 
-        def count(request: Any, response: Any) -> None:
-            if request.API_KEY == FETCH_KEY:
-                named.append((len(request.topics), len(response.responses)))
+        def count(request: FetchRequest, response: FetchResponse) -> None:
+            named.append((len(request.topics), len(response.responses)))
 
-        nodes[1].on_call = count
+        nodes[1].on_fetch = count
         for _ in range(5):
             await nodes[1].produce(b"b")
         await trio.sleep(2)

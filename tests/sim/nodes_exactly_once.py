@@ -12,13 +12,16 @@ from typing import Any
 
 import trio
 
+from oncelog.broker.coordinators.partition_of_key import partition_of_key
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.offset_fetch import OffsetFetchRequest
 from oncelog.wire.messages.produce import ProduceRequest
 from oncelog.wire.schema import Message
+from oncelog.wire.topic_names import OFFSETS_TOPIC
 from tests.harness.sim_cluster import PATIENCE_S
 from tests.harness.transactional_producer import (
     ABORTABLE,
@@ -33,7 +36,8 @@ from tests.harness.transactional_producer import (
     TransactionEndedError,
     committed_offset,
 )
-from tests.sim.nodes_run import LOST, TRANSACTIONAL, Client, Faults, Reader, World, mend
+from tests.sim.nodes_clients import LOST, TRANSACTIONAL, Client, Reader, World
+from tests.sim.nodes_run import Faults, mend
 
 GROUP_ID = "transformers"
 TRANSFORMERS = 2
@@ -90,7 +94,15 @@ class LossyLink(Link):
         [found] = (await client.call(some, find, 4, FindCoordinatorResponse)).coordinators
         if found.error_code:
             raise ConnectionRefusedError
+        if isinstance(request, OffsetFetchRequest) and found.node_id != self._group_leader():
+            # A coordinator that does not know of its successor says what the offset was then, as Kafka's does. A member
+            # of the group could commit nothing after that; these transformers are none.
+            raise ConnectionRefusedError
         return client, found.node_id
+
+    def _group_leader(self) -> int:
+        partitions = self.world.cluster.image.topics[OFFSETS_TOPIC].partitions
+        return partitions[partition_of_key(GROUP_ID, len(partitions))].leader
 
 
 def transactional_id_of(request: Any) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tests.sim.nodes_clients import TRANSACTIONAL, Kind, Plan, World
 from tests.sim.nodes_exactly_once import transform
-from tests.sim.nodes_run import TRANSACTIONAL, Kind, Plan, World, run, write_and_read
+from tests.sim.nodes_run import run, write_and_read
 
 KINDS: tuple[Kind, ...] = ("kills", "cuts", "power", "unflushed", "all")
 

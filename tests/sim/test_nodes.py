@@ -5,15 +5,23 @@ Every choice comes from the seed in the test's name: a failure repeats, and what
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 import trio
 
+from oncelog.broker.controller.partition_change import LOST
+from oncelog.broker.metadata.image import Partition
 from oncelog.broker.network.network import CONTROLLER_ID
+from oncelog.broker.seams.memory_files import Operation
+from oncelog.wire.errors import ErrorCode
 from tests.common.batches import batch
 from tests.harness.requests import PRODUCE_VERSION, create_topic, produce, produce_request
-from tests.harness.sim_cluster import PATIENCE_S, SETTLED_S, running_cluster
+from tests.harness.sim_cluster import PATIENCE_S, SETTLED_S, SimCluster, running_cluster
 from tests.harness.simulation import simulated
-from tests.sim.nodes_run import SAFE, Plan, World, create_topics, run, write_and_read
+from tests.sim.disk import Fault
+from tests.sim.nodes_clients import SAFE, Plan, World
+from tests.sim.nodes_run import create_topics, run, write_and_read
 from tests.sim.nodes_seeds import run_seed
 
 SEEDS = 100
@@ -61,6 +69,24 @@ async def test_a_node_that_waits_for_the_end_of_its_last_session_misses_no_metad
 
 
 @simulated
+async def test_a_node_that_is_fenced_again_before_it_learns_that_it_was_unfenced_goes_on() -> None:
+    async with running_cluster() as cluster:
+        late = cluster.nodes[2]
+        await late.crash("process")
+        cluster.controller.end_session(late.node_id)
+        cluster.network.delay(CONTROLLER_ID, late.node_id, 2)  # longer than its session
+        late.begin()
+        client = cluster.nodes[1].connect()
+        for number in range(20):  # its metadata are always under way
+            await trio.sleep(0.4)
+            await create_topic(client, f"t{number}")
+        assert not late.is_up
+        cluster.network.heal()
+        with trio.fail_after(SETTLED_S):
+            await late.serves.wait()
+
+
+@simulated
 async def test_a_new_leader_flushes_what_it_has_where_flush_messages_asks_for_it() -> None:
     """Otherwise its watermark stands still until somebody appends: it counts itself up to what is flushed."""
     async with running_cluster(config={"log.flush.interval.messages": "1"}) as cluster:
@@ -87,3 +113,56 @@ async def test_a_new_leader_flushes_what_it_has_where_flush_messages_asks_for_it
             "the watermark stands still",
             SETTLED_S,
         )
+
+
+async def fail_the_disk_of_the_leader(cluster: SimCluster, topic: str, operation: Operation) -> int:
+    """Let the write or fsync of a topic's leader fail once; return its node. Its log is offline then."""
+    leader = cluster.leader_of(topic, 0)
+    fault = Fault(operation, errno.EIO, lambda path: f"/{topic}-0/" in path, times=1)
+    cluster.nodes[leader].files.faults.append(fault)
+    refused = await produce(cluster.nodes[leader].connect(), topic, acks=-1)
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    return leader
+
+
+@pytest.mark.parametrize("operation", ["write", "fsync"])
+def test_a_log_that_goes_offline_gives_up_its_leadership(operation: Operation) -> None:
+    """Its other logs stay where they are, and after the node's next start the replica is in sync again."""
+
+    @simulated
+    async def life() -> None:
+        async with running_cluster(config={"log.flush.interval.messages": "1"}) as cluster:
+            for topic in ("t", "other"):
+                await create_topic(cluster.nodes[1].connect(), topic, replicas=3)
+            state = cluster.image.topics["t"].partitions[0]
+            await produce(cluster.nodes[state.leader].connect(), "t", acks=-1)
+            others = cluster.image.topics["other"].partitions[0].isr
+
+            failed = await fail_the_disk_of_the_leader(cluster, "t", operation)
+            await cluster.wait_until(lambda: state.leader not in (failed, -1), "nobody else leads")
+            assert failed not in state.isr
+            assert failed in others
+            row = await produce(cluster.nodes[state.leader].connect(), "t", acks=-1)
+            assert row.error_code == 0
+
+            await cluster.nodes[failed].crash("process")
+            await cluster.nodes[failed].start()
+            await cluster.wait_until(lambda: sorted(state.isr) == [1, 2, 3], "it does not come back")
+            await cluster.wait_until(lambda: LOST not in state.directories, "its directory is still lost")
+
+    life()
+
+
+@simulated
+async def test_the_only_replica_that_goes_offline_has_no_leader_until_its_next_start() -> None:
+    async with running_cluster(config={"min.insync.replicas": "1"}) as cluster:
+        await create_topic(cluster.nodes[1].connect(), "t")
+        state: Partition = cluster.image.topics["t"].partitions[0]
+        await produce(cluster.nodes[state.leader].connect(), "t", acks=-1)
+        failed = await fail_the_disk_of_the_leader(cluster, "t", "write")
+        await cluster.wait_until(lambda: state.leader == -1, "it leads on")
+
+        await cluster.nodes[failed].crash("process")
+        await cluster.nodes[failed].start()
+        await cluster.wait_until(lambda: state.leader == failed, "it does not lead again")
+        assert (await produce(cluster.nodes[failed].connect(), "t", acks=-1)).base_offset == 1

@@ -39,7 +39,8 @@ def node_config(
         "oncelog.nodes": str(nodes),
         "oncelog.cluster.id": cluster_id,
     }
-    return BrokerConfig(texts, {**config.origins, **dict.fromkeys(own, f"node {node_id}")})
+    origins = {**config.origins, **dict.fromkeys(own, f"node {node_id}")}
+    return BrokerConfig(texts, origins, is_consistent=not own)
 
 
 def controller_config(config: BrokerConfig, nodes: int) -> BrokerConfig:
@@ -50,7 +51,7 @@ def controller_config(config: BrokerConfig, nodes: int) -> BrokerConfig:
         "log.dirs": f"{config.data_dir}/{CONTROLLER_DIRECTORY}",
         "oncelog.nodes": str(nodes),
     }
-    return BrokerConfig(texts, config.origins)
+    return BrokerConfig(texts, config.origins, is_consistent=True)
 
 
 def check_directories(files: FileSystem, data_dir: str, nodes: int) -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import random
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.listeners import listener_names
-from oncelog.broker.control import operations
-from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
 from oncelog.broker.control.disks import emptied_disk, fresh_disk, new_disk
 from oncelog.broker.control.errors import (
     InvalidArgumentError,
@@ -24,10 +23,8 @@ from oncelog.broker.control.errors import (
     UnsupportedError,
 )
 from oncelog.broker.control.instruments import NO_EXTRAS, Extras, Instruments
-from oncelog.broker.control.nodes import operations as of_nodes
 from oncelog.broker.control.nodes.configs import CONTROLLER_DIRECTORY, controller_config, node_config
 from oncelog.broker.control.nodes.controlled_node import ControlledNode
-from oncelog.broker.control.nodes.nodes_client import NodesClient
 from oncelog.broker.control.runs import Runs
 from oncelog.broker.emulation.release import OURS, emulated
 from oncelog.broker.log.data_directory import META_PROPERTIES
@@ -42,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from oncelog.broker.control.moving_time import TimeMove
+    from oncelog.broker.control.nodes.nodes_client import NodesClient
     from oncelog.broker.control.nodes.options import ClusterOptions
     from oncelog.broker.control.snapshots import Place, Snapshot
     from oncelog.broker.faults.fault_rules import FaultRules
@@ -86,6 +84,8 @@ class ControlledCluster:
         """Producer ids below this one were given out before a reset."""
         self._had_data = False
         """Whether the data on disk is older than the cluster."""
+        self._push_numbers = count(1)
+        """Of the metrics that clients push to any node."""
         self._faults: FaultRules | None = None
         self._rules = extras.rules
         self._add_rules()
@@ -101,6 +101,11 @@ class ControlledCluster:
         """Perform an operation by name and return its result. Raises KeyError for an unknown name, UnsupportedError for
         one that several nodes cannot perform.
         """
+        # Imported here: the command line performs none, if nobody controls it.
+        from oncelog.broker.control import operations
+        from oncelog.broker.control.cluster.operations import OPERATIONS as OF_CLUSTER
+        from oncelog.broker.control.nodes import operations as of_nodes
+
         try:
             if operation in of_nodes.SHARED:
                 return await operations.operation(operation)(self, **arguments)
@@ -200,6 +205,8 @@ class ControlledCluster:
     @property
     def client(self) -> NodesClient:
         """What sends requests to the nodes that run. Raises NotRunningError."""
+        from oncelog.broker.control.nodes.nodes_client import NodesClient
+
         controller = self.runs.current
         receivers: dict[int, Receive] = {CONTROLLER_ID: controller.receive}
         for node_id, node in self.nodes.items():
@@ -297,9 +304,10 @@ class ControlledCluster:
 
     async def kill(self) -> None:
         """End all nodes as SIGKILL does, and the controller."""
-        for node in self.nodes.values():
-            await node.kill()
-        await self.runs.end()
+        async with trio.open_nursery() as nursery:
+            for node in self.nodes.values():
+                nursery.start_soon(node.kill)
+            nursery.start_soon(self.runs.end)
 
     async def reset(self) -> None:
         """Make the nodes and the controller as they were after the first start, with the same addresses and cluster id.
@@ -436,6 +444,7 @@ class ControlledCluster:
         """Called before a node listens."""
         self._instruments.attach(node, node_id)
         node.server.is_cut_off = node_id in self._cut_from_clients
+        node.client_metrics.numbers = self._push_numbers
         if self._faults is not None:
             self._faults.attach(node, node_id)
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.control import views
+from oncelog.broker.control.conversions import config_change
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError, WaitTimeoutError
 from oncelog.broker.control.names import no_partition, not_found
 from oncelog.broker.control.nodes.configs import CLIENTS, CONTROLLER_DIRECTORY
+from oncelog.broker.control.operations.client_metrics import nodes_with_client_metrics
 from oncelog.broker.control.partition_states import partition_states
 from oncelog.broker.control.records import ReplicaReader
 from oncelog.broker.control.requests import checked_filter, find_requests
 from oncelog.broker.control.types import ClockInfo, NodeInfo
 from oncelog.broker.controller.leadership import PREFERRED, UNCLEAN
+from oncelog.broker.metadata.image import CLIENT_METRICS
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -28,6 +31,8 @@ from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartit
 from oncelog.wire.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
     from oncelog.broker.control.request_types import Request
     from oncelog.broker.control.types import PartitionState, ProducerInfo, Record
@@ -37,10 +42,11 @@ SHARED = (
     *("clock", "clock_advance", "clock_set", "clock_freeze", "clock_resume"),
     *("expire_member", "expire_transaction"),
     *("requests", "wait_for", "failed_logins", "wait_for_failed_login"),
+    *("client_metrics", "wait_for_client_metrics"),
     *("add_rule", "load_rules", "rules", "wait_fired", "release", "remove_rule", "clear_rules"),
 )
 """The operations that are the same for one node and for several."""
-OWN = ("partitions", "producers")
+OWN = ("partitions", "producers", "configure_client_metrics")
 """Those that are not the same."""
 
 
@@ -246,6 +252,21 @@ async def producers(
                 log = running[state.leader].logs.logs.get((name, index))
                 found += [] if log is None else views.producers_of(log, ids)
     return found
+
+
+async def configure_client_metrics(
+    cluster: ControlledCluster, *, name: str, config: Mapping[str, object]
+) -> None:
+    """Set Kafka's configuration keys of a subscription to metrics of clients, which need not exist yet. Raises
+    InvalidArgumentError for a value that Kafka refuses, and where clients may send nothing.
+    """
+    if not name:
+        raise InvalidArgumentError("the name of the subscription is empty")
+    nodes_with_client_metrics(cluster)
+    [row] = (await cluster.client.call(config_change(CLIENT_METRICS, name, config))).responses
+    if row.error_code:
+        raise InvalidArgumentError(f"subscription {name}: {row.error_message}")
+    await cluster.wait_followed()
 
 
 async def wait_for_partition(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from oncelog.broker.client_metrics.otlp import read_metrics
 from oncelog.broker.control.changes import check_timeout, wait_until
@@ -12,28 +12,40 @@ from oncelog.broker.metadata.image import CLIENT_METRICS
 from oncelog.broker.scheduling.slices import Slices
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oncelog.broker.client_metrics.manager import Push
     from oncelog.broker.client_metrics.otlp import Point
-    from oncelog.broker.control.controlled_broker import ControlledBroker
+    from oncelog.broker.control.journal import Journal
     from oncelog.broker.node.node import Node
 
 CLIENTS_SHOWN = 10
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
+class WithClientMetrics(Protocol):
+    """What clients send metrics to: a `ControlledBroker` or a `ControlledCluster`."""
+
+    journal: Journal
+
+    @property
+    def serving(self) -> Sequence[Node]:
+        """The nodes that serve. Raises NotRunningError."""
+
+
 async def client_metrics(
-    broker: ControlledBroker, *, client_id: str | None = None, name: str | None = None
+    broker: WithClientMetrics, *, client_id: str | None = None, name: str | None = None
 ) -> list[ClientMetricsPush]:
     """Return the pushes of clients to the running broker, the newest last. ``name``: only pushes that have a metric
     whose name begins so. Raises InvalidArgumentError where clients may send nothing.
     """
-    node = node_with_client_metrics(broker)
-    shown = [await _shown(push, client_id, name) for push in tuple(node.client_metrics.pushes)]
+    nodes = nodes_with_client_metrics(broker)
+    shown = [await _shown(push, client_id, name) for push in _pushes(nodes)]
     return [push for push in shown if push is not None]
 
 
 async def wait_for_client_metrics(
-    broker: ControlledBroker,
+    broker: WithClientMetrics,
     *,
     client_id: str | None = None,
     name: str | None = None,
@@ -45,13 +57,14 @@ async def wait_for_client_metrics(
     Raises WaitTimeoutError after ``timeout`` seconds of real time, InvalidArgumentError.
     """
     check_timeout(timeout)
-    node = node_with_client_metrics(broker)
+    nodes = nodes_with_client_metrics(broker)
     note = broker.journal.changes.note
-    node.client_metrics.observers.append(note)
+    for node in nodes:
+        node.client_metrics.observers.append(note)
 
     async def check() -> ClientMetricsPush | None:
         nonlocal after
-        for push in tuple(node.client_metrics.pushes):
+        for push in _pushes(broker.serving):
             if push.number > after:
                 shown = await _shown(push, client_id, name)
                 if shown is not None:
@@ -60,27 +73,35 @@ async def wait_for_client_metrics(
         return None
 
     async def explain() -> str:
-        pushes = node.client_metrics.pushes
+        pushes = _pushes(broker.serving)
         clients = sorted({push.facts["client_id"] for push in pushes})
         by = f", by {', '.join(clients[:CLIENTS_SHOWN])}" if clients else ""
-        if not any(kind == CLIENT_METRICS for kind, _ in node.metadata.image.configs):
+        if not any(kind == CLIENT_METRICS for kind, _ in nodes[0].metadata.image.configs):
             by += "; there is no subscription, so no client sends any (configure_client_metrics makes one)"
         return f"no such metrics of a client in {timeout:g} s; clients have pushed {len(pushes)} times{by}"
 
     try:
         return await wait_until(broker.journal.changes, check, lambda: (), timeout, explain)
     finally:
-        node.client_metrics.observers.remove(note)
+        for node in nodes:
+            node.client_metrics.observers.remove(note)
 
 
-def node_with_client_metrics(broker: ControlledBroker) -> Node:
-    """Return the node. Raises InvalidArgumentError where clients may send nothing."""
-    node = broker.node
-    if not node.client_metrics.is_enabled:
+def nodes_with_client_metrics(broker: WithClientMetrics) -> Sequence[Node]:
+    """Return the nodes that serve. Raises InvalidArgumentError where clients may send nothing."""
+    nodes = broker.serving
+    if not all(node.client_metrics.is_enabled for node in nodes):
         raise InvalidArgumentError(
             "clients may not send metrics to this broker: set oncelog.client.metrics.enable=true"
         )
-    return node
+    return nodes
+
+
+def _pushes(nodes: Sequence[Node]) -> list[Push]:
+    """Return the pushes to all nodes, in their order."""
+    return sorted(
+        (push for node in nodes for push in node.client_metrics.pushes), key=lambda push: push.number
+    )
 
 
 async def _shown(push: Push, client_id: str | None, name: str | None) -> ClientMetricsPush | None:

@@ -274,12 +274,12 @@ async def configure_client_metrics(
     nothing; nothing is set then.
     """
     from oncelog.broker.config.client_metrics_config import ClientMetricsConfig
-    from oncelog.broker.control.operations.client_metrics import node_with_client_metrics
+    from oncelog.broker.control.operations.client_metrics import nodes_with_client_metrics
     from oncelog.broker.metadata.image import CLIENT_METRICS
 
     if not name:
         raise InvalidArgumentError("the name of the subscription is empty")
-    node = node_with_client_metrics(broker)
+    [node] = nodes_with_client_metrics(broker)
     await _configure(node, CLIENT_METRICS, name, config, ClientMetricsConfig.KEYS, f"subscription {name}")
 
 
