@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
+from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.prove.disturbances import RETRIABLE, Disturbance
 from oncelog.broker.prove.explain import explain, mend_of, shared_ids
 from oncelog.broker.prove.history import events_of
@@ -24,12 +25,12 @@ from oncelog.broker.prove.verdict import Finding, Verdict
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from oncelog.broker.prove.bench import Ground
     from oncelog.broker.prove.history import Event
     from oncelog.broker.prove.judge import Baseline, Judge
     from oncelog.broker.prove.plan import Plan
-    from oncelog.broker.prove.seed import Seed
     from oncelog.broker.prove.trial import TrialResult
 
 UNDISTURBED_RUNS: Final = 2
@@ -94,6 +95,7 @@ class Prover:
         depth: int = 1,
         jobs: int = 1,
         from_snapshot: str | bytes | None = None,
+        command_config: Mapping[str, object] | str | None = None,
         first: Sequence[tuple[Disturbance, ...]] = (),
         judge: Judge | None = None,
     ) -> None:
@@ -102,12 +104,13 @@ class Prover:
         self._tell = tell
         self._budget = budget
         self._depth = depth
-        self._jobs = jobs
+        self._jobs = jobs if plan.upstream is None else 1
         self._from_snapshot = from_snapshot
+        self._command_config = command_config
         self._first = first
         self._judge = judge
         self._numbers = 0
-        self._seed: Seed
+        self._ground: Ground
         self._baseline: Baseline | None = None
         self._undisturbed: list[Event] = []
         self._queue: list[tuple[Disturbance, ...]] = []
@@ -121,7 +124,7 @@ class Prover:
 
     async def run(self) -> Verdict:
         """Run the trials; return the verdict. Raises CommandError, InvalidArgumentError, SnapshotError, KafkaError."""
-        self._seed = await make_seed(self._plan, self._from_snapshot)
+        self._ground = await self._new_ground()
         try:
             counts = await self._run_undisturbed()
         except NotJudgedError as error:
@@ -130,7 +133,9 @@ class Prover:
         except FailedUndisturbedError:
             return self.verdict
         found = [
-            (one,) for one in planned(self._undisturbed, counts, is_checked=self._plan.check is not None)
+            (one,)
+            for one in planned(self._undisturbed, counts, is_checked=self._plan.check is not None)
+            if one.kind not in self._ground.left_out
         ]
         first = [one for one in self._first if one in found]
         self._queue = first + [one for one in found if one not in first]
@@ -148,7 +153,7 @@ class Prover:
 
     async def again(self, disturbances: tuple[Disturbance, ...]) -> Verdict:
         """Run one trial, after the undisturbed runs; return the verdict over it alone."""
-        self._seed = await make_seed(self._plan, self._from_snapshot)
+        self._ground = await self._new_ground()
         try:
             await self._run_undisturbed()
         except NotJudgedError as error:
@@ -164,6 +169,19 @@ class Prover:
             self.verdict.reason = "the disturbance did not happen: the program did not come to the step"
         return self.verdict
 
+    async def _new_ground(self) -> Ground:
+        """Return what the trials have in common. Raises InvalidArgumentError, SnapshotError, KafkaError."""
+        if self._plan.upstream is None:
+            return await make_seed(self._plan, self._from_snapshot)
+        from oncelog.broker.prove.upstream import Upstream
+
+        if self._from_snapshot is not None:
+            raise InvalidArgumentError("a snapshot is for brokers of oncelog, not for a cluster (--upstream)")
+        upstream = Upstream(self._plan, self._command_config)
+        await upstream.check(self._plan)
+        self.verdict.left_out = upstream.left_out
+        return upstream
+
     # -- undisturbed
 
     async def _run_undisturbed(self) -> list[tuple[dict[str, Any], int]]:
@@ -173,7 +191,7 @@ class Prover:
         written = [
             name for name in self._plan.topics if name in self._plan.outputs or name not in self._plan.inputs
         ]
-        counters = counter_rules(written)
+        counters = [] if "broker dies" in self._ground.left_out else counter_rules(written)
         results: list[TrialResult] = []
         for number in range(UNDISTURBED_RUNS):
             result = await self._trial((), counters if number == 0 else ())
@@ -234,9 +252,9 @@ class Prover:
         folder = f"{self._folder}/{self._numbers}"
         if self._baseline is None:
             plan = replace(self._plan, quiet_s=UNDISTURBED_QUIET * self._plan.quiet_s)
-            return await Trial(plan, self._seed, disturbances, folder, counters).run()
+            return await Trial(plan, self._ground, disturbances, folder, counters).run()
         behind = partial(is_behind, self._plan, self._baseline)
-        return await Trial(self._plan, self._seed, disturbances, folder, counters, behind).run()
+        return await Trial(self._plan, self._ground, disturbances, folder, counters, behind).run()
 
     def _limit(self) -> None:
         """Keep the budget."""
@@ -253,7 +271,7 @@ class Prover:
             seconds = min(seconds, self._budget.seconds)
         return (
             f"{self.verdict.classes_in_all} classes of steps, of which {self._planned} are tried; "
-            f"about {_time_text(seconds)}"
+            f"{'about' if self._plan.upstream is None else 'at least'} {_time_text(seconds)}"
         )
 
     async def _work(self) -> None:
