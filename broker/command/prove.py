@@ -391,8 +391,8 @@ def _parser() -> Parser:
     add(
         "--upstream",
         metavar="HOST:PORT,...",
-        help="prove it on this Kafka cluster, through a proxy: its topics must not exist there; they and its groups are "
-        "deleted after each trial. One trial runs at a time, in real time",
+        help="prove it on this Kafka cluster, through a proxy: its topics must not exist there, and are deleted after "
+        "each trial, as its groups are. One trial runs at a time, in real time",
     )
     add(
         "--command-config",

@@ -159,7 +159,9 @@ class ClusterBench:
         self._made = True
         await topics.create_topics(self._client, topics=plan.topics)
         for topic, rows in plan.inputs.items():
-            await topics.produce(self._client, topic=topic, records=list(map(new_record, rows)))
+            await topics.produce(
+                self._client, topic=topic, records=[new_record(row)._asdict() for row in rows]
+            )
         await self._ask()
 
     async def look(self, last_activity: float) -> None:
