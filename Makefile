@@ -13,7 +13,7 @@ TOO_OLD     = oncelog needs Python 3.11 or newer, and $(PYTHON) is \
 	$(or $(shell { $(PYTHON) --version; } 2>/dev/null),not there); make PYTHON=... takes another
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test soak test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs lock clean
+.PHONY: help serve test minutes test-one soak test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline docs lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -60,9 +60,17 @@ BESIDE := -n 3 --dist loadfile --no-loadscope-reorder --reruns 1 -rR
 # What takes one core each comes first, side by side.
 test: $(VENV)/.synced  ## every check and test, with stock clients and a real Kafka where Java is
 	@$(MAKE) --no-print-directory -j2 -O lint lint-spark
-	$(BIN)/pytest tests -n auto $(ARGS)
-	$(BIN)/pytest compat_tests $(BESIDE) $(ARGS)
-	$(SPARK)/bin/pytest spark_it $(BESIDE) $(ARGS)
+	$(BIN)/pytest tests -n auto --junit-xml=.runs/tests.xml $(ARGS)
+	$(BIN)/pytest compat_tests $(BESIDE) --junit-xml=.runs/compat_tests.xml $(ARGS)
+	$(SPARK)/bin/pytest spark_it $(BESIDE) --junit-xml=.runs/spark_it.xml $(ARGS)
+
+minutes: $(VENV)/.synced  ## how long each folder's tests took in the last `make test`; the table of compat_tests/README.md is made of it
+	@$(BIN)/python .ci/minutes.py --write
+
+# By the path's beginning: Spark's tests have a venv of their own. One test at a time, so that its output is seen as it comes.
+test-one: $(if $(filter spark_it%,$(T)),$(SPARK)/.synced,$(VENV)/.synced)  ## one folder, file or test: T=tests/log, T=tests/log/test_cleaner.py::test_…; a random test's seed again: SEED=…
+	@$(if $(T),,$(error make test-one T=tests/log: a folder, a file or a test; SEED=7 takes this seed))
+	$(if $(SEED),ONCELOG_SEED=$(SEED) )$(if $(filter spark_it%,$(T)),$(SPARK),$(VENV))/bin/pytest "$(T)" $(ARGS)
 
 test-spark: lint-spark  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)
 	$(SPARK)/bin/pytest spark_it $(BESIDE) $(ARGS)
@@ -132,4 +140,4 @@ lock: $(VENV)/.synced  ## remake the lock files from pyproject.toml
 	$(COMPILE) --group dev --group spark-next -o requirements-spark-next.lock
 
 clean:  ## forget the venv and the caches
-	rm -rf $(VENV) $(SPARK) $(NEXT) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPARK) $(NEXT) $(OLDEST) .runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

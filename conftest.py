@@ -1,6 +1,6 @@
 """Real parts that any test may ask for: Kafka's jars and its tools. Missing ones skip (fail with CI=true).
 
-And what Hypothesis does in all tests.
+And what Hypothesis does in all tests, and which seeds they have.
 """
 
 import pathlib
@@ -10,7 +10,7 @@ from typing import Protocol
 import pytest
 from hypothesis import settings
 
-from compat_tests import real_kafka
+from tests.common import real_kafka, seeds
 
 # The same examples in every run, also without CI=true, and no example is too slow. `--hypothesis-profile=default` takes
 # new ones.
@@ -47,3 +47,16 @@ def kafka_tool(kafka_libs: pathlib.Path) -> KafkaTool:
     except real_kafka.RealPartMissing as missing:
         real_kafka.require(str(missing))
     return real_kafka.run_tool
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test with seeds those of ONCELOG_SEED instead."""
+    if chosen := seeds.chosen():
+        marks = metafunc.definition.own_markers
+        marks[:] = [
+            pytest.mark.parametrize("seed", chosen).mark
+            if mark.name == "parametrize" and mark.args[0] == "seed"
+            else mark
+            for mark in marks
+        ]

@@ -18,13 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 USERS = ("wire", "coordinator", "broker", "spark_it", "bench", "oncelog/*.py")
 TESTS = ("tests", "compat_tests")
 
-# Made for tests: there, they are users. Share partitions are being built bottom up: their folder goes from here when a
-# client reaches them.
-FOR_TESTS = (
-    "broker/seams/memory_*.py",
-    "broker/seams/mortal_files.py",
-    "broker/client/*",
-)
+# Made for tests: there, they are users.
+FOR_TESTS = ("broker/seams/memory_*.py", "broker/seams/mortal_files.py")
 
 # Where variables and classes are facts of Kafka's (fields, records, error codes, keys), used or not.
 DECLARED = (
@@ -39,7 +34,7 @@ DECLARED = (
 PUBLIC = ("oncelog/*.py", "broker/filters/*", "broker/embedded/*_api/*", "broker/control/*types.py")
 
 KEPT = {
-    "authorize_with": "for what is installed in front of handlers: later issues call it",
+    "send_without_response": "of the client, for a Produce with acks=0, which no part of the product sends",
     "format_version": "a field of a snapshot's manifest, as is the next",
     "oncelog_version": "",
     "external_attr": "zipfile reads it",

@@ -23,8 +23,8 @@ from bench.experiment import Experiment, Harness, Row, ours_at_most
 from bench.measure import median
 from bench.raw import PRODUCE_VERSION, batch, produce_fields
 from bench.servers import Kind
-from compat_tests.frames import Connection
 from compat_tests.oncelog_server import ROOT
+from tests.common.frames import Connection
 
 READY = Row("a broker in the process: ready", "ms", ours_at_most(6))
 GONE = Row("a broker in the process: gone", "ms", ours_at_most(3))

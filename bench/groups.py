@@ -7,8 +7,8 @@ from bench.experiment import Experiment, Harness, Row, ours_at_least
 from bench.measure import cpu_s
 from bench.raw import request_frame
 from bench.servers import Kind
-from compat_tests.definitions import Fields
-from compat_tests.frames import Connection
+from tests.common.definitions import Fields
+from tests.common.frames import Connection
 
 COMMIT_VERSION = 8
 FETCH_VERSION = 8

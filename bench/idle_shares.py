@@ -13,8 +13,8 @@ from bench.measure import cpu_s
 from bench.raw import POLL_S
 from bench.scale import APIS, GROWTH_MAX, cost_of_requests
 from bench.servers import Kind, Server
-from compat_tests.definitions import Fields
-from compat_tests.frames import Connection
+from tests.common.definitions import Fields
+from tests.common.frames import Connection
 
 PARTITIONS, MEMBERS = 1_000, 10
 PROPERTIES = {"broker.session.timeout.ms": "120000"}

@@ -8,7 +8,7 @@ from bench.measure import resident_mb, resident_peak_mb
 from bench.raw import PRODUCE_VERSION, batch, produce_fields, wait_for_offsets
 from bench.servers import Kind, Server, timed_start
 from bench.throughput import CONSUMER
-from compat_tests.frames import Connection
+from tests.common.frames import Connection
 
 PARTITIONS = 100
 GIGABYTE_RECORDS = 1_000_000  # of 1,000 bytes

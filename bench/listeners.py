@@ -10,8 +10,8 @@ from confluent_kafka.admin import (
 )
 
 from bench.librdkafka import QUIET
-from compat_tests.real_kafka import free_ports
-from tests.security.certificates import Authority
+from tests.common.certificates import Authority
+from tests.common.real_kafka import free_ports
 
 MECHANISM = "SCRAM-SHA-256"
 USER, PASSWORD = "bench", "bench-secret"

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from bench.experiment import Experiment, Harness, Row, Used, ratio_at_least, ratio_at_most
 from bench.listeners import MECHANISM, PASSWORD, SASL_SSL, USER, create_user
 from bench.servers import Kind
-from tests.harness.sasl_client import SaslClient
+from tests.common.sasl_client import SaslClient
 
 CONNECTIONS = 4
 LOGINS = 2000

@@ -11,8 +11,8 @@ import time
 from types import TracebackType
 from typing import Self
 
-from compat_tests.definitions import api_key
-from compat_tests.frames import Connection
+from tests.common.definitions import api_key
+from tests.common.frames import Connection
 
 PACE_S = 0.001
 VERSION = 0

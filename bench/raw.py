@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from compat_tests.definitions import Fields, api_key, encode, is_flexible
-from compat_tests.frames import Connection, address
 from oncelog.wire.framing import encode_frame
 from oncelog.wire.header import encode_request_header
+from tests.common.definitions import Fields, api_key, encode, is_flexible
+from tests.common.frames import Connection, address
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12

@@ -11,9 +11,9 @@ from bench.experiment import Experiment, Harness, Row, ours_at_most
 from bench.ping import Ping
 from bench.raw import request_frame
 from bench.servers import Kind, Server
-from compat_tests.definitions import Fields, decode
-from compat_tests.frames import Connection, address
 from oncelog.wire.framing import FrameReader
+from tests.common.definitions import Fields, decode
+from tests.common.frames import Connection, address
 
 MEMBERS, PARTITIONS = 500, 1_000
 JOIN, SYNC = 5, 3

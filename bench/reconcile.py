@@ -8,8 +8,8 @@ from bench import groups, topics
 from bench.experiment import Experiment, Harness, Row, ours_at_most
 from bench.ping import Ping
 from bench.servers import Kind, Server
-from compat_tests.definitions import Fields
-from compat_tests.frames import Connection
+from tests.common.definitions import Fields
+from tests.common.frames import Connection
 
 MEMBERS, PARTITIONS = 500, 1_000
 VERSION = 1

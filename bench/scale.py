@@ -18,7 +18,7 @@ from bench.raw import (
     wait_for_offsets,
 )
 from bench.servers import Kind, Server
-from compat_tests.definitions import decode
+from tests.common.definitions import decode
 
 FEW_PARTITIONS, MANY_PARTITIONS = 10, 10_000
 FEW_CONNECTIONS, MANY_CONNECTIONS = 8, 2_000

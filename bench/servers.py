@@ -10,12 +10,12 @@ import time
 from collections.abc import Mapping
 from typing import Protocol, Self
 
-from compat_tests.local_broker import LocalBroker
 from compat_tests.oncelog_server import ROOT, START_TIMEOUT_S, Oncelog
-from compat_tests.process import Process
 from compat_tests.proxy.kroxylicious import Kroxylicious
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
-from compat_tests.real_kafka import (
+from tests.common.local_broker import LocalBroker
+from tests.common.process import Process
+from tests.common.real_kafka import (
     PROPERTIES,
     TOOL_JVM_OPTIONS,
     RealKafka,

@@ -13,10 +13,10 @@ from bench import topics
 from bench.experiment import Experiment, Harness, Row, Used, ours_at_least, ratio_at_least
 from bench.librdkafka import QUIET
 from bench.servers import Kind, Server
-from compat_tests.batches import batch, record
-from compat_tests.definitions import Fields
-from compat_tests.frames import Connection
-from compat_tests.real_kafka import TOOL_JVM_OPTIONS, run_tool
+from tests.common.batches import batch, record
+from tests.common.definitions import Fields
+from tests.common.frames import Connection
+from tests.common.real_kafka import TOOL_JVM_OPTIONS, run_tool
 
 VALUE = b"v" * 100
 COUNTS = {1: 4_000, 500: 200_000}

@@ -12,8 +12,8 @@ from bench.experiment import Experiment, Harness, Row, Target, Used, ratio_at_le
 from bench.librdkafka import QUIET
 from bench.measure import percentile, resident_mb
 from bench.servers import Kind, Server
-from compat_tests.definitions import Fields
-from compat_tests.frames import Connection
+from tests.common.definitions import Fields
+from tests.common.frames import Connection
 
 RECORDS = 10
 TRANSACTIONS = 1_500  # of each producer

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from compat_tests.docker_kafka import DockerKafka
-from compat_tests.frames import address
 from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require
+from tests.common.frames import address
+from tests.common.real_kafka import RealKafka, RealPartMissing, require
 
 TARGETS = ("oncelog", "kafka")
 PROXY, PROXY_CLUSTER, PROXY_ONCELOG = "proxy", "proxy-cluster", "proxy-oncelog"

@@ -22,22 +22,25 @@ from compat_tests.brokers import (
 from compat_tests.differential import Pair
 from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.order import longest_first
-from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.targets import parametrize, register
+from tests.common.real_kafka import RealPartMissing, require
 
 OUTPUT_SHOWN_CHARS = 6000
 LONGEST = (
     "test_exactly_once",
     "test_transactional_clients",
     "groups/test_group_restart",
-    "compat_tests/test_testing_page",
+    "pages/test_testing_page",
     "streams/",
     "nodes/",
-    "compat_tests/test_restart",
+    "restarts/test_restart",
     "groups/",
     "transactions/",
-    "compat_tests/test_crash",
-    "compat_tests/test_tools",
+    "restarts/test_crash",
+    "clients/test_tools",
+    "proxy/",
+    "security/",
+    "share/",
 )
 _names = itertools.count()
 

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from compat_tests import facts
-from compat_tests.batches import WAIT_MS, now_ms, read_batches
-from compat_tests.definitions import ZERO_UUID, Fields
-from compat_tests.frames import CLOSED, Connection, address
 from compat_tests.proxy.oncelog_proxy import NODES_MAX
+from tests.common import facts
+from tests.common.batches import WAIT_MS, now_ms, read_batches
+from tests.common.definitions import ZERO_UUID, Fields
+from tests.common.frames import CLOSED, Connection, address
 
 NOT_LEADER = 6
 LOADING = (14, 15, 16)

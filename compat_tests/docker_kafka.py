@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from compat_tests.real_kafka import (
+from tests.common.real_kafka import (
     PROPERTIES,
     START_TIMEOUT_S,
     STARTED,

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from compat_tests import facts
-from compat_tests.local_broker import LocalBroker
-from compat_tests.process import Process
+from tests.common import facts
+from tests.common.local_broker import LocalBroker
+from tests.common.process import Process
 
 START_TIMEOUT_S = 120
 ROOT = pathlib.Path(__file__).resolve().parent.parent

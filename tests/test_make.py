@@ -94,3 +94,21 @@ def test_serving_installs_what_the_tests_run_with_and_no_test_tools() -> None:
     names = {pin.partition("==")[0] for pin in pins("requirements-serve.lock")}
     assert "trio" in names
     assert not names & {"pytest", "mypy", "uv", "confluent-kafka"}
+
+
+def test_one_test_runs_in_the_venv_of_its_suite(checkout: pathlib.Path) -> None:
+    (checkout / "requirements-spark.lock").touch()
+
+    def last_line(*arguments: str) -> str:
+        return make(checkout, "-n", "test-one", *arguments).stdout.splitlines()[-1]
+
+    assert (
+        last_line("T=tests/log/test_x.py::test_y[3]") == '.venv/bin/pytest "tests/log/test_x.py::test_y[3]" '
+    )
+    assert last_line("T=compat_tests/nodes", "ARGS=-x") == '.venv/bin/pytest "compat_tests/nodes" -x'
+    assert (
+        last_line("T=spark_it/tests", "SEED=7") == 'ONCELOG_SEED=7 .venv-spark/bin/pytest "spark_it/tests" '
+    )
+    done = make(checkout, "-n", "test-one")
+    assert done.returncode == 2
+    assert "make test-one T=tests/log" in done.stderr

@@ -11,7 +11,6 @@ from contextlib import ExitStack, asynccontextmanager
 import pytest
 import trio
 
-from compat_tests.batches import batch, read_batches, record
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.routes import LeaderOf, Retry
 from oncelog.broker.config.broker_config import BrokerConfig
@@ -27,6 +26,7 @@ from oncelog.broker.seams.transport import SocketListener, connect
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.common.batches import batch, read_batches, record
 from tests.harness.requests import bytes_of
 
 VALUE = bytes(range(256)) * 4_000

@@ -12,8 +12,8 @@ import zipfile
 import pytest
 
 import oncelog
-from tests.harness.archives import ROOT, UV, build, install, run
-from tests.harness.process import Process
+from tests.common.archives import ROOT, UV, build, install, run
+from tests.common.oncelog_process import Process
 
 pytestmark = pytest.mark.slow
 

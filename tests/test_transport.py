@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.real_kafka import free_ports
 from oncelog.broker.seams.transport import (
     WOULD_BLOCK,
     Connect,
@@ -17,6 +16,7 @@ from oncelog.broker.seams.transport import (
     Transport,
     connect,
 )
+from tests.common.real_kafka import free_ports
 from tests.harness.sim_network import MemoryListener, MemoryNetwork
 
 ListenerConfig = SocketListener | MemoryListener

@@ -10,7 +10,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from compat_tests.definitions import (
+from oncelog.broker.handlers.table import HANDLERS
+from oncelog.wire.compiler import REQUEST_ELEMENTS_MAX
+from tests.common.definitions import (
     Fields,
     _Writer,
     api_key,
@@ -19,8 +21,6 @@ from compat_tests.definitions import (
     snake,
     versions_of,
 )
-from oncelog.broker.handlers.table import HANDLERS
-from oncelog.wire.compiler import REQUEST_ELEMENTS_MAX
 
 FRAME_BYTES = 4 * 1024 * 1024 - 4096
 TOPIC = "here"

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from bench.hostile.arrays import known_values, largest, numbered
 from bench.hostile.bystander import RESPONSE_TIMEOUT_S
 from bench.hostile.servers import PASSWORD, USER, Server
-from compat_tests.batches import TRANSACTIONAL, ZSTD, batch, compress, now_ms, record
-from compat_tests.definitions import Fields, api_key, decode, encode, is_flexible
-from compat_tests.frames import Connection
-from compat_tests.large_batches import LARGE_BATCHES, one_large_record
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_frame
 from oncelog.wire.header import has_tagged_response_header, read_response_header
+from tests.common.batches import TRANSACTIONAL, ZSTD, batch, compress, now_ms, record
+from tests.common.definitions import Fields, api_key, decode, encode, is_flexible
+from tests.common.frames import Connection
+from tests.common.large_batches import LARGE_BATCHES, one_large_record
 
 DECODED_BYTES_MAX = 100_000
 """A larger response is not decoded: that would take the time of the bystander, which runs in this process."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from compat_tests.frames import Connection
+from tests.common.frames import Connection
 
 RESPONSE_TIMEOUT_S = 180
 PAUSE_S = 0.002

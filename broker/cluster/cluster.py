@@ -1,4 +1,6 @@
-"""`Cluster`: the nodes, and which of them leads a partition, as one of them knows it from its metadata."""
+"""`Cluster`: the live nodes, and who leads a partition, as this node knows it from its metadata; `LeaderPartition`,
+`FollowerPartition`: what this node has of one.
+"""
 
 from __future__ import annotations
 

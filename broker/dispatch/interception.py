@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from oncelog.broker.log.results import FileRange
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.net.writer import ResponseWriter
-    from oncelog.broker.requests.authorization import Authorization, Authorizer
+    from oncelog.broker.requests.authorization import Authorization
     from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.schema import Message
 
@@ -40,7 +40,7 @@ log = get_logger(__name__)
 
 
 class Interception:
-    """Interceptors, an authorizer and quotas are installed here. `Dispatcher` and the proxy's each have one.
+    """Interceptors and quotas are installed here, beside the authorizer. `Dispatcher` and the proxy's each have one.
 
     ``on_installed`` is called after each installation or removal, which holds from the next request on. ``seen_by``
     gives the interceptors that see a request and its response; without it all do.
@@ -101,11 +101,6 @@ class Interception:
             raise ValueError("the interceptor is not installed")
         self.own = tuple(one for one in self.own if one is not interceptor)
         self.interceptors = tuple(one for one in self.interceptors if one is not interceptor)
-        self._on_installed()
-
-    def authorize_with(self, authorizer: Authorizer | None) -> None:
-        """Ask ``authorizer`` from now on; None: everybody may do everything."""
-        self.authorization.authorizer = authorizer
         self._on_installed()
 
     def throttle_with(self, quotas: Quotas | None) -> None:

@@ -1,7 +1,7 @@
 """The API versions and features of earlier releases of Apache Kafka.
 
 They are those that their brokers (3.9.2, 4.0.2, 4.1.2, 4.2.1, 4.3.1), formatted with their defaults, answer to
-ApiVersions. ``compat_tests/test_emulated_versions.py`` compares them.
+ApiVersions. ``compat_tests/every_version/test_emulated_versions.py`` compares them.
 """
 
 RELEASES = ("3.9", "4.0", "4.1", "4.2", "4.3")

@@ -69,7 +69,7 @@ def prove(
     program: a command, as a list or as one text, or a function of a module, which runs in a process of its own and is
         given the broker's address if it takes an argument.
     topics: partitions by name, or names.
-    inputs: records by topic, each as `Broker.produce_many` takes it.
+    inputs: records by topic, each as ``kafka.produce_many`` takes it.
     outputs: the topics whose records are compared.
     promise: what the program promises: ``exactly-once``, ``at-least-once`` or ``at-most-once``.
     instances: how many instances run.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.plan import Plan
     from oncelog.broker.prove.program import ProcessEnd
 
-TURN_S: Final = 0.005
+TURN_S: Final = 0.02
 """How often the loop looks."""
 START_S: Final = 2.0
 """How long the broker's ports may be taken when it starts again."""
@@ -311,9 +311,11 @@ class Trial:
                 return None
             if self._is_blocked() and (abandoned := self._abandoned()):
                 await self._abandon(abandoned)
-            if real_time.monotonic() > self._deadline:
+            now = real_time.monotonic()
+            if now > self._deadline:
                 return self._why_stuck()
-            await real_time.sleep(TURN_S)
+            quiet_in = self._watch.last_activity + self._plan.quiet_s - now
+            await real_time.sleep(quiet_in if 0 < quiet_in < TURN_S else TURN_S)
 
     def _has_finished(self, program: Program) -> bool:
         """Whether a batch job has ended by itself, well."""
@@ -339,11 +341,16 @@ class Trial:
         return ignore_open or not any(self._is_owned(one) for one, _ in watch.open_transactions())
 
     def _is_blocked(self) -> bool:
-        """Whether all is quiet for long: an open transaction may be to blame, whose offsets are pending, or whose
-        records are before those to be read.
+        """Whether all is quiet for long, although each process has begun to read: an open transaction may be to blame,
+        whose offsets are pending, or whose records are before those to be read.
         """
         quiet_s = real_time.monotonic() - self._watch.last_activity
-        return self._broker.is_running and quiet_s > BLOCKED * self._plan.quiet_s
+        moving = {(one.listener, one.run) for one in self._programs if not one.is_paused}
+        return (
+            self._broker.is_running
+            and quiet_s > BLOCKED * self._plan.quiet_s
+            and moving <= self._watch.readers
+        )
 
     def _abandoned(self) -> list[str]:
         """Return the transactional ids whose open transaction belongs to no process that lives and moves."""

@@ -42,6 +42,7 @@ IDLE_APIS: Final = frozenset(
     )
 )
 """What a program sends that has nothing to do."""
+READS: Final = frozenset(("Fetch", "OffsetFetch", "ShareFetch"))
 
 Position = tuple[str, int]
 """A topic and a partition."""
@@ -87,6 +88,8 @@ class Watch(Interceptor):
         """The numbers of the Fetches and ShareFetches whose response has records."""
         self.runs: dict[str, int] = {}
         """How many processes each instance has had, by listener."""
+        self.readers: set[tuple[str, int]] = set()
+        """The processes, by listener and run, that have asked for offsets or records."""
         self.members: dict[str, dict[tuple[str, str], None]] = {}
         """The members of groups (group, member id) of each instance."""
         self.last_activity = self._began
@@ -153,6 +156,8 @@ class Watch(Interceptor):
             )
         )
         self._pending[id(context)] = number
+        if api in READS:
+            self.readers.add((listener, self.runs.get(listener, 0)))
         if api == "JoinGroup":
             self._positions.clear()  # a rebalance: what one instance has fetched may become another one's
         if api not in IDLE_APIS:

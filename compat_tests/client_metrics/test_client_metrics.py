@@ -16,10 +16,11 @@ from confluent_kafka import Producer
 
 import oncelog
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, check_after
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import (
+from tests.common.definitions import Fields
+from tests.common.otlp import GAUGE
+from tests.common.real_kafka import (
     BROKER_JVM_OPTIONS,
     RealKafka,
     RealPartMissing,
@@ -27,7 +28,6 @@ from compat_tests.real_kafka import (
     require,
     run_tool,
 )
-from tests.client_metrics.test_otlp import GAUGE
 
 pytestmark = pytest.mark.slow
 HERE = pathlib.Path(__file__).parent

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from compat_tests.batches import WAIT_MS, now_ms
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from compat_tests.every_version.turn import Cases, Turn
 from compat_tests.security.authorizing import (
@@ -18,6 +16,8 @@ from compat_tests.security.authorizing import (
     creation,
     until_described,
 )
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import Fields
 
 READ, MATCH = 3, 2
 NEW = bytes(16)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from compat_tests.batches import WAIT_MS, now_ms
-from compat_tests.definitions import Fields
 from compat_tests.every_version.turn import Cases, Turn
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import Fields
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from compat_tests.batches import batch
-from compat_tests.committed_offsets import commit_body, fetch_body
-from compat_tests.definitions import Fields
 from compat_tests.every_version.turn import NO_SUCH_ID, Cases, Turn, ordered, wait_until
+from compat_tests.group_requests.committed_offsets import commit_body, fetch_body
 from compat_tests.share.readers import Reader, share_topic
+from tests.common.batches import batch
+from tests.common.definitions import Fields
 
 COORDINATOR_KEYS, OFFSETS_BY_ID, MEMBER_EPOCH = 4, 10, 9
 MEMBER_ID_REQUIRED = 79

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from compat_tests.batches import batch, record
-from compat_tests.definitions import Fields
 from compat_tests.every_version.turn import NO_SUCH_ID, Cases, Turn, ordered
+from tests.common.batches import batch, record
+from tests.common.definitions import Fields
 
 PRODUCE_BY_ID, FETCH_BY_ID, METADATA_BY_ID, DELETE_BY_ID = 13, 13, 12, 6
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from compat_tests.definitions import Fields
 from compat_tests.every_version.turn import NO_SUCH_ID, Case, Cases, Turn
 from oncelog.wire.schema import uuid_to_text
+from tests.common.definitions import Fields
 
 SHARE_KEY, COORDINATOR_KEYS = 2, 6
 

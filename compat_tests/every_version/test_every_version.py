@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from compat_tests.brokers import Broker, check_after
-from compat_tests.committed_offsets import wait_for_coordinator
-from compat_tests.definitions import api_key
 from compat_tests.differential import Session, differences
 from compat_tests.every_version.access import ACCESS_CASES
 from compat_tests.every_version.cluster import CLUSTER_CASES
@@ -25,9 +23,11 @@ from compat_tests.every_version.records import RECORD_CASES
 from compat_tests.every_version.share_state import SHARE_STATE_CASES
 from compat_tests.every_version.transactions import TRANSACTION_CASES
 from compat_tests.every_version.turn import Cases, Turn
-from compat_tests.real_kafka import RealPartMissing, free_ports, require
+from compat_tests.group_requests.committed_offsets import wait_for_coordinator
 from compat_tests.security.authorizing import PASSWORDS, login_properties, make_authorizing
 from oncelog.broker.handlers.table import HANDLERS
+from tests.common.definitions import api_key
+from tests.common.real_kafka import RealPartMissing, free_ports, require
 
 CASES: Cases = (
     RECORD_CASES | GROUP_CASES | SHARE_STATE_CASES | TRANSACTION_CASES | CLUSTER_CASES | ACCESS_CASES

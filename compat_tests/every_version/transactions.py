@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from compat_tests.definitions import Fields
 from compat_tests.every_version.turn import NO_SUCH_ID, Cases, Turn, ordered
+from tests.common.definitions import Fields
 
 BY_BROKERS = 4
 """The first version of AddPartitionsToTxn with several transactions."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compat_tests.batches import WAIT_MS, batch, now_ms
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
-from compat_tests.frames import CLOSED
+from tests.common.batches import WAIT_MS, batch, now_ms
+from tests.common.definitions import Fields
+from tests.common.frames import CLOSED
 
 STILL = frozenset((14, 15, 16, 51))
 """Errors of a coordinator that is not there yet, or still at work."""

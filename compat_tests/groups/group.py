@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from compat_tests.batches import batch, now_ms
 from compat_tests.differential import Session
 from compat_tests.groups.settings import Settings, client_config
 from compat_tests.groups.workers import Member, Worker, changed
+from tests.common.batches import batch, now_ms
 
 DEADLINE_S = 30.0
 RETRY_S = 0.05

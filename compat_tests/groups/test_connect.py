@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import now_ms
 from compat_tests.brokers import Broker
-from compat_tests.clients import Confluent
+from compat_tests.clients.stock_clients import Confluent
 from compat_tests.differential import Session
 from compat_tests.groups.group import Group
-from compat_tests.process import Process
-from compat_tests.real_kafka import TOOL_JVM_OPTIONS, free_ports, quick_start, tool_command
+from tests.common.batches import now_ms
+from tests.common.process import Process
+from tests.common.real_kafka import TOOL_JVM_OPTIONS, free_ports, quick_start, tool_command
 
 pytestmark = pytest.mark.also_on("proxy")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compat_tests.brokers import Broker
-from compat_tests.clients import DEADLINE_S
+from compat_tests.clients.stock_clients import DEADLINE_S
 from compat_tests.groups.group import Group
 from compat_tests.groups.settings import Settings
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from compat_tests import facts
-from compat_tests.batches import batch
-from compat_tests.consumer_members import Topics
 from compat_tests.differential import Pair, Session
+from compat_tests.group_requests.consumer_members import Topics
 from compat_tests.groups.workers import Worker
 from compat_tests.share.members import ShareMember, compare_share
+from tests.common import facts
+from tests.common.batches import batch
 
 COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 pytestmark = pytest.mark.slow

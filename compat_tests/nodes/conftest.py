@@ -10,8 +10,8 @@ from compat_tests.nodes import writers as writers_of
 from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.nodes.oncelog_cluster import OncelogCluster
 from compat_tests.nodes.target import Cluster
-from compat_tests.real_kafka import RealPartMissing, compile_java, require
 from compat_tests.transactions import java_worker
+from tests.common.real_kafka import RealPartMissing, compile_java, require
 
 CLUSTERS: dict[str, type[KafkaCluster] | type[OncelogCluster]] = {
     "kafka": KafkaCluster,

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
-from compat_tests.frames import Connection
 from compat_tests.nodes.network import Network
 from compat_tests.nodes.target import CLIENTS, CONTROLLER
 from compat_tests.nodes.topic import Topic, move_leader, reachable
 from compat_tests.nodes.waiting import wait_until
-from compat_tests.real_kafka import RealKafka, free_ports, new_uuid, quick_start
+from tests.common.frames import Connection
+from tests.common.real_kafka import RealKafka, free_ports, new_uuid, quick_start
 
 NODES = 3
 JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 
-from compat_tests.batches import WAIT_MS
-from compat_tests.process import Lines
-from compat_tests.real_kafka import tool_command
 from compat_tests.transactions.reader import FAST_RECONNECT
+from tests.common.batches import WAIT_MS
+from tests.common.process import Lines
+from tests.common.real_kafka import tool_command
 
 POLL_S = 0.2
 JAVA_SOURCE = pathlib.Path(__file__).with_name("NodesWorker.java")

@@ -3,11 +3,11 @@
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.batches import WAIT_MS
 from compat_tests.nodes.readers import Reader, reading
 from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import READ_COMMITTED, Topic, create_topic
 from compat_tests.transactions.reader import FAST_RECONNECT
+from tests.common.batches import WAIT_MS
 
 REPLICAS = (1, 2, 3)
 RACK, NODE = "c", 3

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import Producer as StockProducer
 
-from compat_tests.consumer_members import GROUP_RESOURCE
+from compat_tests.group_requests.consumer_members import GROUP_RESOURCE
 from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import Topic, call, create_topic, reachable, set_config
 from compat_tests.nodes.waiting import wait_until

@@ -5,7 +5,7 @@ import pytest
 from compat_tests.nodes.target import CONTROLLER, Cluster
 from compat_tests.nodes.topic import PREFERRED, UNCLEAN, Partition, Topic, create_topic
 from compat_tests.nodes.writers import Acknowledged, Writer, writing
-from compat_tests.real_kafka import run_tool
+from tests.common.real_kafka import run_tool
 
 REPLICAS = (1, 2, 3)
 NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 6, 7, 74, 75

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.batches import WAIT_MS
 from compat_tests.nodes.readers import Reader, Reading, reading
 from compat_tests.nodes.target import CONTROLLER, Cluster
 from compat_tests.nodes.topic import PREFERRED, UNCLEAN, Partition, Topic, create_topic
 from compat_tests.transactions.reader import FAST_RECONNECT
+from tests.common.batches import WAIT_MS
 
 REPLICAS = (1, 2, 3)
 REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS, FENCED_LEADER_EPOCH = 7, 19, 74

@@ -4,10 +4,10 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from compat_tests.batches import batch, read_batches, read_values, record
-from compat_tests.frames import Connection
 from compat_tests.nodes.target import CLIENTS, CONTROLLER, Brokers
 from compat_tests.nodes.waiting import wait_until
+from tests.common.batches import batch, read_batches, read_values, record
+from tests.common.frames import Connection
 
 TIMEOUT_MS = 15_000
 LATEST = -1

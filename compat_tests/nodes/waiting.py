@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from compat_tests.batches import WAIT_MS, now_ms
+from tests.common.batches import WAIT_MS, now_ms
 
 ASKED_AGAIN_AFTER_S = 0.05
 

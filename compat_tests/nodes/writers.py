@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from compat_tests.process import Lines
-from compat_tests.real_kafka import tool_command
 from compat_tests.transactions.reader import FAST_RECONNECT
+from tests.common.process import Lines
+from tests.common.real_kafka import tool_command
 
 PACE_S = 0.01
 DEADLINE_S = 60.0

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Self
 
 from compat_tests.oncelog_server import ROOT, START_TIMEOUT_S
-from compat_tests.process import Process
 from compat_tests.proxy.ports import adjacent_ports
+from tests.common.process import Process
 
 START_ATTEMPTS = 3
 NODES_MAX = 3

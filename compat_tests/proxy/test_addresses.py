@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import batch
-from compat_tests.definitions import Fields, api_key, versions_of
 from compat_tests.differential import make_topic, produce_request
-from compat_tests.frames import CLOSED, Connection, address
 from compat_tests.nodes.kafka_cluster import NODES, KafkaCluster
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
+from tests.common.batches import batch
+from tests.common.definitions import Fields, api_key, versions_of
+from tests.common.frames import CLOSED, Connection, address
 
 NOT_LEADER = 6
 Address = tuple[str, int]

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.batches import now_ms
 from compat_tests.brokers import Broker, SharedBrokers
-from compat_tests.clients import PYTHON_CLIENTS, Options, Record
+from compat_tests.clients.stock_clients import PYTHON_CLIENTS, Options, Record
 from compat_tests.differential import make_topic
-from compat_tests.frames import Connection, address
 from compat_tests.proxy.kroxylicious import Kroxylicious
-from compat_tests.real_kafka import RealPartMissing, require
+from tests.common.batches import now_ms
+from tests.common.frames import Connection, address
+from tests.common.real_kafka import RealPartMissing, require
 
 START_MS = now_ms()
 WORK_WITH_IT = ("confluent-kafka", "kafka-python")

@@ -14,11 +14,12 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 import oncelog
-from compat_tests.recipes import ROOT, recipes
-from tests.client.security.test_tls import AUTHORITY, SERVER, broker_config
-from tests.harness.process import Process
+from compat_tests.pages.recipes import ROOT, recipes
+from tests.common.certificates import Authority, pem_listener
+from tests.common.oncelog_process import Process
 
 PAGE = ROOT / "docs" / "proxy.md"
+AUTHORITY = Authority()
 OPEN, SECURED, LISTEN = "127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:19092"
 USERS = {"prod-app": "prod-secret", "prod-guest": "guest-secret"}
 TOPIC_DENIED = KafkaError.TOPIC_AUTHORIZATION_FAILED
@@ -32,7 +33,7 @@ def commands() -> list[str]:
 @pytest.fixture(scope="module")
 def clusters() -> Iterator[dict[str, oncelog.Broker]]:
     config = {
-        **broker_config(SERVER, listeners="SASL_SSL://127.0.0.1:0"),
+        **pem_listener(AUTHORITY.identity("server"), AUTHORITY, listeners="SASL_SSL://127.0.0.1:0"),
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
     }
     topics = ["orders", "other"]

@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from compat_tests.proxy.running_proxy import RunningProxy
-from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.security.logged_in_clients import (
     CLIENTS,
     OAUTH_PACKAGE,
@@ -31,7 +30,8 @@ from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenR
 from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.schema import Message, Request
-from tests.harness.sasl_client import SaslClient
+from tests.common.real_kafka import RealPartMissing, require
+from tests.common.sasl_client import SaslClient
 
 __all__ = ["certificates", "runners", "wanted"]
 

@@ -10,7 +10,6 @@ import pytest
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker
 from compat_tests.differential import Session, differences
 from compat_tests.proxy.running_proxy import RunningProxy
-from compat_tests.real_kafka import RealKafka, RealPartMissing, free_ports, require
 from compat_tests.security.authorizing import (
     ADMIN,
     ANONYMOUS,
@@ -23,6 +22,7 @@ from compat_tests.security.authorizing import (
 from compat_tests.security.rights import Case, Names
 from compat_tests.security.rights_page import ALL_CASES
 from compat_tests.security.test_rights import IDS, run
+from tests.common.real_kafka import RealKafka, RealPartMissing, free_ports, require
 
 _numbers = itertools.count()
 OPEN = {key: text for key, text in PROPERTIES.items() if key not in ("authorizer.class.name", "super.users")}

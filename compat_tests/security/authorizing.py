@@ -10,16 +10,16 @@ import pathlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 
-from compat_tests import facts
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka
 from oncelog.broker.metadata import snapshots
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.stored.metadata import AccessControlEntryRecord, FeatureLevelRecord
+from tests.common import facts
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import Fields
+from tests.common.real_kafka import RealKafka
 
 ADMIN, CLIENT = "127.0.0.1", "127.0.0.2"
 ANONYMOUS = "User:ANONYMOUS"

@@ -7,8 +7,8 @@ import pytest
 
 from compat_tests.brokers import Broker, check_after
 from compat_tests.differential import Session
-from compat_tests.real_kafka import RealPartMissing, free_ports, require
 from compat_tests.security.authorizing import Acls, login_properties, make_authorizing
+from tests.common.real_kafka import RealPartMissing, free_ports, require
 
 
 @pytest.fixture(scope="package")

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from compat_tests.clients import run_kcat
+from compat_tests.clients.stock_clients import run_kcat
 
 KCAT_LIST_S = 4
 OAUTHBEARER = "OAUTHBEARER"

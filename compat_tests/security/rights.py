@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from compat_tests.batches import TRANSACTIONAL, batch
-from compat_tests.definitions import Fields
 from compat_tests.security.authorizing import (
     CLUSTER,
     DELEGATION_TOKEN,
@@ -19,6 +17,8 @@ from compat_tests.security.authorizing import (
     TRANSACTIONAL_ID,
     USER,
 )
+from tests.common.batches import TRANSACTIONAL, batch
+from tests.common.definitions import Fields
 
 OPERATIONS = {
     "READ": 3,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from compat_tests.batches import batch
-from compat_tests.definitions import Fields
 from compat_tests.security.rights import (
     ACL,
     ACL_FILTER,
@@ -26,6 +24,8 @@ from compat_tests.security.rights import (
     partitions_of,
     topic_right,
 )
+from tests.common.batches import batch
+from tests.common.definitions import Fields
 
 PRODUCER = {"producer_id": 77, "producer_epoch": 0}
 BROKER_ROLE = (Right("ALTER", "cluster", CLUSTER_FAILED), Right("CLUSTER_ACTION", "cluster", CLUSTER_FAILED))

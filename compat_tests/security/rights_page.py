@@ -1,10 +1,10 @@
 """Makes docs/rights.md of the table of rights: ``python -m compat_tests.security.rights_page > docs/rights.md``."""
 
-from compat_tests.definitions import api_key
 from compat_tests.security.rights import Case
 from compat_tests.security.rights_admin import ADMIN_CASES
 from compat_tests.security.rights_tokens import TOKEN_CASES
 from compat_tests.security.rights_topics import SHARE_STATE_CASES, TOPIC_AND_GROUP_CASES
+from tests.common.definitions import api_key
 
 ALL_CASES = (*TOPIC_AND_GROUP_CASES, *SHARE_STATE_CASES, *ADMIN_CASES, *TOKEN_CASES)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from compat_tests.definitions import Fields
 from compat_tests.security.rights import (
     CREATED,
     DENIED_DESCRIBES,
@@ -23,6 +22,7 @@ from compat_tests.security.rights import (
     produce,
     topic_right,
 )
+from tests.common.definitions import Fields
 
 TOPIC_AND_GROUP_CASES = (
     Case("Produce", 9, produce, (topic_right("WRITE"),), versions=(3, 12)),

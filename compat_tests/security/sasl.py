@@ -24,10 +24,10 @@ from confluent_kafka.admin import (
 )
 
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker, check_after, make_broker
-from compat_tests.real_kafka import RealPartMissing, free_ports, require
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import Closed, SaslClient
+from tests.common.real_kafka import RealPartMissing, free_ports, require
+from tests.common.sasl_client import Closed, SaslClient
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD = "app", "app-secret, a=b"

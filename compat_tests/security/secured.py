@@ -21,11 +21,11 @@ from confluent_kafka.admin import (
 
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import BROKER_JVM_OPTIONS, RealKafka, free_ports, quick_start
 from compat_tests.security.authorizing import AUTHORIZER
 from compat_tests.security.logged_in_clients import OAUTH_PACKAGE
-from tests.security.certificates import Authority
-from tests.security.tokens import Issuer, key_set, unsecured
+from tests.common.certificates import Authority
+from tests.common.real_kafka import BROKER_JVM_OPTIONS, RealKafka, free_ports, quick_start
+from tests.common.tokens import Issuer, key_set, unsecured
 
 LISTENERS = {
     "PLAINTEXT": "PLAINTEXT",

@@ -4,10 +4,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from compat_tests.batches import WAIT_MS, batch, now_ms
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session, differences
-from compat_tests.real_kafka import run_tool
 from compat_tests.security.authorizing import (
     ALLOW,
     ANY,
@@ -23,6 +20,9 @@ from compat_tests.security.authorizing import (
     sorted_acls,
     until_described,
 )
+from tests.common.batches import WAIT_MS, batch, now_ms
+from tests.common.definitions import Fields
+from tests.common.real_kafka import run_tool
 
 Admins = dict[str, tuple[Session, Acls]]
 MATCH, PREFIXED, DENY = 2, 4, 2

@@ -5,10 +5,8 @@ import secrets
 
 import pytest
 
-from compat_tests.batches import batch
 from compat_tests.differential import Session, produce_request
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from compat_tests.security.authorizing import (
     ALLOW,
     ANONYMOUS,
@@ -26,6 +24,8 @@ from compat_tests.security.authorizing import (
     until_described,
 )
 from oncelog.wire.stored.metadata import AccessControlEntryRecord
+from tests.common.batches import batch
+from tests.common.real_kafka import RealKafka, RealPartMissing, require
 
 PREFIXED, DENY, WRITE = 4, 2, 4
 

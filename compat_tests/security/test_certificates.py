@@ -16,15 +16,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import TARGETS, UNDISTURBED, UNDISTURBED_KAFKA, Broker, check_after, make_broker
 from compat_tests.differential import Session
-from compat_tests.real_kafka import RealPartMissing, free_ports, require, run_tool
 from compat_tests.security.authorizing import AUTHORIZER
 from compat_tests.security.test_configs_tool import FRAME
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
-from tests.harness.sasl_client import SaslClient
-from tests.security.certificates import Authority, Identity
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.certificates import Authority, Identity
+from tests.common.real_kafka import RealPartMissing, free_ports, require, run_tool
+from tests.common.sasl_client import SaslClient
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from compat_tests.brokers import TARGETS, check_after
-from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.security.client_programs import running
 from compat_tests.security.logged_in_clients import (
     CLIENTS,
@@ -22,6 +21,7 @@ from compat_tests.security.logged_in_clients import (
     Way,
 )
 from compat_tests.security.secured import USERS, Secured, allow_urls, write_certificates
+from tests.common.real_kafka import RealPartMissing, require
 
 MAKE_TOKENS = ("java", "confluent-kafka", "kcat")
 """Clients that make tokens which nobody signs; kcat can show no others."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.brokers import TARGETS, Broker, SharedBrokers, check_after
-from compat_tests.real_kafka import run_tool
+from tests.common.real_kafka import run_tool
 
 ALICE = ("--entity-type", "users", "--entity-name", "alice, a=b")
 ALL_USERS = ("--entity-type", "users")

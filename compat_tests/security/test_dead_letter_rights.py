@@ -10,11 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from compat_tests import facts
 from compat_tests.brokers import Broker, check_after, make_broker
 from compat_tests.differential import Session
-from compat_tests.frames import Connection
-from compat_tests.real_kafka import RealPartMissing, free_ports, require
 from compat_tests.security.authorizing import (
     ALL,
     ALLOW,
@@ -30,6 +27,9 @@ from compat_tests.security.authorizing import (
 )
 from compat_tests.share.dead_letter_queues import ENABLED, queue_of, wait_until_done
 from compat_tests.share.readers import Reader, share_topic
+from tests.common import facts
+from tests.common.frames import Connection
+from tests.common.real_kafka import RealPartMissing, free_ports, require
 
 pytestmark = [
     pytest.mark.slow,

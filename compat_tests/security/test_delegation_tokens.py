@@ -12,15 +12,15 @@ from datetime import datetime
 
 import pytest
 
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import TARGETS
 from compat_tests.control.programs import go_program, java_program
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
-from compat_tests.real_kafka import RealPartMissing, require, run_tool
 from compat_tests.security.logged_in_clients import Case, Program, Said, Way, java_settings, plain_settings
 from compat_tests.security.sasl import PASSWORD, USER, SaslTarget
 from compat_tests.security.test_configs_tool import FRAME
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import Fields
+from tests.common.real_kafka import RealPartMissing, require, run_tool
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 TOOL = "org.apache.kafka.tools.DelegationTokenCommand"

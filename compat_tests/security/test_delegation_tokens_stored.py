@@ -7,13 +7,13 @@ import pathlib
 
 import pytest
 
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import TARGETS
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from compat_tests.security.sasl import PASSWORD, USER, SaslTarget
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import Fields
+from tests.common.sasl_client import Closed, LoginFailed, SaslClient
 
 LIFETIME_MS = 1500
 TOKEN_EXPIRED = 66

@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import errors as kafka_errors
 
-from compat_tests.batches import now_ms
 from compat_tests.differential import Session
 from compat_tests.security.authorizing import (
     ANONYMOUS,
@@ -28,6 +27,7 @@ from compat_tests.security.authorizing import (
     creation,
     until_described,
 )
+from tests.common.batches import now_ms
 
 ALL, READ, WRITE, CREATE, DENY = 2, 3, 4, 5, 2
 TOPIC_FAILED, GROUP_FAILED, ID_FAILED = 29, 30, 53

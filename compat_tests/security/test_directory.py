@@ -12,17 +12,17 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
-from compat_tests.batches import now_ms
 from compat_tests.brokers import UNDISTURBED, Broker
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka, RealPartMissing, free_ports, new_uuid, require, run_tool
 from compat_tests.security.authorizing import ALLOW, AUTHORIZER, LITERAL, TOPIC, creation
 from compat_tests.security.test_quotas import Entity, Quotas
 from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenResponse as Token
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import LoginFailed, SaslClient
+from tests.common.batches import now_ms
+from tests.common.real_kafka import RealKafka, RealPartMissing, free_ports, new_uuid, require, run_tool
+from tests.common.sasl_client import LoginFailed, SaslClient
 
 pytestmark = pytest.mark.slow
 

@@ -26,15 +26,19 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from compat_tests.batches import batch
-from compat_tests.clients import DEADLINE_S
+from compat_tests.clients.stock_clients import DEADLINE_S
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import free_ports
 from compat_tests.security.authorizing import ANONYMOUS, AUTHORIZER
-from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
-from tests.harness.requests import produce_request
-from tests.harness.sasl_client import LoginFailed, SaslClient
+from oncelog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.common.batches import batch
+from tests.common.real_kafka import free_ports
+from tests.common.sasl_client import LoginFailed, SaslClient
 
 pytestmark = pytest.mark.slow
 
@@ -172,7 +176,8 @@ def may_write(address: str, user: str) -> bool:
     client = log_in(address, user, "SCRAM-SHA-256")
     assert client is not None, user
     with client:
-        request: ProduceRequest = produce_request(TOPIC, batch(1))
+        rows = [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(0, batch(1))])]
+        request = ProduceRequest(None, 1, 30_000, rows)
         response: ProduceResponse = client.call(request, 9)
         code = response.responses[0].partition_responses[0].error_code
         assert code in (0, TOPIC_DENIED)

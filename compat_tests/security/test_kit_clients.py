@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import oncelog
-from compat_tests.clients import run_kcat
+from compat_tests.clients.stock_clients import run_kcat
 from compat_tests.control.programs import java_program, javascript_program
-from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.security.client_programs import PROGRAMS
 from compat_tests.security.logged_in_clients import Case, Program, Said, Way
 from compat_tests.security.secured import allow_urls
+from tests.common.real_kafka import RealPartMissing, require
 
 pytestmark = pytest.mark.slow
 

@@ -8,12 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests import facts
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import Broker, check_after
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
-from compat_tests.real_kafka import RealPartMissing, require, run_tool
 from compat_tests.security.authorizing import (
     ALLOW,
     ANONYMOUS,
@@ -27,6 +23,10 @@ from compat_tests.security.authorizing import (
     sorted_acls,
     until_described,
 )
+from tests.common import facts
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import Fields
+from tests.common.real_kafka import RealPartMissing, require, run_tool
 
 pytestmark = facts.needs(facts.HAS_NETWORKS_IN_ACLS, "networks in ACLs")
 

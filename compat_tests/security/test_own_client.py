@@ -10,10 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 import trio
 
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import TARGETS, check_after
-from compat_tests.frames import address
-from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.security.logged_in_clients import OAUTHBEARER, Way, java_settings
 from compat_tests.security.sasl import PASSWORD, USER, SaslTarget, while_sessions_pass
 from compat_tests.security.secured import USERS, Secured, write_certificates
@@ -26,6 +23,9 @@ from oncelog.broker.seams.transport import connect
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from oncelog.wire.messages.metadata import MetadataRequest
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.frames import address
+from tests.common.real_kafka import RealPartMissing, require
 
 TIMEOUT_S = 60
 SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")

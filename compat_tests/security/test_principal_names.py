@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
-from compat_tests.real_kafka import compile_java, tool_command
 from oncelog.broker.security.tls.principal import NoMatchingRule, PrincipalMapper, distinguished_name
+from tests.common.real_kafka import compile_java, tool_command
 
 pytestmark = pytest.mark.slow
 

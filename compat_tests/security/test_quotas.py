@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, ThrottleEvent
 
-from compat_tests.batches import WAIT_MS, batch, now_ms, record
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
-from compat_tests.frames import CLOSED, Connection
-from compat_tests.real_kafka import RealPartMissing, require, run_tool, tool_command
+from tests.common.batches import WAIT_MS, batch, now_ms, record
+from tests.common.definitions import Fields
+from tests.common.frames import CLOSED, Connection
+from tests.common.real_kafka import RealPartMissing, require, run_tool, tool_command
 
 Entity = dict[str, str | None]
 Values = dict[str, float | None]

@@ -3,12 +3,12 @@
 import contextlib
 import pathlib
 
-from compat_tests.batches import WAIT_MS, batch, now_ms, record
 from compat_tests.differential import Session
-from compat_tests.frames import Connection
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from compat_tests.security.test_quotas import Entity, Quotas, produce
+from tests.common.batches import WAIT_MS, batch, now_ms, record
+from tests.common.frames import Connection
+from tests.common.real_kafka import RealKafka, RealPartMissing, require
 
 LARGE = batch([record(value=bytes(20_000))])
 ALL: dict[str, object] = {"components": [], "strict": False}

@@ -26,7 +26,6 @@ from kafka import KafkaProducer  # type: ignore[import-untyped,unused-ignore]
 
 from compat_tests.brokers import TARGETS
 from compat_tests.proxy.running_proxy import RunningProxy
-from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.security.client_programs import running
 from compat_tests.security.logged_in_clients import (
     OAUTH_PACKAGE,
@@ -39,7 +38,8 @@ from compat_tests.security.logged_in_clients import (
 )
 from compat_tests.security.python_client import aiokafka_settings, kafka_python_settings
 from compat_tests.security.sasl import MECHANISMS, PASSWORD, USER, SaslTarget, while_sessions_pass
-from tests.security.tokens import unsecured
+from tests.common.real_kafka import RealPartMissing, require
+from tests.common.tokens import unsecured
 
 pytestmark = pytest.mark.slow
 SESSION_MS = 2500

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import Broker
-from compat_tests.definitions import Fields, api_key
 from compat_tests.differential import Session, differences
 from compat_tests.security.authorizing import CLIENT, CLUSTER_NAME, PASSWORDS, Acl, Acls
 from compat_tests.security.rights import (
@@ -30,6 +28,8 @@ from compat_tests.security.rights import (
 )
 from compat_tests.security.rights_page import ALL_CASES, page
 from oncelog.broker.handlers.table import HANDLERS
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import Fields, api_key
 
 IDS = [f"{case.api} v{case.version} {case.note}".strip() for case in ALL_CASES]
 STILL = (14, 15, 16, 51)

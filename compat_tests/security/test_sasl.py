@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from compat_tests.real_kafka import run_tool
 from compat_tests.security.sasl import (
     CLIENTS,
     IN,
@@ -30,8 +29,9 @@ from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenR
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from tests.harness.sasl_client import Closed, LoginFailed, SaslClient, ScramClient
-from tests.security.tokens import unsecured
+from tests.common.real_kafka import run_tool
+from tests.common.sasl_client import Closed, LoginFailed, SaslClient, ScramClient
+from tests.common.tokens import unsecured
 
 pytestmark = pytest.mark.slow
 ILLEGAL_STATE, FAILED, UNSUPPORTED_MECHANISM = 34, 58, 33

@@ -20,11 +20,9 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 import oncelog
-from compat_tests.clients import run_kcat
+from compat_tests.clients.stock_clients import run_kcat
 from compat_tests.control.programs import java_program
 from compat_tests.oncelog_server import ROOT
-from compat_tests.process import Process
-from compat_tests.real_kafka import RealPartMissing, free_ports, require, run_tool
 from compat_tests.security.client_programs import PROGRAMS, PYTHON
 from compat_tests.security.logged_in_clients import (
     OAUTHBEARER,
@@ -45,8 +43,10 @@ from compat_tests.security.python_client import (
 )
 from compat_tests.security.secured import allow_urls
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import SaslClient
-from tests.security.tokens import Issuer, key_set
+from tests.common.process import Process
+from tests.common.real_kafka import RealPartMissing, free_ports, require, run_tool
+from tests.common.sasl_client import SaslClient
+from tests.common.tokens import Issuer, key_set
 
 PAGE = ROOT / "docs" / "security.md"
 TOOLS = {

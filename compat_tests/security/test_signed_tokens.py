@@ -14,10 +14,15 @@ from typing import Any
 
 import pytest
 
-from compat_tests import facts
 from compat_tests.brokers import TARGETS, UNDISTURBED, UNDISTURBED_KAFKA, Broker, check_after
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import (
+from compat_tests.security.logged_in_clients import OAUTH_PACKAGE
+from compat_tests.security.secured import allow_urls
+from oncelog.wire.messages.metadata import MetadataRequest
+from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from tests.common import facts
+from tests.common.certificates import Authority
+from tests.common.real_kafka import (
     BROKER_JVM_OPTIONS,
     RealKafka,
     RealPartMissing,
@@ -25,13 +30,8 @@ from compat_tests.real_kafka import (
     quick_start,
     require,
 )
-from compat_tests.security.logged_in_clients import OAUTH_PACKAGE
-from compat_tests.security.secured import allow_urls
-from oncelog.wire.messages.metadata import MetadataRequest
-from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from tests.harness.sasl_client import Closed, SaslClient
-from tests.security.certificates import Authority
-from tests.security.tokens import Issuer, Served, key_set, serve_keys, unsecured
+from tests.common.sasl_client import Closed, SaslClient
+from tests.common.tokens import Issuer, Served, key_set, serve_keys, unsecured
 
 pytestmark = pytest.mark.slow
 AUDIENCE, NAME, SKEW_S = "brokers", "https://issuer.example", 10

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import TRANSACTIONAL as TRANSACTIONAL_BATCH
-from compat_tests.batches import WAIT_MS, batch, now_ms
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from compat_tests.security.authorizing import CLIENT, GROUP, TOPIC, TRANSACTIONAL_ID, Acls
+from tests.common.batches import TRANSACTIONAL as TRANSACTIONAL_BATCH
+from tests.common.batches import WAIT_MS, batch, now_ms
+from tests.common.definitions import Fields
 
 READ, WRITE, DESCRIBE = 3, 4, 8
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, ID_DENIED = 29, 30, 31, 53

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compat_tests.batches import now_ms
 from compat_tests.differential import Session
-from compat_tests.share.readers import DEADLINE_MS, read_records, share_topic
+from compat_tests.share.readers import DEADLINE_MS, share_topic
+from tests.common.batches import now_ms
+from tests.common.records import read_records
 
 ENABLED = {"errors.deadletterqueue.group.enable": "true"}
 COPIES = {"errors_deadletterqueue_copy_record_enable": "true"}

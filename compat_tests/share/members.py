@@ -6,11 +6,11 @@ Of an assignment, how many partitions each topic has is compared: which ones dep
 from collections.abc import Callable
 from typing import Any
 
-from compat_tests.batches import now_ms
-from compat_tests.committed_offsets import wait_for_coordinator
-from compat_tests.consumer_members import DEADLINE_MS, GROUP_RESOURCE, Topics
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
+from compat_tests.group_requests.committed_offsets import wait_for_coordinator
+from compat_tests.group_requests.consumer_members import DEADLINE_MS, GROUP_RESOURCE, Topics
+from tests.common.batches import now_ms
+from tests.common.definitions import Fields
 
 VERSION = 1
 ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from compat_tests.batches import batch, now_ms, read_batches
-from compat_tests.committed_offsets import wait_for_coordinator
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
-from compat_tests.frames import Connection
-from oncelog.wire.batch import LOG_OVERHEAD
-from oncelog.wire.records import Record, iterate_records
+from compat_tests.group_requests.committed_offsets import wait_for_coordinator
+from tests.common.batches import batch, now_ms
+from tests.common.definitions import Fields
+from tests.common.frames import Connection
 
 VERSION = 2
 GROUP_RESOURCE = 32
@@ -203,14 +201,6 @@ class Reader:
         self.send(self.body(), note="leaves")
         self.epoch = 0 if epoch else epoch
         self.held.clear()
-
-
-def read_records(data: bytes) -> Iterator[Record]:
-    """The records of fetched batches. Asserts every CRC."""
-    at = 0
-    for one in read_batches(data):
-        yield from iterate_records(data, offset=at)
-        at += LOG_OVERHEAD + one.length
 
 
 def batches(said: Sequence[Said]) -> list[Fields]:

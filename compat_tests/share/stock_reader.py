@@ -10,10 +10,10 @@ from typing import Any
 
 from confluent_kafka import ShareConsumer
 
-from compat_tests.batches import now_ms
 from compat_tests.differential import Session
-from compat_tests.process import Process
-from compat_tests.real_kafka import RealPartMissing, require, tool_command
+from tests.common.batches import now_ms
+from tests.common.process import Process
+from tests.common.real_kafka import RealPartMissing, require, tool_command
 
 PATIENCE_S = 60
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests import facts
-from compat_tests.batches import GZIP, LZ4, ZSTD, batch, record
-from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
+from compat_tests.group_requests.committed_offsets import wait_for_coordinator
 from compat_tests.share.dead_letter_queues import COPIES, ENABLED, queue_of, wait_until_done, with_queue
 from compat_tests.share.readers import Reader, set_group_config, share_topic
+from tests.common import facts
+from tests.common.batches import GZIP, LZ4, ZSTD, batch, record
 
 pytestmark = [
     pytest.mark.slow,

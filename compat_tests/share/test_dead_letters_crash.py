@@ -16,15 +16,15 @@ from typing import Any, Self
 import pytest
 
 import oncelog
-from compat_tests import facts
-from compat_tests.batches import batch
-from compat_tests.definitions import api_key
 from compat_tests.differential import Session
-from compat_tests.frames import address, receive_frame
-from compat_tests.real_kafka import RealKafka, RealPartMissing, free_ports, require
 from compat_tests.share.dead_letter_queues import queue_of, wait_until_done, with_queue
 from compat_tests.share.readers import VERSION, Reader, batches
 from oncelog.wire.framing import encode_frame
+from tests.common import facts
+from tests.common.batches import batch
+from tests.common.definitions import api_key
+from tests.common.frames import address, receive_frame
+from tests.common.real_kafka import RealKafka, RealPartMissing, free_ports, require
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,10 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from compat_tests import facts
-from compat_tests.batches import GZIP, NONE, ZSTD, batch, now_ms, record
-from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
+from compat_tests.group_requests.committed_offsets import wait_for_coordinator
 from compat_tests.share.dead_letter_queues import (
     COPIES,
     ENABLED,
@@ -29,6 +27,8 @@ from compat_tests.share.readers import (
     share_topic,
     share_version,
 )
+from tests.common import facts
+from tests.common.batches import GZIP, NONE, ZSTD, batch, now_ms, record
 
 pytestmark = [
     pytest.mark.slow,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import batch, now_ms
 from compat_tests.conftest import OwnBrokers
 from compat_tests.differential import Pair, Session
 from compat_tests.share.readers import DEADLINE_MS, Reader, share_topic
+from tests.common.batches import batch, now_ms
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from compat_tests.batches import batch
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.share.readers import Reader, Said, share_topic
+from tests.common.batches import batch
+from tests.common.definitions import Fields
 
 pytestmark = [pytest.mark.slow, pytest.mark.also_on("proxy")]
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
-from compat_tests.local_broker import LocalBroker
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from conftest import KafkaTool
 from oncelog.coordinator.share.state import DeliveryState, StateBatch
 from oncelog.wire.schema import uuid_to_text
+from tests.common.definitions import Fields
+from tests.common.local_broker import LocalBroker
+from tests.common.real_kafka import RealKafka, RealPartMissing, require
 
 PROPERTIES = {
     "share.coordinator.state.topic.num.partitions": "1",

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.batches import batch, now_ms
 from compat_tests.differential import Pair, Session
 from compat_tests.share.readers import DEADLINE_MS, VERSION, Reader, share_topic
 from compat_tests.share.stock_reader import reading
+from tests.common.batches import batch, now_ms
 
 pytestmark = pytest.mark.slow
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import oncelog
-from compat_tests.batches import batch, now_ms, record
+from compat_tests.clients.test_rebootstrap import check_rebootstrap
 from compat_tests.conftest import OwnBrokers
 from compat_tests.control.programs import go_program
 from compat_tests.differential import Session
-from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.share.readers import set_group_config
-from compat_tests.test_rebootstrap import check_rebootstrap
+from tests.common.batches import batch, now_ms, record
+from tests.common.real_kafka import RealPartMissing, require
 
 pytestmark = pytest.mark.slow
 

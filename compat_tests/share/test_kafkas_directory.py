@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
 
 from compat_tests.brokers import Broker
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from conftest import KafkaTool
+from tests.common.definitions import Fields
+from tests.common.real_kafka import RealKafka, RealPartMissing, require
 
 PROPERTIES = {
     "offsets.topic.num.partitions": "3",

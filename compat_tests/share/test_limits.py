@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import now_ms
 from compat_tests.brokers import make_broker
-from compat_tests.committed_offsets import wait_for_coordinator
 from compat_tests.differential import Pair, Session
-from compat_tests.real_kafka import RealPartMissing, require
+from compat_tests.group_requests.committed_offsets import wait_for_coordinator
 from compat_tests.share.readers import (
     DEADLINE_MS,
     GROUP_RESOURCE,
@@ -23,6 +21,8 @@ from compat_tests.share.readers import (
     set_group_config,
     share_topic,
 )
+from tests.common.batches import now_ms
+from tests.common.real_kafka import RealPartMissing, require
 
 pytestmark = pytest.mark.slow
 

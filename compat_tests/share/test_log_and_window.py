@@ -10,12 +10,12 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from compat_tests.batches import batch, now_ms, record
 from compat_tests.conftest import OwnBrokers
 from compat_tests.differential import Session
+from compat_tests.logs.test_cleanup import FREQUENT_CLEANUP, stored_batches, wait_until
 from compat_tests.share.readers import DEADLINE_MS, Reader, set_group_config, share_topic
 from compat_tests.share.stock_reader import java_reading, read_until, reading, wait_until_done
-from compat_tests.test_cleanup import FREQUENT_CLEANUP, stored_batches, wait_until
+from tests.common.batches import batch, now_ms, record
 
 pytestmark = pytest.mark.slow
 

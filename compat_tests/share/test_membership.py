@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from compat_tests.consumer_members import Topics
 from compat_tests.differential import Pair, Session
+from compat_tests.group_requests.consumer_members import Topics
 from compat_tests.share.members import ShareMember, compare_share, counts, observe_share_group
 from compat_tests.share.readers import share_version
 

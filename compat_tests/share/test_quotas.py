@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import batch, now_ms, record
 from compat_tests.conftest import OwnBrokers
 from compat_tests.differential import Session
 from compat_tests.security.test_quotas import LIMIT, SLACK_MS, Quotas
 from compat_tests.share.readers import DEADLINE_MS, Reader, set_group_config, share_topic
 from compat_tests.share.stock_reader import read_until, reading, wait_until_done
+from tests.common.batches import batch, now_ms, record
 
 pytestmark = pytest.mark.slow
 

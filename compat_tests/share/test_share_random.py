@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import batch
 from compat_tests.brokers import Broker
 from compat_tests.conftest import OwnBrokers
 from compat_tests.control.programs import go_program
 from compat_tests.differential import Session
-from compat_tests.real_kafka import RealPartMissing, compile_java, require, tool_command
 from compat_tests.share.readers import set_group_config
+from tests.common.batches import batch
+from tests.common.real_kafka import RealPartMissing, compile_java, require, tool_command
 
 pytestmark = pytest.mark.slow
 

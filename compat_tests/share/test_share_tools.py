@@ -9,9 +9,9 @@ import re
 
 import pytest
 
-from compat_tests.batches import batch
 from compat_tests.differential import Session, make_topic
-from compat_tests.real_kafka import RealPartMissing, require, run_tool, tool_command
+from tests.common.batches import batch
+from tests.common.real_kafka import RealPartMissing, require, run_tool, tool_command
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import pytest
 
 from compat_tests.brokers import Broker, make_broker
 from compat_tests.differential import Pair
-from compat_tests.real_kafka import RealPartMissing, compile_java, require
 from compat_tests.transactions.java_worker import JAVA_SOURCE, JavaWorker
+from tests.common.real_kafka import RealPartMissing, compile_java, require
 
 OWN_PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from compat_tests.batches import batch, record
 from compat_tests.differential import Session, produce_request
+from tests.common.batches import batch, record
 
 TOPIC = "__transaction_state"
 PARTITIONS = 50

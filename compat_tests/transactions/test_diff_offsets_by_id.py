@@ -2,18 +2,18 @@
 
 import pytest
 
-from compat_tests.batches import WAIT_MS, now_ms
 from compat_tests.brokers import Broker
-from compat_tests.classic_consumers import ClassicConsumer, assign_all
-from compat_tests.committed_offsets import fetch, fetch_body, wait_for_coordinator
 from compat_tests.conftest import OwnBrokers
-from compat_tests.consumer_members import Member, Topics, compare
-from compat_tests.definitions import ZERO_UUID, Fields, versions_of
 from compat_tests.differential import Pair, Session
-from compat_tests.offset_records import as_fields, batches_of
+from compat_tests.group_requests.classic_consumers import ClassicConsumer, assign_all
+from compat_tests.group_requests.committed_offsets import fetch, fetch_body, wait_for_coordinator
+from compat_tests.group_requests.consumer_members import Member, Topics, compare
+from compat_tests.group_requests.offset_records import as_fields, batches_of
 from compat_tests.transactions.wire import V2_END, V2_OFFSETS, Producer, until_settled
 from oncelog.wire.stored.coordinator import decode_key, decode_value
 from oncelog.wire.stored.groups import KEY_TYPES, VALUE_TYPES
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.definitions import ZERO_UUID, Fields, versions_of
 
 BY_ID = 6
 NO_SUCH_ID = bytes(range(1, 17))

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-from compat_tests.batches import now_ms
 from compat_tests.brokers import Broker
 from compat_tests.differential import Pair, Session
 from compat_tests.transactions.stored import (
@@ -33,6 +32,7 @@ from compat_tests.transactions.wire import (
     observe_committed,
     observe_topic,
 )
+from tests.common.batches import now_ms
 
 pytestmark = pytest.mark.slow
 

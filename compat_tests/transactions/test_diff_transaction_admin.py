@@ -2,9 +2,9 @@
 
 import pytest
 
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.transactions.wire import Producer, observe_partition, observe_producers
+from tests.common.definitions import Fields
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -4,9 +4,8 @@ during the change.
 
 import pytest
 
-from compat_tests.committed_offsets import wait_for_coordinator
-from compat_tests.definitions import Fields, versions_of
 from compat_tests.differential import Pair, Session
+from compat_tests.group_requests.committed_offsets import wait_for_coordinator
 from compat_tests.transactions.wire import (
     V2_END,
     V2_OFFSETS,
@@ -16,6 +15,7 @@ from compat_tests.transactions.wire import (
     observe_committed,
     observe_topic,
 )
+from tests.common.definitions import Fields, versions_of
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 HIGHEST = 2

@@ -2,8 +2,6 @@
 
 import pytest
 
-from compat_tests.batches import CONTROL, TRANSACTIONAL, batch
-from compat_tests.definitions import Fields
 from compat_tests.differential import Pair, Session
 from compat_tests.transactions.wire import (
     GROUP,
@@ -16,6 +14,8 @@ from compat_tests.transactions.wire import (
     observe_partition,
     observe_producers,
 )
+from tests.common.batches import CONTROL, TRANSACTIONAL, batch
+from tests.common.definitions import Fields
 
 pytestmark = pytest.mark.also_on("proxy")
 

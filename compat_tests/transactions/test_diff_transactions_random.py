@@ -8,7 +8,6 @@ import random
 import pytest
 
 from compat_tests.differential import Pair, Session
-from compat_tests.seeds import seeds
 from compat_tests.transactions.wire import (
     GROUP,
     V2_END,
@@ -20,6 +19,7 @@ from compat_tests.transactions.wire import (
     observe_partition,
     observe_producers,
 )
+from tests.common.seeds import seeds
 
 STEPS = 70
 WALKS = 6

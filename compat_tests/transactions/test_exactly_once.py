@@ -15,10 +15,10 @@ from confluent_kafka import Producer
 
 from compat_tests.brokers import PROXY_CLUSTER, PROXY_ONCELOG
 from compat_tests.differential import make_topic
-from compat_tests.process import Lines
-from compat_tests.seeds import printed_rng
 from compat_tests.transactions.java_worker import JavaWorker
 from compat_tests.transactions.reader import FAST_RECONNECT, Reader, places, values
+from tests.common.process import Lines
+from tests.common.seeds import printed_rng
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTITIONS = 3

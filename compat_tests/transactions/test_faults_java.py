@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 
 import oncelog
 from compat_tests.differential import make_topic
-from compat_tests.real_kafka import PROPERTIES, RealKafka, RealPartMissing, require
 from compat_tests.transactions.java_worker import JavaWorker
+from tests.common.real_kafka import PROPERTIES, RealKafka, RealPartMissing, require
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ import pytest
 
 from compat_tests.differential import Session, make_topic
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from compat_tests.transactions.reader import committed, values
 from compat_tests.transactions.wire import GROUP, V2_END, V2_OFFSETS, V2_PRODUCE, Producer, find_coordinator
+from tests.common.real_kafka import RealKafka, RealPartMissing, require
 
 TIMEOUT_MS = 900_000
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from compat_tests.batches import batch, record
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session, make_topic
 from compat_tests.transactions import wire
 from compat_tests.transactions.java_worker import JavaWorker
 from compat_tests.transactions.reader import values
 from compat_tests.transactions.wire import Producer, until_settled
+from tests.common.batches import batch, record
+from tests.common.definitions import Fields
 
 COMMAND = "org.apache.kafka.tools.TransactionsCommand"
 RETRIABLE = (6, 13, 14, 15, 16, 51)

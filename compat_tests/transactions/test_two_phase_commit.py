@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.announced import NOT_ANNOUNCED, announces_as_kafka, ranges
-from compat_tests.batches import TRANSACTIONAL, batch
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, check_after
-from compat_tests.definitions import Fields, api_key, versions_of
 from compat_tests.differential import Pair, Session
+from compat_tests.every_version.announced import NOT_ANNOUNCED, announces_as_kafka, ranges
 from compat_tests.oncelog_server import Oncelog
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require
+from tests.common.batches import TRANSACTIONAL, batch
+from tests.common.definitions import Fields, api_key, versions_of
+from tests.common.real_kafka import RealKafka, RealPartMissing, require
 
 pytestmark = pytest.mark.slow
 VERSION = 6

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from compat_tests.batches import CONTROL, TRANSACTIONAL, batch, now_ms, read_batches
-from compat_tests.definitions import Fields
 from compat_tests.differential import Session
+from tests.common.batches import CONTROL, TRANSACTIONAL, batch, now_ms, read_batches
+from tests.common.definitions import Fields
 
 RETRIED = (14, 15, 16, 51)
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""

@@ -15,11 +15,11 @@ import pytest
 
 from compat_tests.brokers import Broker, SharedBrokers, check_after, make_broker
 from compat_tests.order import longest_first
-from compat_tests.real_kafka import RealPartMissing, require
 from compat_tests.targets import parametrize, register
 from spark_it.session import spark_java_home, spark_session
 from spark_it.tests.drivers import CHEAP, JAVA_OPTIONS, java_options
 from spark_it.tests.topics import Topics
+from tests.common.real_kafka import RealPartMissing, require
 
 # With these settings retention, compaction and transaction timeouts happen within a test.
 PROPERTIES = {

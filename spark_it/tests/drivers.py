@@ -12,9 +12,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from compat_tests.class_archive import archive_options
-from compat_tests.real_kafka import RealPartMissing, java
 from spark_it.session import ROOT, spark_java_home, spark_session
+from tests.common.class_archive import archive_options
+from tests.common.real_kafka import RealPartMissing, java
 
 # A driver runs hundreds of small queries, for each of which compilation costs more than it saves. All of their code is
 # kept; by default this compiler would have only 48 MB for it.

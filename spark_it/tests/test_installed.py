@@ -7,11 +7,11 @@ import subprocess
 import pyspark
 import pytest
 
-from compat_tests.real_kafka import RealPartMissing, require
 from spark_it.session import spark_java_home
 from spark_it.tests.drivers import java_options
 from spark_it.tests.topics import Topics
-from tests.harness.archives import build, install
+from tests.common.archives import build, install
+from tests.common.real_kafka import RealPartMissing, require
 
 PROGRAM = """
 import sys

@@ -6,11 +6,11 @@ import pathlib
 import subprocess
 from typing import Any
 
-from compat_tests.real_kafka import require
 from spark_it.session import ROOT
 from spark_it.tests.dying import plan_deaths
 from spark_it.tests.queries import Query, kafka_stream
 from spark_it.tests.topics import Topics, numbered
+from tests.common.real_kafka import require
 
 NEWER = ROOT / ".venv-spark-next" / "bin" / "python"
 TIMEOUT_S = 300

@@ -9,9 +9,9 @@ from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.nodes.oncelog_cluster import OncelogCluster
 from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import create_topic
-from compat_tests.real_kafka import RealPartMissing, require
 from spark_it.tests.queries import kafka_stream
 from spark_it.tests.topics import DEADLINE_S, Topics, numbered, wait_until
+from tests.common.real_kafka import RealPartMissing, require
 
 CLUSTERS: dict[str, type[KafkaCluster] | type[OncelogCluster]] = {
     "kafka": KafkaCluster,

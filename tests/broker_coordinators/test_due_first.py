@@ -13,7 +13,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import RequestContext
 from oncelog.coordinator.groups.group_deadline import GroupDeadline
@@ -27,6 +26,7 @@ from oncelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
+from tests.common.batches import batch
 from tests.harness.classic_members import SESSION_MS, SimMember, coordinated, describe
 from tests.harness.requests import create_topic, produce
 from tests.harness.share_members import SimShareMember

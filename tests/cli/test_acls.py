@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.harness.process import Process, Serve, serve
+from tests.common.oncelog_process import Process, Serve, serve
 
 __all__ = ["serve"]  # a fixture
 

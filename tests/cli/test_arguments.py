@@ -16,8 +16,8 @@ from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.options import parse_arguments
 from oncelog.broker.security.acl_text import parse_acls
 from oncelog.broker.security.user_options import parse_users
+from tests.common.oncelog_process import serve
 from tests.harness.log_lines import lines
-from tests.harness.process import serve
 
 __all__ = ["lines", "serve"]  # fixtures
 

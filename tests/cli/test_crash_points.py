@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.real_kafka import free_ports
+from tests.common.oncelog_process import Serve, serve
+from tests.common.real_kafka import free_ports
 from tests.control_http.test_serve_control import ask
-from tests.harness.process import Serve, serve
 
 __all__ = ["serve"]  # a fixture
 

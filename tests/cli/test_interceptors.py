@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from tests.cli.test_arguments import refused
-from tests.harness.process import Serve, serve
+from tests.common.oncelog_process import Serve, serve
 
 __all__ = ["refused", "serve"]  # fixtures
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import trio
 
-from compat_tests.frames import Connection
 from oncelog.broker.command import cli
-from tests.harness.process import Process, Serve, address_of, serve
+from tests.common.frames import Connection
+from tests.common.oncelog_process import Process, Serve, address_of, serve
 
 __all__ = ["serve"]  # a fixture
 

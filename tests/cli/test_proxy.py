@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 import oncelog
 from oncelog.broker.command import cli
-from tests.harness.process import Process
+from tests.common.oncelog_process import Process
 
 RULES = """
 [[rules]]

@@ -24,7 +24,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from oncelog.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from tests.client_metrics.test_otlp import GAUGE, field, metrics, number
+from tests.common.otlp import GAUGE, field, metrics, number
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import CLIENT_ID, ConnectionEndedError, SimClient
 from tests.harness.simulation import simulated

@@ -1,9 +1,8 @@
-"""The reader of OpenTelemetry's metrics. What stock clients send, ``compat_tests/test_client_metrics.py`` reads."""
+"""The reader of OpenTelemetry's metrics. What stock clients send, is read in ``compat_tests/client_metrics``."""
 
 from __future__ import annotations
 
 import random
-import struct
 
 import pytest
 
@@ -16,43 +15,8 @@ from oncelog.broker.client_metrics.otlp import (
     read_metrics,
 )
 from oncelog.wire.errors import DecodeError
+from tests.common.otlp import GAUGE, NAMED, TIMES, attribute, field, fixed, metrics, number, varint
 from tests.harness.steps import count_lines
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def field(number: int, *parts: bytes) -> bytes:
-    data = b"".join(parts)
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def fixed(number: int, value: float | int) -> bytes:
-    packed = struct.pack("<d", value) if isinstance(value, float) else struct.pack("<q", value)
-    return varint(number << 3 | 1) + packed
-
-
-def number(at: int, value: int) -> bytes:
-    return varint(at << 3) + varint(value & 0xFFFFFFFFFFFFFFFF)
-
-
-def attribute(name: str, value: bytes) -> bytes:
-    return field(1, name.encode()) + field(2, value)
-
-
-def metrics(*found: bytes, resource: bytes = b"") -> bytes:
-    scope = field(1, field(1, b"scope"))
-    return field(1, field(1, field(1, resource)), field(2, scope, *(field(2, one) for one in found)))
-
-
-TIMES = fixed(2, 3_000_000) + fixed(3, 5_000_000)
-NAMED = field(1, b"a.b") + field(2, b"what it is") + field(3, b"ms")
-GAUGE = metrics(NAMED + field(5, field(1, TIMES, fixed(4, 1.5))), resource=attribute("who", field(1, b"me")))
 
 
 def read(data: bytes) -> list[Point]:

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import pytest
 
-from compat_tests import facts
 from conftest import KafkaTool
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import OUR_DEFAULTS, ConfigKey, UpdateMode
 from oncelog.broker.config.definitions_known import is_known_without_effect, keys_without_effect
 from oncelog.broker.config.topic_config import TopicConfig
+from tests.common import facts
 
 pytestmark = [pytest.mark.slow, facts.needs(facts.HAS_KEYS_OF_4_4, "keys of 4.4")]
 

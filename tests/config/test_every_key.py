@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
-from compat_tests import facts
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import OUR_DEFAULTS, ConfigKey, UpdateMode
 from oncelog.broker.config.definitions_known import keys_without_effect
 from oncelog.broker.config.group_config import GroupConfig
 from oncelog.broker.config.topic_config import TopicConfig
+from tests.common import facts
 from tests.harness.kafka_oracle import ask_oracle
 
 pytestmark = [pytest.mark.slow, facts.needs(facts.HAS_KEYS_OF_4_4, "keys of 4.4")]

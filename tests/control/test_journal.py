@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.journal import BYTES_KEPT
 from oncelog.broker.control.operations.waiting import requests
@@ -30,6 +29,7 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.common.batches import batch, record
 from tests.control.journaled import journaled
 from tests.harness.offset_requests import commit
 from tests.harness.offsets_topic import find

@@ -7,7 +7,6 @@ import errno
 import pytest
 import trio
 
-from compat_tests.batches import batch, record
 from oncelog.broker.control.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -17,6 +16,7 @@ from oncelog.broker.control.errors import (
 from oncelog.broker.control.operations.clock import abort_transaction
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.wire.errors import ErrorCode
+from tests.common.batches import batch, record
 from tests.control.time_moves import DAY_S, HOUR_S, advance, move_of, told
 from tests.harness.classic_members import SESSION_MS, SimMember, coordinated
 from tests.harness.clocks import VirtualWall

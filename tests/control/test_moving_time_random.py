@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import trio
 
-from compat_tests.batches import batch, record
 from oncelog.broker.control import views
 from oncelog.broker.control.due import occurrence
 from oncelog.broker.control.moving_time import TimeMove
 from oncelog.broker.control.types import Occurrence
 from oncelog.wire.topic_names import INTERNAL_TOPICS
+from tests.common.batches import batch, record
 from tests.harness.classic_members import SimMember, coordinated
 from tests.harness.offset_requests import commit
 from tests.harness.requests import create_topic, produce

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import trio
 
-from compat_tests.batches import batch, record
 from oncelog.broker.control import views
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
 from oncelog.broker.control.records import RecordReader
 from oncelog.broker.control.types import Record
+from tests.common.batches import batch, record
 from tests.harness.requests import create_topic, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

@@ -7,10 +7,10 @@ import random
 import pytest
 import trio
 
-from compat_tests.batches import CONTROL, batch, record
 from oncelog.broker.control import views
 from oncelog.broker.control.records import ISOLATION_LEVELS, RecordReader
 from oncelog.broker.control.types import IsolationLevel
+from tests.common.batches import CONTROL, batch, record
 from tests.harness.requests import create_topic, list_offset, produce, read_all
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient

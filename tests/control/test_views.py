@@ -7,10 +7,10 @@ import pickle
 import pytest
 import trio
 
-from compat_tests.batches import batch, record
 from oncelog.broker.control import views
 from oncelog.broker.control.errors import NotFoundError
 from oncelog.broker.control.types import GroupInfo, Member, PartitionInfo, ProducerInfo, TransactionInfo
+from tests.common.batches import batch, record
 from tests.handlers.test_consumer_group_heartbeat import SimConsumer
 from tests.harness.classic_consumers import assignment, subscription
 from tests.harness.classic_members import SimMember, coordinated

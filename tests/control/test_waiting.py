@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.control.errors import InvalidArgumentError, WaitTimeoutError
 from oncelog.broker.control.operations.dead_letters import wait_for_dead_letters
 from oncelog.broker.control.operations.waiting import (
@@ -23,6 +22,7 @@ from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tests.common.batches import batch, record
 from tests.control.journaled import journaled
 from tests.harness.classic_consumers import assignment, subscription
 from tests.harness.classic_members import SimMember

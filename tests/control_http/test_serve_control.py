@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import oncelog
-from compat_tests.frames import Connection
 from oncelog.broker.command import cli
+from tests.common.frames import Connection
+from tests.common.oncelog_process import Process, Serve, serve
 from tests.control.snapshot_files import rewritten
-from tests.harness.process import Process, Serve, serve
 
 __all__ = ["serve"]  # a fixture
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 
 from oncelog.broker.credentials.stores import StoreError, load_key_store, load_trust_store
 from oncelog.broker.seams.tls import load_certificate, new_server_context, read_file
-from tests.security.certificates import Authority
+from tests.common.certificates import Authority
 
 AUTHORITY = Authority()
 SERVER = AUTHORITY.identity("server")

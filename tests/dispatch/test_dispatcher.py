@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
 from oncelog.broker.requests.authorization import (
@@ -27,6 +26,7 @@ from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeader
 from oncelog.wire.messages.fetch import FetchResponse
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.common.batches import batch
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch_request, produce, produce_request
 from tests.harness.sim_broker import SimBroker
@@ -241,7 +241,7 @@ def test_rights_are_asked_for_and_their_change_empties_the_fast_path(fast: list[
             for _ in range(2):
                 await produce(client, "t")
             assert fast == [True]
-            broker.node.dispatcher.interception.authorize_with(OnlyTopics())
+            broker.authorize_with(OnlyTopics())
             await produce(client, "t")
             assert fast == [True, False]
             refused = await client.call(ElectLeadersRequest(), 2, ElectLeadersResponse)
@@ -249,7 +249,7 @@ def test_rights_are_asked_for_and_their_change_empties_the_fast_path(fast: list[
             acl = AclCreation(2, "t", 3, "User:a", "*", 3, 3)
             rows = (await client.call(CreateAclsRequest([acl] * 2), 1, CreateAclsResponse)).results
             assert [row.error_code for row in rows] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
-            broker.node.dispatcher.interception.authorize_with(None)
+            broker.authorize_with(None)
             allowed = await broker.connect().call(ElectLeadersRequest(), 2, ElectLeadersResponse)
             assert allowed.error_code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 

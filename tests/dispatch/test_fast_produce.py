@@ -11,7 +11,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import TRANSACTIONAL, batch, record
 from oncelog.broker.dispatch.fast_produce import PREFIX_BYTES_MAX, FastProduce
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -21,6 +20,7 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.common.batches import TRANSACTIONAL, batch, record
 from tests.harness.requests import create_topic, fetch, produce, produce_request, read_all
 from tests.harness.sim_broker import WITHOUT_SHORTCUTS, SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient

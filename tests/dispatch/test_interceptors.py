@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -20,6 +19,7 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tests.common.batches import batch, record
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch_request, produce, produce_request
 from tests.harness.sim_broker import SimBroker

@@ -11,7 +11,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from compat_tests.batches import batch
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import HANDLERS
@@ -76,6 +75,7 @@ from oncelog.wire.messages.produce import (
     TopicProduceData,
 )
 from oncelog.wire.schema import Message
+from tests.common.batches import batch
 from tests.harness.classic_members import coordinated
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, produce_request
@@ -276,7 +276,7 @@ async def test_many_costly_requests_that_come_together_give_others_their_turn() 
                 DescribeConfigsRequest([DescribeConfigsResource(2, "mine")]), 4, DescribeConfigsResponse
             )
         authorizer = Slow()
-        broker.node.dispatcher.interception.authorize_with(authorizer)
+        broker.authorize_with(authorizer)
         rows = ([DescribeConfigsResource(2, name)] for name in ("mine", "others"))
         mine, others = (encode_request(DescribeConfigsRequest(row), 4, 7) for row in rows)
         await client.send_bytes(mine * 60)

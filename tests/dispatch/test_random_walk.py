@@ -15,7 +15,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.wire.framing import FrameReader
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -26,6 +25,7 @@ from oncelog.wire.messages.list_offsets import (
 )
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.common.batches import batch, record
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import deterministic

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import oncelog
-from tests.harness.process import DEADLINE_S
+from tests.common.oncelog_process import DEADLINE_S
 from tests.harness.process_state import state_of_the_process
 
 Start = Callable[..., oncelog.Broker]

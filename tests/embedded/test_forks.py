@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Producer
 
 import oncelog
-from tests.harness.process import DEADLINE_S
+from tests.common.oncelog_process import DEADLINE_S
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 import oncelog
-from tests.harness.process import DEADLINE_S
+from tests.common.oncelog_process import DEADLINE_S
 
 NOT_EXPORTED = {
     *("AclBinding", "Members", "Api", "KnownTopics", "PartitionProduceResponse", "BaseConnection", "Uuid"),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.harness.process import DEADLINE_S
+from tests.common.oncelog_process import DEADLINE_S
 
 MISTAKES = """
 import oncelog

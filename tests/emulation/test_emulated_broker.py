@@ -10,14 +10,14 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import oncelog
-from compat_tests.frames import CLOSED, Connection
 from oncelog.broker.emulation.kafka_releases import RELEASES
 from oncelog.broker.emulation.release import OURS, emulated
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import decode_response, encode_request
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from tests.harness.sasl_client import SaslClient
+from tests.common.frames import CLOSED, Connection
+from tests.common.sasl_client import SaslClient
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of how it reads its resources

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from compat_tests.batches import batch
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.wire.schema import Field, Message, Struct
+from tests.common.batches import batch
 
 VALUES = {
     "resource_type": 2,

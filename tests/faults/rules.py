@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from compat_tests.batches import batch
 from oncelog.broker.faults.fault_rules import FaultRules
 from oncelog.broker.faults.state import RuleState
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.common.batches import batch
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient
 

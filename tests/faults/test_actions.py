@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.control.moving_time import TimeMove
 from oncelog.wire.batch import crc_matches, read_header
 from oncelog.wire.errors import ErrorCode
@@ -19,6 +18,7 @@ from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.common.batches import batch, record
 from tests.faults.rules import list_groups, ruled
 from tests.harness.classic_members import SimMember, coordinated
 from tests.harness.requests import (

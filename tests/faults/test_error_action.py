@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.batches import batch, record
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import (
@@ -16,6 +15,7 @@ from oncelog.wire.messages.fetch import (
 )
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.common.batches import batch, record
 from tests.faults.rules import REFUSED, codes, list_groups, ruled, two_topics
 from tests.harness.requests import bytes_of, create_topic, produce, produce_request, read_all
 from tests.harness.sim_client import ConnectionEndedError

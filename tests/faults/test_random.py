@@ -11,10 +11,10 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tests.common.batches import batch, record
 from tests.faults.filled_requests import Filling, api_of
 from tests.faults.rules import Ruled, ruled
 from tests.harness.requests import create_topic, fetch_request, produce, produce_request

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.refusal.rows import FACTS, depths_of
 from oncelog.wire.errors import ErrorCode
@@ -33,6 +32,7 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.common.batches import batch, record
 from tests.faults.filled_requests import api_of
 from tests.faults.rules import ruled
 from tests.harness.offset_requests import commit

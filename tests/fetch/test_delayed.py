@@ -8,13 +8,13 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.fetch.delayed_fetches import COMPLETED_BY_APPEND_MAX
 from oncelog.broker.fetch.template import ResponseTemplate
 from oncelog.broker.seams.memory_files import MemoryFile
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchResponse
+from tests.common.batches import batch, record
 from tests.harness.requests import create_topic, fetch_request, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient

@@ -8,13 +8,13 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.common.batches import batch, record
 from tests.harness.requests import create_topic, fetch_request, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

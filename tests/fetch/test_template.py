@@ -9,11 +9,11 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.fetch.template import ResponseTemplate
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.common.batches import batch, record
 from tests.harness.requests import create_topic, produce_request
 from tests.harness.sim_broker import WITHOUT_SHORTCUTS, SimBroker
 from tests.harness.sim_client import SimClient

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 import trio
 
-from compat_tests import definitions
-from compat_tests.definitions import in_versions, snake
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.filters.named_fields import KINDS, Kind, apis_that_name
@@ -21,6 +19,8 @@ from oncelog.broker.filters.renaming import rename_groups, rename_topics, rename
 from oncelog.broker.handlers.table import HANDLERS, api_name
 from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.schema import Field, Message, Struct
+from tests.common import definitions
+from tests.common.definitions import in_versions, snake
 
 PREFIX = "a."
 EXPRESSION = "a\\.(?:"

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import GZIP, LZ4, NONE, SNAPPY, TRANSACTIONAL, ZSTD, batch, read_batches, record
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.filters.loading import install_filters
 from oncelog.broker.filters.passing_records import PassingRecord, rewrite
@@ -21,6 +20,7 @@ from oncelog.wire.messages.produce import (
     TopicProduceData,
 )
 from oncelog.wire.records import iterate_records
+from tests.common.batches import GZIP, LZ4, NONE, SNAPPY, TRANSACTIONAL, ZSTD, batch, read_batches, record
 from tests.harness.log_lines import lines
 from tests.harness.requests import bytes_of, create_topic, fetch, produce, produce_request
 from tests.harness.sim_broker import SimBroker

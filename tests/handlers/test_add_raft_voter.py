@@ -1,5 +1,5 @@
 """AddRaftVoter and RemoveRaftVoter where the voters are in the metadata log, as ``kafka-storage format --standalone``
-writes them. Where they are in the configuration, ``compat_tests/test_diff_quorum.py`` compares with Kafka.
+writes them. Where they are in the configuration, ``compat_tests/metadata/test_diff_quorum.py`` compares with Kafka.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import batch
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -14,6 +13,7 @@ from oncelog.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from tests.common.batches import batch
 from tests.harness.requests import EARLIEST, create_topic, fetch, list_offset, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient

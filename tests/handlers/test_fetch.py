@@ -1,4 +1,4 @@
-"""Fetch: limits, delayed fetches, sessions. compat_tests/test_diff_fetch.py compares responses with Kafka's."""
+"""Fetch: limits, delayed fetches, sessions. compat_tests/logs/test_diff_fetch.py compares responses with Kafka's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch, read_batches, record
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.fetch import (
     FetchPartition,
@@ -17,6 +16,7 @@ from oncelog.wire.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
+from tests.common.batches import batch, read_batches, record
 from tests.harness.requests import bytes_of, create_topic, fetch, fetch_request, produce, read_all
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.batches import batch, record
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -12,6 +11,7 @@ from oncelog.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from tests.common.batches import batch, record
 from tests.harness.requests import EARLIEST, LATEST, create_topic, list_offset, produce
 from tests.harness.sim_broker import EPOCH_MS, SimBroker
 from tests.harness.simulation import simulated

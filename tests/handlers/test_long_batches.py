@@ -9,8 +9,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import TRANSACTIONAL
-from compat_tests.large_batches import LARGE_BATCHES, empty_zstd_frames, numbered_records, one_large_record
 from oncelog.broker.log.environment import LONG_SEARCHES_MAX
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.list_offsets import (
@@ -27,6 +25,8 @@ from oncelog.wire.messages.produce import (
 )
 from oncelog.wire.validate import LongValidation, read_produced_batch, validate, validate_at_once
 from oncelog.wire.validation_rules import ValidationRules
+from tests.common.batches import TRANSACTIONAL
+from tests.common.large_batches import LARGE_BATCHES, empty_zstd_frames, numbered_records, one_large_record
 from tests.harness.requests import create_topic, fetch, list_offset, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import SimClient

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from compat_tests.batches import batch
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -12,6 +11,7 @@ from oncelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.common.batches import batch
 from tests.harness.requests import create_topic, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

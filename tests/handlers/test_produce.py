@@ -1,4 +1,4 @@
-"""Produce: rows, errors and acks. Compared with Kafka on the same bytes in compat_tests/test_diff_produce.py."""
+"""Produce: rows, errors and acks. Compared with Kafka on the same bytes in compat_tests/logs/test_diff_produce.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import TRANSACTIONAL, batch, record
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.produce import (
     PartitionProduceData,
@@ -16,6 +15,7 @@ from oncelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.common.batches import TRANSACTIONAL, batch, record
 from tests.harness.requests import create_topic, fetch, produce, produce_request, read_all
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError

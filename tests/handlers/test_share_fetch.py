@@ -10,10 +10,10 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import TRANSACTIONAL, batch, read_batches, record
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.share_fetch import FetchPartition, FetchTopic
+from tests.common.batches import TRANSACTIONAL, batch, read_batches, record
 from tests.harness.requests import bytes_of, create_topic, produce
 from tests.harness.share_readers import GROUP, ShareReader, serve_share_groups
 from tests.harness.sim_broker import SimBroker

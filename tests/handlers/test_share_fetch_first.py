@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from compat_tests.batches import batch
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.share_fetch import PartitionData
+from tests.common.batches import batch
 from tests.harness.requests import create_topic, produce
 from tests.harness.share_readers import ShareReader, serve_share_groups
 from tests.harness.sim_broker import SimBroker

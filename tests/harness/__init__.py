@@ -1,1 +1,1 @@
-"""What several tests share, a file for each topic: docs/architecture.md lists them."""
+"""What several tests of this folder share, a file for each topic: simulated nodes, their network and disk, clients."""

@@ -1,10 +1,9 @@
-"""Requests that most tests send: create a topic, append a batch, read it. `compat_tests` builds the batches."""
+"""Requests that most tests send: create a topic, append a batch, read it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from compat_tests.batches import Batch, batch, read_batches
 from oncelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -26,6 +25,7 @@ from oncelog.wire.messages.produce import (
     TopicProduceData,
 )
 from oncelog.wire.primitives import Buffer, SizedRange
+from tests.common.batches import Batch, batch, read_batches
 from tests.harness.sim_client import SimClient
 
 PRODUCE_VERSION = 9

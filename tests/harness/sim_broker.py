@@ -17,6 +17,7 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.node.node import Node, open_node
+from oncelog.broker.requests.authorization import Authorizer
 from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.transport import SocketListener
 from oncelog.broker.security.listener import ListenerSecurity
@@ -177,6 +178,12 @@ class SimBroker:
         if (host, port) != self.listener.address:
             raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
         return self.listener.connect()
+
+    def authorize_with(self, authorizer: Authorizer | None) -> None:
+        """Ask ``authorizer`` from the next request on; None: everybody may do everything."""
+        dispatcher = self.node.dispatcher
+        dispatcher.interception.authorization.authorizer = authorizer
+        dispatcher.forget()
 
     def server_connections(self) -> list[Connection]:
         """The connections the node has open."""

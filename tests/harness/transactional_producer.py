@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import trio
 
-from compat_tests.batches import TRANSACTIONAL, Batch, batch, read_batches, record
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from oncelog.wire.messages.add_partitions_to_txn import (
@@ -42,6 +41,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from oncelog.wire.schema import ZERO_UUID, Message
+from tests.common.batches import TRANSACTIONAL, Batch, batch, read_batches, record
 from tests.harness.requests import bytes_of
 from tests.harness.sim_client import SimClient
 

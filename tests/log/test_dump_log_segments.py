@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from compat_tests.real_kafka import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, require
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.control import end_transaction_marker
+from tests.common.real_kafka import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, require
 from tests.harness.partition_log import PartitionLogHarness, batch, bytes_of, flush
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.real_kafka import RealKafka, RealPartMissing, require
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.steps import finish
+from tests.common.real_kafka import RealKafka, RealPartMissing, require
 from tests.harness.partition_log import START_MS, PartitionLogHarness, batch, batches_in, read_all
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from compat_tests.real_kafka import RealKafka
 from conftest import KafkaTool
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.metadata.image import BROKER, TOPIC
@@ -24,6 +23,7 @@ from oncelog.wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from tests.common.real_kafka import RealKafka
 from tests.harness.clocks import FixedClock
 from tests.harness.metadata_node import DIRECTORY_ID, LISTENER
 

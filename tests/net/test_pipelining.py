@@ -10,12 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch
 from oncelog.broker.dispatch.interfaces import Interceptor, Quotas
 from oncelog.broker.net.connection import PENDING_RESPONSES_MAX
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.common.batches import batch
 from tests.harness.requests import create_topic, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError

@@ -8,12 +8,12 @@ from contextlib import suppress
 
 import pytest
 
-from compat_tests.batches import batch
 from oncelog.wire.framing import encode_frame, encode_request
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from oncelog.wire.schema import Message
+from tests.common.batches import batch
 from tests.harness.log_lines import lines
 from tests.harness.requests import produce_request
 from tests.harness.sim_broker import SimBroker

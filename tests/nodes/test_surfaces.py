@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 import oncelog
+from tests.common.oncelog_process import Serve, serve
 from tests.control_http.test_serve_control import ask
-from tests.harness.process import Serve, serve
 
 __all__ = ["serve"]  # a fixture
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-from compat_tests.batches import batch, record
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
@@ -13,6 +12,7 @@ from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from oncelog.wire.schema import Message
+from tests.common.batches import batch, record
 from tests.harness.requests import fetch_request, produce_request
 
 TOPIC = "t"

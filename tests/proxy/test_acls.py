@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import batch
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.opening import open_connection
 from oncelog.broker.dispatch.interfaces import Interceptor
@@ -23,6 +22,7 @@ from oncelog.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscr
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from oncelog.wire.messages.push_telemetry import PushTelemetryRequest
 from tests.client.security.test_login import password
+from tests.common.batches import batch
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch_request, produce_request
 from tests.harness.sim_broker import SimBroker

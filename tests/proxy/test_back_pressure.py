@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.proxy.relay.in_flight import IN_FLIGHT_MAX
 from oncelog.broker.requests.request import RequestContext
@@ -16,6 +15,7 @@ from oncelog.wire.framing import encode_frame, encode_request
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.common.batches import batch, record
 from tests.harness.requests import PRODUCE_VERSION, create_topic, fetch_request, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError

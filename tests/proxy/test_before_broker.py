@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from compat_tests.batches import batch
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -13,6 +12,7 @@ from oncelog.wire.messages.describe_cluster import DescribeClusterRequest, Descr
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.common.batches import batch
 from tests.harness.requests import PRODUCE_VERSION, bytes_of, create_topic, fetch, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

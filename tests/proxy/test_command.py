@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from compat_tests.frames import Connection
-from compat_tests.real_kafka import free_ports
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.options import UsageError
 from oncelog.broker.proxy.options import parse_proxy_arguments
 from oncelog.broker.proxy.settings import ProxySettings, proxy_settings
-from tests.harness.process import Serve, serve
+from tests.common.frames import Connection
+from tests.common.oncelog_process import Serve, serve
+from tests.common.real_kafka import free_ports
 
 __all__ = ["serve"]  # a fixture
 

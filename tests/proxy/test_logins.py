@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import trio
 
-from compat_tests.batches import batch, record
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.errors import AuthenticationError, error_codes
@@ -26,6 +25,7 @@ from oncelog.wire.messages.describe_user_scram_credentials import DescribeUserSc
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.client.security.test_login import CONFIG, SCRAMS, SESSION_S, password, principals, sasl_broker
+from tests.common.batches import batch, record
 from tests.harness.log_lines import lines
 from tests.harness.requests import produce_request
 from tests.harness.sim_broker import SimBroker

@@ -7,7 +7,6 @@ import contextlib
 import pytest
 import trio
 
-from compat_tests.batches import batch, record
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.opening import open_connection
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -18,6 +17,7 @@ from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopic
 from oncelog.wire.messages.describe_client_quotas import EntityData
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.client.security.test_login import password
+from tests.common.batches import batch, record
 from tests.harness.requests import fetch_request, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

@@ -19,7 +19,6 @@ from functools import partial
 import pytest
 import trio
 
-from compat_tests.frames import receive_frame
 from oncelog.broker.net.server import BoundListener
 from oncelog.broker.proxy.proxy import open_proxy
 from oncelog.broker.proxy.settings import ProxySettings
@@ -36,9 +35,10 @@ from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchRequest
 from oncelog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from oncelog.wire.messages.offset_commit import OffsetCommitRequest
+from tests.common.certificates import Authority
+from tests.common.frames import receive_frame
 from tests.harness.requests import produce_request
 from tests.proxy.proxy_config import ProxyConfig
-from tests.security.certificates import Authority
 
 AUTHORITY = Authority()
 SERVER = AUTHORITY.identity("server")

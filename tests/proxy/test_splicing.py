@@ -6,10 +6,10 @@ from typing import Any
 
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tests.common.batches import batch, record
 from tests.harness.requests import create_topic, fetch_request, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

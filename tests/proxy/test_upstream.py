@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from compat_tests.batches import batch
 from oncelog.broker.proxy.upstream import UpstreamTopic
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.common.batches import batch
 from tests.harness.requests import create_topic, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated

@@ -10,7 +10,7 @@ import pytest
 
 import oncelog
 from oncelog.pytest_plugin.settings import KafkaSettings
-from tests.harness.process import DEADLINE_S
+from tests.common.oncelog_process import DEADLINE_S
 from tests.pytest_plugin.projects import run, run_with_clients
 
 pytest_plugins = ["pytester"]

@@ -20,9 +20,9 @@ from oncelog.broker.seams.platforms import HERE
 from oncelog.broker.seams.reactor import Reactor, SocketReactor
 from oncelog.broker.seams.tls import TlsTransport, new_client_context
 from oncelog.broker.seams.transport import SocketTransport, Transport
+from tests.common.certificates import Authority
 from tests.harness.sim_network import memory_pair
 from tests.proxy.memory_reactor import MemoryReactor
-from tests.security.certificates import Authority
 
 AUTHORITY = Authority()
 BUFFER_BYTES = 1_000

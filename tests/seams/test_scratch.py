@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from oncelog.broker.seams.scratch import SCRATCH_MARK, ScratchDirectory, sweep
-from tests.harness.process import DEADLINE_S
+from tests.common.oncelog_process import DEADLINE_S
 
 NAME = "oncelog-0123456789abcdef"
 

@@ -14,7 +14,7 @@ import trio
 
 from oncelog.broker.seams.tls import SEND_BYTES, TlsTransport
 from oncelog.broker.seams.transport import WOULD_BLOCK, Buffer, SocketListener, SocketTransport
-from tests.security.certificates import Authority
+from tests.common.certificates import Authority
 
 TIMEOUT_S = 60
 AUTHORITY = Authority()

@@ -22,8 +22,8 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.harness.sasl_client import ScramClient, frame_of
-from tests.security.tokens import Issuer, key_set, unsecured
+from tests.common.sasl_client import ScramClient, frame_of
+from tests.common.tokens import Issuer, key_set, unsecured
 
 NOW_MS = 1_700_000_000_000
 USERS = {"alice": "a-secret", "bob,=": "b-secret"}

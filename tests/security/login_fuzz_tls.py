@@ -24,7 +24,7 @@ from oncelog.broker.net.connection import Connection
 from oncelog.broker.security.sasl.login import SaslLogin
 from oncelog.wire.framing import decode_response, encode_frame, encode_request
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import TIMEOUT_S, Closed, SaslClient
+from tests.common.sasl_client import TIMEOUT_S, Closed, SaslClient
 from tests.security.login_fuzz import FRAMES_MAX, USERS, Login
 
 TOPICS = {f"of-{number}": user for number, user in enumerate(USERS)}

@@ -24,7 +24,7 @@ from oncelog.wire.messages.describe_delegation_token import (
 from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
-from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
+from tests.common.sasl_client import Closed, LoginFailed, SaslClient
 
 DAY_MS = 86_400_000
 USERS = {"alice": "a-secret", "bob": "b-secret"}

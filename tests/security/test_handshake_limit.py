@@ -15,8 +15,8 @@ from oncelog.broker.security.failed_authentication import FailedAuthentication
 from oncelog.broker.security.listener import HANDSHAKE_SECONDS
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from tests.common.certificates import Authority, client_hello
 from tests.harness.sim_broker import SimBroker
-from tests.security.certificates import Authority, client_hello
 
 AUTHORITY = Authority()
 SERVER = AUTHORITY.identity("server")

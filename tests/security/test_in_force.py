@@ -10,7 +10,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import TRANSACTIONAL, batch
 from oncelog.broker.config.checks import STANDARD_AUTHORIZER
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.metadata.acl_changes import AclFilter, Deletion, create
@@ -31,6 +30,7 @@ from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
+from tests.common.batches import TRANSACTIONAL, batch
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch, produce, produce_request
 from tests.harness.sim_broker import WITHOUT_SHORTCUTS, SimBroker
@@ -146,13 +146,12 @@ def test_what_connections_remember_together_ends_with_an_authorizer(fast: list[b
     @simulated
     async def run() -> None:
         async with cluster() as broker:
-            dispatcher = broker.broker.node.dispatcher
             authorizer = broker.broker.node.host.authorizer
-            dispatcher.interception.authorize_with(None)
+            broker.broker.authorize_with(None)
             here, there = await broker.connect(ALICE), await broker.connect(ALICE, ELSEWHERE)
             for one in (here, there, here, there):
                 assert await code(one) == 0
-            dispatcher.interception.authorize_with(authorizer)
+            broker.broker.authorize_with(authorizer)
             broker.allow(ALICE, host=HERE)
             assert [await code(one) for one in (here, there, here, there)] == [0, DENIED, 0, DENIED]
 

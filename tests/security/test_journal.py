@@ -34,7 +34,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
 )
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
-from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
+from tests.common.sasl_client import Closed, LoginFailed, SaslClient
 
 USERS = {"app": "pass-word-of-app"}
 BROKER_RESOURCE = 4

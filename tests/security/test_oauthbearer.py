@@ -23,8 +23,8 @@ from oncelog.broker.security.sasl.oauthbearer import (
 )
 from oncelog.broker.security.sasl.signed_tokens import SignedTokens, TokenRules, parse_keys
 from oncelog.broker.security.sasl.unsecured_tokens import UnsecuredTokens
-from tests.security.certificates import Authority
-from tests.security.tokens import Issuer, key_set, serve_keys, unsecured
+from tests.common.certificates import Authority
+from tests.common.tokens import Issuer, key_set, serve_keys, unsecured
 
 NOW_S = 1_700_000_000
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.fast_produce import FastProduce
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.net.writer import ResponseWriter
@@ -31,6 +30,7 @@ from oncelog.wire.messages.fetch import FetchRequest, FetchResponse, PartitionDa
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from oncelog.wire.messages.produce import ProduceResponse
+from tests.common.batches import batch, record
 from tests.harness.requests import bytes_of, create_topic, fetch_request, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import CLIENT_ID, SimClient

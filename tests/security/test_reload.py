@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 import oncelog
-from tests.security.certificates import Authority, Identity
+from tests.common.certificates import Authority, Identity
 
 AUTHORITY = Authority()
 FIRST = AUTHORITY.identity("server")

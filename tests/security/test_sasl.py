@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 
 import oncelog
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
+from tests.common.sasl_client import Closed, LoginFailed, SaslClient
 
 CONFIG = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",

@@ -15,7 +15,7 @@ from oncelog.wire.framing import encode_frame
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
+from tests.common.sasl_client import Closed, LoginFailed, SaslClient
 
 USERS = {"app": "secret", "other": "x"}
 ILLEGAL_STATE = 34

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import oncelog
-from tests.security.certificates import Authority, client_hello
+from tests.common.certificates import Authority, client_hello
 
 AUTHORITY = Authority()
 SERVER = AUTHORITY.identity("server")

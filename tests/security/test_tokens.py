@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 import oncelog
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
+from tests.common.sasl_client import Closed, LoginFailed, SaslClient
 
 USERS = {"app": "secret"}
 TIMEOUT_S = 60

@@ -13,7 +13,7 @@ import pytest
 
 import oncelog
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.harness.sasl_client import Closed, LoginFailed, SaslClient
+from tests.common.sasl_client import Closed, LoginFailed, SaslClient
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "security.md"
 USERS = {"app": "secret"}

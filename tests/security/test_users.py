@@ -13,7 +13,7 @@ import oncelog
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.control.options import checked_options
 from oncelog.broker.security.user_options import parse_users
-from tests.harness.process import Serve, serve
+from tests.common.oncelog_process import Serve, serve
 
 __all__ = ["serve"]  # a fixture
 

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import trio
 
-from compat_tests.batches import batch, record
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.metadata.image import Partition, Topic
 from oncelog.broker.network.network import CONTROLLER_ID
@@ -41,6 +40,7 @@ from oncelog.wire.messages.produce import (
 from oncelog.wire.records import iterate_records
 from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import PartitionChangeRecord
+from tests.common.batches import batch, record
 from tests.harness.replication_model import MARKER, Acknowledged, PartitionModel, Read
 from tests.harness.requests import bytes_of
 from tests.harness.sim_client import ConnectionEndedError, SimClient

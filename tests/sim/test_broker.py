@@ -13,7 +13,6 @@ from typing import Any, Literal
 import pytest
 import trio
 
-from compat_tests.batches import Batch, batch, record
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -23,6 +22,7 @@ from oncelog.wire.messages.delete_records import (
 )
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.common.batches import Batch, batch, record
 from tests.harness.requests import EARLIEST, create_topic, fetch, list_offset, produce, read_all
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient

@@ -2,7 +2,6 @@
 
 import trio
 
-from compat_tests.batches import batch, read_batches
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.errors import error_codes
 from oncelog.broker.client.routes import Controller, CoordinatorOf, LeaderOf, Retry
@@ -15,6 +14,7 @@ from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from tests.common.batches import batch, read_batches
 from tests.harness.requests import fetch_request, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import deterministic, simulated

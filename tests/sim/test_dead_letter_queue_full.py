@@ -6,10 +6,10 @@ import errno
 
 import trio
 
-from compat_tests.batches import batch
 from oncelog.broker.metadata.image import GROUP as GROUP_RESOURCE
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from oncelog.wire.stored.metadata import ConfigRecord, FeatureLevelRecord
+from tests.common.batches import batch
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, produce, read_all
 from tests.harness.share_readers import GROUP, ShareReader, serve_share_groups

@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
-from compat_tests.batches import batch
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from tests.common.batches import batch
 from tests.harness.requests import create_topic, fetch, list_offset, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError

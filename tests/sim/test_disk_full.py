@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 import trio
 
-from compat_tests.batches import batch, record
 from oncelog.broker.seams.memory_files import Operation
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -21,6 +20,7 @@ from oncelog.wire.messages.delete_records import (
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.common.batches import batch, record
 from tests.harness.log_lines import lines
 from tests.harness.requests import create_topic, fetch, produce, read_all
 from tests.harness.sim_broker import DATA_DIR, SimBroker

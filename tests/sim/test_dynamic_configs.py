@@ -6,7 +6,6 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -16,6 +15,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tests.common.batches import batch
 from tests.harness.requests import create_topic, produce
 from tests.harness.sim_broker import DATA_DIR, SimBroker
 from tests.harness.sim_client import SimClient

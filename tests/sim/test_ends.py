@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 import trio
 
-from compat_tests.batches import batch, record
 from oncelog.wire.messages.end_txn import EndTxnRequest
+from tests.common.batches import batch, record
 from tests.harness.classic_members import SimMember, coordinated
 from tests.harness.requests import create_topic, fetch_request, produce, produce_request
 from tests.harness.sim_broker import SimBroker

@@ -18,7 +18,6 @@ from typing import Any, Literal
 import pytest
 import trio
 
-from compat_tests.batches import batch, record
 from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
 from oncelog.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -26,6 +25,7 @@ from oncelog.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from oncelog.wire.schema import Message
+from tests.common.batches import batch, record
 from tests.harness.requests import create_topic, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient

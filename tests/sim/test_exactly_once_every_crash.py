@@ -13,9 +13,9 @@ from typing import Any, Literal
 import pytest
 import trio
 
-from compat_tests.batches import CONTROL, Batch, read_batches
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.schema import Message
+from tests.common.batches import CONTROL, Batch, read_batches
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import DATA_DIR, SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient

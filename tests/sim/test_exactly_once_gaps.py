@@ -16,13 +16,13 @@ from typing import NamedTuple
 import pytest
 import trio
 
-from compat_tests.batches import Batch, batch, read_batches, record
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from tests.common.batches import Batch, batch, read_batches, record
 from tests.harness.requests import EARLIEST, bytes_of, create_topic, fetch, list_offset, produce
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import deterministic

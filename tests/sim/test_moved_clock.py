@@ -6,9 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from compat_tests.batches import batch
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.fetch import FetchResponse
+from tests.common.batches import batch
 from tests.harness.classic_members import SimMember, coordinated, describe
 from tests.harness.offset_requests import commit, fetch_offsets
 from tests.harness.requests import EARLIEST, FETCH_VERSION, create_topic, fetch_request, list_offset, produce

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from compat_tests.batches import batch
 from oncelog.broker.network.network import CONTROLLER_ID
+from tests.common.batches import batch
 from tests.harness.requests import PRODUCE_VERSION, create_topic, produce, produce_request
 from tests.harness.sim_cluster import PATIENCE_S, SETTLED_S, running_cluster
 from tests.harness.simulation import simulated

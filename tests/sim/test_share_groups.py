@@ -17,13 +17,13 @@ from typing import Literal
 import pytest
 import trio
 
-from compat_tests.batches import batch
-from compat_tests.share.readers import read_records
 from oncelog.broker.config.group_config import DLQ_TOPIC_NAME
 from oncelog.broker.metadata.image import GROUP as GROUP_RESOURCE
 from oncelog.broker.seams.memory_files import ProcessDied
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.stored.metadata import ConfigRecord
+from tests.common.batches import batch
+from tests.common.records import read_records
 from tests.harness.requests import bytes_of, create_topic, fetch, produce
 from tests.harness.share_readers import GROUP, ShareReader, serve_share_groups
 from tests.harness.sim_broker import SimBroker

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import trio
 
-from compat_tests.batches import GZIP, LOG_APPEND_TIME, LZ4, NONE, SNAPPY, ZSTD, batch, record
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -13,6 +12,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tests.common.batches import GZIP, LOG_APPEND_TIME, LZ4, NONE, SNAPPY, ZSTD, batch, record
 from tests.harness.requests import EARLIEST, create_topic, fetch, list_offset, produce, read_all
 from tests.harness.sim_broker import DATA_DIR, SimBroker
 from tests.harness.sim_client import SimClient

@@ -21,13 +21,13 @@ from typing import Any, Literal
 
 import trio
 
-from compat_tests import batches
-from compat_tests.large_batches import EMPTY, LARGE_BATCHES
 from oncelog.broker.handlers.table import HANDLERS
 from oncelog.wire.compiler import REQUEST_ELEMENTS_MAX
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import decode_response, encode_frame, encode_request
 from oncelog.wire.schema import Field, Request, Struct, deep_copy
+from tests.common import batches
+from tests.common.large_batches import EMPTY, LARGE_BATCHES
 from tests.harness.classic_members import coordinated
 from tests.harness.offset_requests import commit
 from tests.harness.requests import create_topic, produce

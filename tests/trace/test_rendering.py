@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import CONTROL, GZIP, batch, record
 from oncelog.broker.control.messages import SECRETS
 from oncelog.broker.dispatch.api import Api
 from oncelog.broker.handlers.table import HANDLERS
@@ -29,6 +28,7 @@ from oncelog.wire.messages.produce import (
 )
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.schema import Struct, deep_copy
+from tests.common.batches import CONTROL, GZIP, batch, record
 from tests.faults.filled_requests import CASES, Filling
 
 SECRET = "hunter2"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from compat_tests.batches import batch, record
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.requests.request import CloseConnection, RequestContext
 from oncelog.broker.trace.trace import Selection, Trace
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tests.common.batches import batch, record
 from tests.harness.offset_requests import commit
 from tests.harness.requests import create_topic, fetch, produce, produce_request
 from tests.harness.sim_broker import SimBroker

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from oncelog.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, TooLarge, compress, decompress
 from oncelog.wire.errors import DecodeError
-from tests.harness.process import DEADLINE_S
+from tests.common.oncelog_process import DEADLINE_S
 from tests.wire.batches import CODEC_NAMES, CODECS, aiokafka, kafka
 
 MIB = 1024 * 1024

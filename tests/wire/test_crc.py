@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oncelog.wire import crc
 from oncelog.wire.crc import crc32c
-from tests.harness.process import DEADLINE_S
+from tests.common.oncelog_process import DEADLINE_S
 from tests.wire.batches import kafka_python_crc
 
 

@@ -1,6 +1,6 @@
 """Requests for 10,000 partitions of 10,000 topics stay far below the limit of a request's elements.
 
-The bytes are encoded by compat_tests from Kafka's definitions, not by our encoder.
+The bytes are encoded by tests.common from Kafka's definitions, not by our encoder.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from compat_tests.definitions import encode
 from oncelog.wire.schema import Message
+from tests.common.definitions import encode
 
 TOPICS = 10_000
 NAMES = [f"topic-{number}" for number in range(TOPICS)]

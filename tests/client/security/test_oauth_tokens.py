@@ -20,7 +20,7 @@ from oncelog.broker.client.security.oauth_tokens import tokens_of
 from oncelog.broker.seams.transport import connect
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.client.security.test_keys import LOGIN_HANDLER, oauth
-from tests.security.tokens import unsecured
+from tests.common.tokens import unsecured
 
 URL_KEY = "sasl.oauthbearer.token.endpoint.url"
 CONFIG = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "OAUTHBEARER"}

@@ -19,8 +19,8 @@ from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.seams.transport import connect
 from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.metadata import MetadataRequest
+from tests.common.certificates import Authority, Identity, pem_listener
 from tests.harness.resetting_peer import resetting_peer
-from tests.security.certificates import Authority, Identity
 
 AUTHORITY, STRANGERS = Authority(), Authority("strangers")
 SERVER = AUTHORITY.identity("server")
@@ -29,15 +29,7 @@ SECRET = "a secret"
 
 
 def broker_config(server: Identity, **more: str) -> dict[str, str]:
-    return {
-        "listeners": "SSL://127.0.0.1:0",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.key": server.key.decode(),
-        "ssl.keystore.certificate.chain": server.chain.decode(),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": AUTHORITY.pem.decode(),
-        **{key.replace("_", "."): text for key, text in more.items()},
-    }
+    return pem_listener(server, AUTHORITY, **more)
 
 
 def trusting(authority: Authority = AUTHORITY, **more: str) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""What stock clients do under fault rules."""

@@ -1,0 +1,1 @@
+"""Peers that send what is no request, or a bad one; peers that stall."""

@@ -1,0 +1,1 @@
+"""Records and offsets: Produce, Fetch, ListOffsets, DeleteRecords; retention and compaction."""

@@ -1,0 +1,1 @@
+"""Topics, partitions, configurations, the cluster and its replicas."""

@@ -1,0 +1,1 @@
+"""Pages of the documentation that belong to no other folder."""

