@@ -20,7 +20,7 @@ from oncelog.broker.prove.judge import STUCK, Problem, baseline_of, is_behind, j
 from oncelog.broker.prove.program import listener_of
 from oncelog.broker.prove.seed import make_seed
 from oncelog.broker.prove.steps import counter_rules, planned
-from oncelog.broker.prove.trial import Trial
+from oncelog.broker.prove.trial import Trial, first_of
 from oncelog.broker.prove.verdict import Finding, Verdict
 from oncelog.broker.seams.clock import real_time
 
@@ -275,12 +275,15 @@ class Prover:
         )
 
     async def _work(self) -> None:
-        """Run the trials of the queue, several side by side."""
+        """Run the trials of the queue, several side by side. Raises what a trial raises."""
         try:
             async with trio.open_nursery() as nursery:
                 for _ in range(max(1, self._jobs)):
                     nursery.start_soon(self._worker)
-        except* KeyboardInterrupt:
+        except BaseExceptionGroup as group:
+            error = first_of(group)
+            if not isinstance(error, KeyboardInterrupt):
+                raise error from None
             self.verdict.is_interrupted = True
 
     async def _worker(self) -> None:

@@ -143,7 +143,7 @@ class Trial:
                         program.kill()
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            raise _first(group) from None
+            raise first_of(group) from None
         finally:
             remove_folder(self._folder)
             await self._bench.clean_up()
@@ -448,11 +448,11 @@ class Trial:
         return await run_command(filled_command, environment=environment, output_path=output_path)
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first error of a group, or of a group in it, that is no cancellation."""
     for one in group.exceptions:
         if isinstance(one, BaseExceptionGroup):
-            return _first(one)
+            return first_of(one)
         if not isinstance(one, trio.Cancelled):
             return one
     return group.exceptions[0]

@@ -235,9 +235,11 @@ class ClusterBench:
 
     async def clean_up(self) -> None:
         with trio.CancelScope(shield=True), self._client:
-            await self._abort_transactions()
-            await self._delete_groups()
-            await self._delete_topics()
+            try:
+                await self._abort_transactions()
+                await self._delete_groups()
+            finally:
+                await self._delete_topics()
 
     async def _abort_transactions(self) -> None:
         """Abort what the dead have left open, as the next start of its producer would, before its topics are gone."""
