@@ -43,6 +43,8 @@ EARLY_S: Final = 3.0
 """How long a program may take to join its group again, while its old member is still there."""
 EXITS_MAX: Final = 8
 """After so many ends of its own, a program is not started again."""
+UNDISTURBED_EXITS_MAX: Final = 2
+"""`EXITS_MAX` of a service without a disturbance: it cannot be judged."""
 LOCK_MOVES_MAX: Final = 10
 """How often the locks of records in a share group are ended."""
 
@@ -145,6 +147,9 @@ class Trial:
         except BaseExceptionGroup as group:
             raise first_of(group) from None
         finally:
+            with trio.CancelScope(shield=True):
+                for program in self._programs:
+                    await program.wait_ended()
             remove_folder(self._folder)
             await self._bench.clean_up()
         self._result.duration_s = real_time.monotonic() - began
@@ -292,6 +297,8 @@ class Trial:
 
     async def _loop(self, is_over: Callable[[], bool]) -> str | None:
         """Supervise program and broker until ``is_over``. Returns why the program is stuck, if it is."""
+        may_end = self._plan.until_exit or self._result.disturbances
+        exits_max = EXITS_MAX if may_end else UNDISTURBED_EXITS_MAX
         while True:
             if not self._broker.is_running:
                 self._result.broker_ends.append(self._watch.now_s)
@@ -303,7 +310,7 @@ class Trial:
                     return stuck
             for program in self._programs:
                 if program.exit_code is not None and not self._has_finished(program):
-                    if len(self._result.own_ends) >= EXITS_MAX:
+                    if len(self._result.own_ends) >= exits_max:
                         return f"the program ends again and again: {self._result.own_ends[-1]}"
                     await self._restart(program)
             await self._bench.look(self._watch.last_activity)

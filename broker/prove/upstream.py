@@ -105,9 +105,13 @@ class Upstream:
         return ClusterClient(self.settings.upstream, connect, client_id=CLIENT_ID, security=security)
 
     async def check(self, plan: Plan) -> None:
-        """Raises InvalidArgumentError if a topic of the plan exists, KafkaError if the cluster cannot be reached."""
+        """Raises InvalidArgumentError if the cluster cannot be used, or a topic of the plan exists there."""
         with self.client() as client:
-            self.check_topics(plan, await topics.topics(client))
+            try:
+                there = await topics.topics(client)
+            except KafkaError as error:
+                raise InvalidArgumentError(f"the cluster at {self.name} cannot be used: {error}") from None
+            self.check_topics(plan, there)
 
     def check_topics(self, plan: Plan, there: Iterable[str]) -> None:
         """Raises InvalidArgumentError if a topic of the plan is among those that are there."""
