@@ -152,8 +152,11 @@ class Prover:
         return self.verdict
 
     async def again(self, disturbances: tuple[Disturbance, ...]) -> Verdict:
-        """Run one trial, after the undisturbed runs; return the verdict over it alone."""
+        """Run one trial, after the undisturbed runs; return the verdict over it alone. Raises as `run`."""
         self._ground = await self._new_ground()
+        for one in disturbances:
+            if one.kind in self._ground.left_out:
+                raise InvalidArgumentError(f"a cluster cannot take this disturbance ({one.kind}): {one}")
         try:
             await self._run_undisturbed()
         except NotJudgedError as error:

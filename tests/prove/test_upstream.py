@@ -18,7 +18,7 @@ from tests.prove.test_command import GOOD, prove
 pytestmark = pytest.mark.slow
 
 NOWHERE = ("--upstream", "127.0.0.1:1")
-COPY = """
+BILL = """
 from confluent_kafka import Consumer, Producer
 import os
 
@@ -60,9 +60,25 @@ def test_a_mistake_is_one_line(folder: pathlib.Path, options: tuple[str, ...], e
     assert line.startswith(f"oncelog: {error}"), line
 
 
+def test_what_a_cluster_cannot_take_is_not_repeated_there() -> None:
+    dies = {"kind": "broker dies", "rule": {"crash_at": "before append", "topic": "receipts", "nth": 1}}
+    with (
+        oncelog.Broker() as cluster,
+        pytest.raises(oncelog.InvalidArgumentError, match=r"cannot take this disturbance \(broker dies\)"),
+    ):
+        oncelog.prove(
+            "true",
+            topics=["orders", "receipts"],
+            inputs={"orders": ["tea"]},
+            outputs="receipts",
+            upstream=cluster.bootstrap_servers,
+            again=[dies],
+        )
+
+
 def test_a_program_is_proved_on_a_cluster_that_wants_a_log_in(tmp_path: pathlib.Path) -> None:
-    program = tmp_path / "copy.py"
-    program.write_text(COPY)
+    program = tmp_path / "bill.py"
+    program.write_text(BILL)
     config = {"group.min.session.timeout.ms": 1000}
     with oncelog.Broker(users={"app": "app-secret"}, config=config) as cluster:
 
