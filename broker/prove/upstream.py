@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.bench import GroupMember
     from oncelog.broker.prove.plan import Plan
     from oncelog.broker.requests.request import RequestContext
+    from oncelog.wire.messages.list_groups import ListedGroup
     from oncelog.wire.schema import Uuid
 
 CLIENT_ID: Final = "oncelog-prove"
@@ -62,7 +63,9 @@ LEFT_OUT: Final = ("broker dies", "time out")
 LOOK_S: Final = 0.1
 """How often the cluster is asked while the program is quiet, at most."""
 POLL_S: Final = 0.2
-LOCKS_S: Final = 1.0
+"""How often the cluster is asked while a trial waits for it."""
+LOCKS_S: Final = 4.0
+"""How long a trial waits each time until it asks again whether the locks of records have ended."""
 OPEN: Final = frozenset(("Ongoing", "PrepareCommit", "PrepareAbort"))
 LEAVES: Final = -1
 """The epoch of a member that leaves."""
@@ -195,7 +198,7 @@ class ClusterBench:
     async def share_groups(self) -> list[str]:
         return [one for one, row in (await self._groups()).items() if row.group_type.lower() == SHARE]
 
-    async def _groups(self) -> dict[str, Any]:
+    async def _groups(self) -> dict[str, ListedGroup]:
         """Return the groups that the program has used, as the cluster lists them."""
         listed = await listed_groups(self._client)
         return {one: listed[one] for one in self._seen.groups if one in listed}
