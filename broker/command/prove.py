@@ -23,6 +23,7 @@ from oncelog.broker.prove.plan import (
     PROMISES,
     QUIET_S,
     TIMEOUT_S,
+    UPSTREAM_TIMEOUT_S,
     Plan,
     records_of_lines,
 )
@@ -63,6 +64,8 @@ def main(arguments: Sequence[str]) -> int:
         else:
             plan, disturbances = _plan(options, command), None
         plan.check_names()
+        if options.command_config is not None and plan.upstream is None:
+            raise UsageError("--command-config is for a cluster, which --upstream names")
         find_command(plan.command[0])
         budget = _budget(options.budget)
     except (UsageError, InvalidArgumentError, CommandError) as error:
@@ -90,6 +93,7 @@ def _prove(
         depth=options.depth,
         jobs=options.jobs,
         from_snapshot=options.from_snapshot,
+        command_config=options.command_config,
         judge=_judge(plan.judge),
         first=_failed_last(options.report, plan),
     )
@@ -178,7 +182,9 @@ def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[Plan, 
         with open(options.again, encoding="utf-8") as file:
             data = json.load(file)
         found = _disturbances(data)
-        plan = Plan.of_data({**data["plan"], **({"command": command} if command else {})})
+        timeout_s = None if options.timeout is options.upstream is None else _timeout(options)
+        given = {"command": command, "upstream": options.upstream, "timeout_s": timeout_s}
+        plan = Plan.of_data({**data["plan"], **{name: value for name, value in given.items() if value}})
     except OSError as error:
         raise UsageError(f"--again {options.again}: {error.strerror}") from None
     except (ValueError, LookupError, TypeError):
@@ -197,7 +203,7 @@ def _plan(options: argparse.Namespace, command: list[str]) -> Plan:
         address_variable=options.env,
         until_exit=options.until_exit,
         quiet_s=options.quiet,
-        timeout_s=options.timeout,
+        timeout_s=_timeout(options),
         ignore=tuple(options.ignore),
         key=options.key,
         check=options.check,
@@ -205,7 +211,14 @@ def _plan(options: argparse.Namespace, command: list[str]) -> Plan:
         judge=options.judge,
         config=dict(map(_setting, options.settings)),
         seed=options.seed,
+        upstream=options.upstream,
     )
+
+
+def _timeout(options: argparse.Namespace) -> float:
+    if options.timeout is not None:
+        return float(options.timeout)
+    return TIMEOUT_S if options.upstream is None else UPSTREAM_TIMEOUT_S
 
 
 def _judge(text: str | None) -> Judge | None:
@@ -318,9 +331,8 @@ def _parser() -> Parser:
     add(
         "--timeout",
         type=float,
-        default=TIMEOUT_S,
         metavar="S",
-        help=f"a trial is stuck after so many seconds (default: {TIMEOUT_S:g})",
+        help=f"a trial is stuck after so many seconds (default: {TIMEOUT_S:g}, {UPSTREAM_TIMEOUT_S:g} with --upstream)",
     )
     add(
         "--ignore",
@@ -375,6 +387,17 @@ def _parser() -> Parser:
         default=cores(),
         metavar="N",
         help="trials side by side (default: one for each core)",
+    )
+    add(
+        "--upstream",
+        metavar="HOST:PORT,...",
+        help="prove it on this Kafka cluster, through a proxy: its topics must not exist there, and are deleted after "
+        "each trial, as its groups are. One trial runs at a time, in real time",
+    )
+    add(
+        "--command-config",
+        metavar="FILE",
+        help="how to log in to that cluster: a file with the keys of Kafka's clients, as its tools take it",
     )
     add("--seed", type=int, default=0, metavar="N", help="of the broker's random ids (default: 0)")
     add("--report", default=REPORT, metavar="DIR", help=f"where the report is written (default: {REPORT})")

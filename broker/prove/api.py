@@ -20,6 +20,7 @@ from oncelog.broker.prove.plan import (
     PROMISES,
     QUIET_S,
     TIMEOUT_S,
+    UPSTREAM_TIMEOUT_S,
     Plan,
     Promise,
     record_data,
@@ -45,7 +46,7 @@ def prove(
     env: str = ADDRESS_VARIABLE,
     until_exit: bool = False,
     quiet: float = QUIET_S,
-    timeout: float = TIMEOUT_S,
+    timeout: float | None = None,
     ignore: Iterable[str] = (),
     key: str | None = None,
     judge: Judge | None = None,
@@ -58,6 +59,8 @@ def prove(
     depth: int = 1,
     jobs: int | None = None,
     seed: int = 0,
+    upstream: str | None = None,
+    command_config: Mapping[str, object] | str | None = None,
     again: Iterable[Mapping[str, Any]] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Verdict:
@@ -73,7 +76,7 @@ def prove(
     env: the variable of the environment that has the broker's address.
     until_exit: whether the program ends when it is done; if not, it is a service.
     quiet: for how many seconds a service that is done changes nothing.
-    timeout: seconds after which a trial is stuck.
+    timeout: seconds after which a trial is stuck; by default 20, with ``upstream`` 180.
     ignore: JSON paths of the outputs' values, ``headers`` or ``header:NAME``, that are not compared.
     key: the JSON path, or ``key``, of which there is one output for each value.
     judge: a function of the inputs and of the outputs by topic, whose texts say what is wrong, in place of the
@@ -86,6 +89,8 @@ def prove(
     depth: 2 disturbs, too, what only a failure shows.
     jobs: how many trials run side by side; by default one for each core.
     seed: of the broker's random ids.
+    upstream: the address of a Kafka cluster on which the program is proved, in place of brokers of oncelog.
+    command_config: how to log in there, by the keys of Kafka's clients, or the path of a file of them.
     again: `Finding.again`; only that trial runs.
     tell: called with a line about each finding.
 
@@ -106,13 +111,14 @@ def prove(
         address_variable=env,
         until_exit=until_exit,
         quiet_s=quiet,
-        timeout_s=timeout,
+        timeout_s=timeout if timeout is not None else TIMEOUT_S if upstream is None else UPSTREAM_TIMEOUT_S,
         ignore=tuple(ignore),
         key=key,
         check=check,
         reset=reset,
         config=config_texts(config or {}),
         seed=seed,
+        upstream=upstream,
     )
     plan.check_names()
 
@@ -129,6 +135,7 @@ def prove(
         depth=depth,
         jobs=cores() if jobs is None else jobs,
         from_snapshot=from_snapshot,
+        command_config=command_config,
         judge=judge,
     )
     try:

@@ -52,9 +52,9 @@ class Event:
     brought_records: bool = False
     """Of a Fetch or a ShareFetch: whether its response has records."""
     writes: int = 0
-    """Records in all logs when it came."""
+    """What had been written when it came."""
     writes_after: int = 0
-    """Records in all logs when it was done."""
+    """What had been written when it was done."""
     folder: int = 0
     """The state of the program's folder when it came."""
 

@@ -23,6 +23,8 @@ ADDRESS_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
 FOLDER_VARIABLE: Final = "ONCELOG_PROVE_DIR"
 INSTANCE_VARIABLE: Final = "ONCELOG_PROVE_INSTANCE"
 QUIET_S, TIMEOUT_S = 0.3, 20.0
+UPSTREAM_TIMEOUT_S: Final = 180.0
+"""`TIMEOUT_S` on a cluster, where sessions and transactions time out in real time."""
 INSTANCES_MAX: Final = 8
 
 
@@ -58,6 +60,8 @@ class Plan:
     config: Mapping[str, str] = field(default_factory=dict)
     """Configuration of the broker."""
     seed: int = 0
+    upstream: str | None = None
+    """The Kafka cluster on which it is proved; None: on brokers of oncelog."""
 
     def to_data(self) -> dict[str, Any]:
         """Return the plan as JSON has it."""
@@ -97,6 +101,10 @@ class Plan:
                     raise InvalidArgumentError(f"--{what} {name}: {not_found('topic', name, self.topics)}")
         if not 1 <= self.instances <= INSTANCES_MAX:
             raise InvalidArgumentError(f"--instances {self.instances}: expected 1 to {INSTANCES_MAX}")
+        if self.upstream is not None and self.config:
+            raise InvalidArgumentError(
+                f"-c {next(iter(self.config))} is for a broker of oncelog, not for the cluster at {self.upstream}"
+            )
         for name, seconds in (("--quiet", self.quiet_s), ("--timeout", self.timeout_s)):
             if not 0 < seconds < 3600:
                 raise InvalidArgumentError(f"{name} {seconds:g}: expected seconds, more than 0")

@@ -78,6 +78,11 @@ class Program:
         if self.group is not None:
             self.group.kill()
 
+    async def wait_ended(self) -> None:
+        """Wait until it is dead, after `kill`."""
+        if self.group is not None:
+            await self.group.wait()
+
     def terminate(self) -> None:
         """Ask it to end (SIGTERM)."""
         self.is_ending = True

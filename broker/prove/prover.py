@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
+from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.prove.disturbances import RETRIABLE, Disturbance
 from oncelog.broker.prove.explain import explain, mend_of, shared_ids
 from oncelog.broker.prove.history import events_of
@@ -27,17 +28,17 @@ from oncelog.broker.prove.judge import (
 from oncelog.broker.prove.program import listener_of
 from oncelog.broker.prove.seed import make_seed
 from oncelog.broker.prove.steps import counter_rules, planned
-from oncelog.broker.prove.trial import Trial
+from oncelog.broker.prove.trial import Trial, first_of
 from oncelog.broker.prove.verdict import Finding, Verdict
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from oncelog.broker.prove.bench import Ground
     from oncelog.broker.prove.history import Event
     from oncelog.broker.prove.judge import Baseline, Judge
     from oncelog.broker.prove.plan import Plan
-    from oncelog.broker.prove.seed import Seed
     from oncelog.broker.prove.trial import TrialResult
 
 UNDISTURBED_RUNS: Final = 2
@@ -102,6 +103,7 @@ class Prover:
         depth: int = 1,
         jobs: int = 1,
         from_snapshot: str | bytes | None = None,
+        command_config: Mapping[str, object] | str | None = None,
         first: Sequence[tuple[Disturbance, ...]] = (),
         judge: Judge | None = None,
     ) -> None:
@@ -110,12 +112,13 @@ class Prover:
         self._tell = tell
         self._budget = budget
         self._depth = depth
-        self._jobs = jobs
+        self._jobs = jobs if plan.upstream is None else 1
         self._from_snapshot = from_snapshot
+        self._command_config = command_config
         self._first = first
         self._judge = judge
         self._numbers = 0
-        self._seed: Seed
+        self._ground: Ground
         self._baseline: Baseline | None = None
         self._undisturbed: list[Event] = []
         self._queue: list[tuple[Disturbance, ...]] = []
@@ -129,7 +132,7 @@ class Prover:
 
     async def run(self) -> Verdict:
         """Run the trials; return the verdict. Raises CommandError, InvalidArgumentError, SnapshotError, KafkaError."""
-        self._seed = await make_seed(self._plan, self._from_snapshot)
+        self._ground = await self._new_ground()
         try:
             counts = await self._run_undisturbed()
         except NotJudgedError as error:
@@ -138,7 +141,9 @@ class Prover:
         except FailedUndisturbedError:
             return self.verdict
         found = [
-            (one,) for one in planned(self._undisturbed, counts, is_checked=self._plan.check is not None)
+            (one,)
+            for one in planned(self._undisturbed, counts, is_checked=self._plan.check is not None)
+            if one.kind not in self._ground.left_out
         ]
         first = [one for one in self._first if one in found]
         self._queue = first + [one for one in found if one not in first]
@@ -155,8 +160,11 @@ class Prover:
         return self.verdict
 
     async def again(self, disturbances: tuple[Disturbance, ...]) -> Verdict:
-        """Run one trial, after the undisturbed runs; return the verdict over it alone."""
-        self._seed = await make_seed(self._plan, self._from_snapshot)
+        """Run one trial, after the undisturbed runs; return the verdict over it alone. Raises as `run`."""
+        self._ground = await self._new_ground()
+        for one in disturbances:
+            if one.kind in self._ground.left_out:
+                raise InvalidArgumentError(f"a cluster cannot take this disturbance ({one.kind}): {one}")
         try:
             await self._run_undisturbed()
         except NotJudgedError as error:
@@ -172,6 +180,19 @@ class Prover:
             self.verdict.reason = "the disturbance did not happen: the program did not come to the step"
         return self.verdict
 
+    async def _new_ground(self) -> Ground:
+        """Return what the trials have in common. Raises InvalidArgumentError, SnapshotError, KafkaError."""
+        if self._plan.upstream is None:
+            return await make_seed(self._plan, self._from_snapshot)
+        from oncelog.broker.prove.upstream import Upstream
+
+        if self._from_snapshot is not None:
+            raise InvalidArgumentError("a snapshot is for brokers of oncelog, not for a cluster (--upstream)")
+        upstream = Upstream(self._plan, self._command_config)
+        await upstream.check(self._plan)
+        self.verdict.left_out = upstream.left_out
+        return upstream
+
     # -- undisturbed
 
     async def _run_undisturbed(self) -> list[tuple[dict[str, Any], int]]:
@@ -181,7 +202,7 @@ class Prover:
         written = [
             name for name in self._plan.topics if name in self._plan.outputs or name not in self._plan.inputs
         ]
-        counters = counter_rules(written)
+        counters = [] if "broker dies" in self._ground.left_out else counter_rules(written)
         results: list[TrialResult] = []
         for number in range(UNDISTURBED_RUNS):
             result = await self._trial((), counters if number == 0 else ())
@@ -243,9 +264,9 @@ class Prover:
         if self._baseline is None:
             plan = replace(self._plan, quiet_s=UNDISTURBED_QUIET * self._plan.quiet_s)
             behind = partial(has_unread_inputs, self._plan)
-            return await Trial(plan, self._seed, disturbances, folder, counters, behind).run()
+            return await Trial(plan, self._ground, disturbances, folder, counters, behind).run()
         behind = partial(is_behind, self._plan, self._baseline)
-        return await Trial(self._plan, self._seed, disturbances, folder, counters, behind).run()
+        return await Trial(self._plan, self._ground, disturbances, folder, counters, behind).run()
 
     def _limit(self) -> None:
         """Keep the budget."""
@@ -262,16 +283,19 @@ class Prover:
             seconds = min(seconds, self._budget.seconds)
         return (
             f"{self.verdict.classes_in_all} classes of steps, of which {self._planned} are tried; "
-            f"about {_time_text(seconds)}"
+            f"{'about' if self._plan.upstream is None else 'at least'} {_time_text(seconds)}"
         )
 
     async def _work(self) -> None:
-        """Run the trials of the queue, several side by side."""
+        """Run the trials of the queue, several side by side. Raises what a trial raises."""
         try:
             async with trio.open_nursery() as nursery:
                 for _ in range(max(1, self._jobs)):
                     nursery.start_soon(self._worker)
-        except* KeyboardInterrupt:
+        except BaseExceptionGroup as group:
+            error = first_of(group)
+            if not isinstance(error, KeyboardInterrupt):
+                raise error from None
             self.verdict.is_interrupted = True
 
     async def _worker(self) -> None:

@@ -1,4 +1,4 @@
-"""`Seed`: the broker with which every trial begins: its topics and inputs, as a snapshot."""
+"""`Seed`: the broker with which every trial begins: its topics and inputs, as a snapshot. It is a `Ground`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import trio
 from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.instruments import Extras
 from oncelog.broker.control.options import checked_options
+from oncelog.broker.prove.own_broker import OwnBroker
 from oncelog.broker.prove.plan import new_record
 from oncelog.broker.prove.program import listener_of
 from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -27,6 +28,12 @@ class Seed(NamedTuple):
     snapshot: bytes
     output_ends: dict[str, dict[int, int]]
     """Where the outputs of the program begin, by topic and partition."""
+    left_out: tuple[str, ...] = ()
+    """It takes every kind of disturbance."""
+
+    def bench(self, plan: Plan, observer: Observer) -> OwnBroker:
+        """Return the broker of a trial; see `Ground`."""
+        return OwnBroker(new_broker(plan, self.snapshot, observer, listeners=plan.instances + 1))
 
 
 async def make_seed(plan: Plan, from_snapshot: str | bytes | None) -> Seed:

@@ -7,37 +7,27 @@ still, in the moment in which the rule fires, before anything else happens to it
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from oncelog.broker.control import views
-from oncelog.broker.control.errors import (
-    BrokerFailedError,
-    InvalidArgumentError,
-    NotFoundError,
-    NotRunningError,
-)
-from oncelog.broker.control.records import RecordReader
+from oncelog.broker.control.errors import BrokerFailedError
 from oncelog.broker.prove.disturbances import Then
 from oncelog.broker.prove.program import Program, filled, listener_of
-from oncelog.broker.prove.seed import new_broker
 from oncelog.broker.prove.watch import Watch
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.processes import folder_state, make_folder, remove_folder, run_command
-from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oncelog.broker.control.journal import Journal
     from oncelog.broker.control.types import Offsets, Record
+    from oncelog.broker.prove.bench import Ground
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.plan import Plan
     from oncelog.broker.prove.program import ProcessEnd
-    from oncelog.broker.prove.seed import Seed
 
 TURN_S: Final = 0.02
 """How often the loop looks."""
@@ -53,9 +43,10 @@ EARLY_S: Final = 3.0
 """How long a program may take to join its group again, while its old member is still there."""
 EXITS_MAX: Final = 8
 """After so many ends of its own, a program is not started again."""
+UNDISTURBED_EXITS_MAX: Final = 2
+"""`EXITS_MAX` of a service without a disturbance: it cannot be judged."""
 LOCK_MOVES_MAX: Final = 10
-"""How often time is moved so that the locks of records in a share group end."""
-LOCK_S: Final = 31
+"""How often the locks of records in a share group are ended."""
 
 
 @dataclass
@@ -110,20 +101,25 @@ class Trial:
     def __init__(
         self,
         plan: Plan,
-        seed: Seed,
+        ground: Ground,
         disturbances: Sequence[Disturbance],
         folder: str,
         counters: Sequence[dict[str, object]] = (),
         is_behind: Callable[[TrialResult], bool] = lambda result: False,
     ) -> None:
         self._plan = plan
-        self._seed = seed
+        self._output_ends = ground.output_ends
         self._folder = folder
         self._counters = counters
         self._is_behind = is_behind
         self._work_folder = f"{folder}/dir"
-        self._watch = Watch(lambda: self._broker.journal, lambda: folder_state(self._work_folder))
-        self._broker = new_broker(plan, seed.snapshot, self._watch, listeners=plan.instances + 1)
+        self._watch = Watch(
+            lambda: self._broker.journal,
+            lambda source: self._bench.state(source),
+            lambda: folder_state(self._work_folder),
+        )
+        self._bench = ground.bench(plan, self._watch)
+        self._broker = self._bench.controlled
         self._programs = [Program(plan, number, self._work_folder) for number in range(1, plan.instances + 1)]
         self._result = TrialResult(tuple(disturbances))
         self._rule_ids: list[int] = []
@@ -142,15 +138,20 @@ class Trial:
                 await nursery.start(self._broker.run)
                 await self._broker.start()
                 try:
+                    await self._bench.prepare()
                     await self._run()
                 finally:
                     for program in self._programs:
                         program.kill()
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            raise _first(group) from None
+            raise first_of(group) from None
         finally:
+            with trio.CancelScope(shield=True):
+                for program in self._programs:
+                    await program.wait_ended()
             remove_folder(self._folder)
+            await self._bench.clean_up()
         self._result.duration_s = real_time.monotonic() - began
         return self._result
 
@@ -196,20 +197,13 @@ class Trial:
                     raise
                 await real_time.sleep(TURN_S)
 
-    async def _expire_members(self, members: Sequence[tuple[str, str]]) -> None:
-        """Let the sessions of members end, as they do some time after the death of their process."""
-        for group, member in members:
-            # Others may have taken its place, or it has left.
-            with suppress(NotFoundError, InvalidArgumentError, NotRunningError):
-                await self._broker.call("expire_member", {"group_id": group, "member": member})
-
     async def _restart(self, program: Program) -> None:
         """Start a process that has ended again, as a supervisor would."""
         self._result.ends.append(program.end(self._watch.now_s))
         old = list(self._watch.members.get(program.listener, ()))
         if not program.is_ending:
             self._deadline = max(self._deadline, real_time.monotonic() + self._plan.timeout_s / 2)
-        await self._expire_members(old)
+        await self._bench.expire_members(old)
         await self._start(program)
 
     async def _restart_early(self, program: Program) -> None:
@@ -227,7 +221,7 @@ class Trial:
                 for one in self._watch.sightings[-50:]
             ):
                 await real_time.sleep(TURN_S)
-        await self._expire_members(old)
+        await self._bench.expire_members(old)
 
     # -- the disturbances
 
@@ -271,11 +265,11 @@ class Trial:
             case Then.JOIN:
                 await self._add_instance()
             case Then.EXPIRE_TRANSACTION:
-                await self._expire_transactions([one for one, _ in self._watch.open_transactions()])
+                await self._bench.expire_transactions([one for one, _ in self._watch.open_transactions()])
                 self._broker.faults.release(rule_id)
                 program.resume()
             case Then.TAKE_OVER:
-                await self._expire_members(list(self._watch.members.get(program.listener, ())))
+                await self._bench.expire_members(list(self._watch.members.get(program.listener, ())))
                 self._watch.forget_positions(program.listener)
                 await self._add_instance()
                 stuck = await self._loop(lambda: self._has_nothing_to_do(ignore_open=True))
@@ -295,21 +289,16 @@ class Trial:
     async def _abandon(self, transactional_ids: Sequence[str]) -> None:
         """Let transactions that nobody ends time out, and note for how long readers wait in real life."""
         timeouts = dict(self._watch.open_transactions())
-        self._result.late_ms = max(
-            [self._result.late_ms, *(timeouts.get(one, 0) for one in transactional_ids)]
-        )
-        await self._expire_transactions(transactional_ids)
+        expired = await self._bench.expire_transactions(transactional_ids)
+        self._result.late_ms = max([self._result.late_ms, *(timeouts.get(one, 0) for one in expired)])
         self._watch.note_activity()
-
-    async def _expire_transactions(self, transactional_ids: Sequence[str]) -> None:
-        for transactional_id in transactional_ids:
-            with suppress(NotFoundError, InvalidArgumentError, NotRunningError, KafkaError):
-                await self._broker.call("expire_transaction", {"transactional_id": transactional_id})
 
     # -- the loop
 
     async def _loop(self, is_over: Callable[[], bool]) -> str | None:
         """Supervise program and broker until ``is_over``. Returns why the program is stuck, if it is."""
+        may_end = self._plan.until_exit or self._result.disturbances
+        exits_max = EXITS_MAX if may_end else UNDISTURBED_EXITS_MAX
         while True:
             if not self._broker.is_running:
                 self._result.broker_ends.append(self._watch.now_s)
@@ -321,9 +310,10 @@ class Trial:
                     return stuck
             for program in self._programs:
                 if program.exit_code is not None and not self._has_finished(program):
-                    if len(self._result.own_ends) >= EXITS_MAX:
+                    if len(self._result.own_ends) >= exits_max:
                         return f"the program ends again and again: {self._result.own_ends[-1]}"
                     await self._restart(program)
+            await self._bench.look(self._watch.last_activity)
             if is_over() and await self._has_no_remains():
                 return None
             if self._is_blocked() and (abandoned := self._abandoned()):
@@ -396,14 +386,14 @@ class Trial:
         if self._watch.uses_share_groups and await self._share_groups_have_records():
             if self._lock_moves < LOCK_MOVES_MAX:
                 self._lock_moves += 1
-                await self._broker.call("clock_advance", {"seconds": LOCK_S})
+                await self._bench.end_locks()
                 self._watch.note_activity()
             return False
         return True
 
     async def _share_groups_have_records(self) -> bool:
         """Return whether records of the inputs are not acknowledged in a share group."""
-        for group_id in await self._broker.call("share_groups", {}):
+        for group_id in await self._bench.share_groups():
             info = await self._broker.call("share_group", {"group_id": group_id})
             if info.total_lag:
                 return True
@@ -434,27 +424,27 @@ class Trial:
 
     async def _collect(self) -> None:
         """Note what has come out."""
-        result, node = self._result, self._broker.node
+        result, broker = self._result, self._broker
         result.inputs.clear()
         result.aborted.clear()
         result.offsets.clear()
         for topic in self._plan.topics:
-            records = await RecordReader(topic, isolation="read_committed").read(node)
+            records = await broker.call("records", {"topic": topic, "isolation": "read_committed"})
             known = {(one.partition, one.offset) for one in records}
-            every = await RecordReader(topic).read(node)
+            every = await broker.call("records", {"topic": topic})
             if aborted := [one for one in every if (one.partition, one.offset) not in known]:
                 result.aborted[topic] = aborted
             if topic in self._plan.outputs:
-                ends = self._seed.output_ends[topic]
+                ends = self._output_ends[topic]
                 result.records[topic] = [one for one in records if one.offset >= ends.get(one.partition, 0)]
             if topic in self._plan.inputs:
                 result.inputs += records
-        for group_id in await views.groups(node):
-            result.offsets[group_id] = (await views.group(node, group_id=group_id)).committed
+        for group_id in await self._bench.groups():
+            result.offsets[group_id] = (await broker.call("group", {"group_id": group_id})).committed
         if self._plan.check is not None:
             code, output = await self._shell(self._plan.check)
             result.check_output = output if code == 0 else f"exit code {code}\n{output}"
-        result.journal, result.watch = self._broker.journal, self._watch
+        result.journal, result.watch = broker.journal, self._watch
 
     async def _shell(self, command: str) -> tuple[int, str]:
         filled_command, environment = filled(
@@ -465,11 +455,11 @@ class Trial:
         return await run_command(filled_command, environment=environment, output_path=output_path)
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first error of a group, or of a group in it, that is no cancellation."""
     for one in group.exceptions:
         if isinstance(one, BaseExceptionGroup):
-            return _first(one)
+            return first_of(one)
         if not isinstance(one, trio.Cancelled):
             return one
     return group.exceptions[0]

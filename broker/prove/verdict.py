@@ -118,6 +118,8 @@ class Verdict:
     depth: int = 1
     not_met: list[Disturbance] = field(default_factory=list)
     """Disturbances that did not happen: the program did not come to the step."""
+    left_out: Sequence[str] = ()
+    """The kinds of disturbances that the cluster of the proof cannot take."""
     late_ms: int = 0
     """For how long readers waited for an abandoned transaction, at most."""
     late_step: str | None = None
@@ -151,6 +153,8 @@ class Verdict:
         text = f"{self.trials} trials, {self.classes} of {self.classes_in_all} classes of steps, depth {self.depth}"
         if self.not_met:
             text += f"; {len(self.not_met)} disturbances did not happen"
+        if self.left_out:
+            text += f"; not on a real cluster: {', '.join(self.left_out)}"
         return text + ("; interrupted" if self.is_interrupted else "")
 
     def assert_kept(self) -> None:
@@ -181,4 +185,5 @@ class Verdict:
             "findings": [one.to_data(self.plan) for one in self.findings],
             "unsteady": [one.to_data(self.plan) for one in self.unsteady],
             "not_met": [str(one) for one in self.not_met],
+            "left_out": list(self.left_out),
         }

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.seams.clock import real_time
-from oncelog.coordinator.transactions.state import TransactionState
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from oncelog.broker.control.journal import Journal
     from oncelog.broker.host.served import Served
-    from oncelog.broker.node.node import Node
+    from oncelog.broker.prove.bench import BrokerState
     from oncelog.broker.requests.request import RequestContext
 
 IDLE_APIS: Final = frozenset(
@@ -44,7 +43,6 @@ IDLE_APIS: Final = frozenset(
 )
 """What a program sends that has nothing to do."""
 READS: Final = frozenset(("Fetch", "OffsetFetch", "ShareFetch"))
-OPEN: Final = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 Position = tuple[str, int]
 """A topic and a partition."""
@@ -62,24 +60,30 @@ class Sighting(NamedTuple):
     at_s: float
     """Seconds of real time since the trial began."""
     writes: int
-    """Records in all logs when it came."""
+    """What had been written when it came."""
     folder: int
     """The state of the program's folder when it came."""
 
 
 class Watch(Interceptor):
-    """``folder_state`` gives the state of the program's folder."""
+    """``state_of`` gives the state of what has started, ``folder_state`` that of the program's folder."""
 
     only_reads = True
 
-    def __init__(self, journal: Callable[[], Journal], folder_state: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        journal: Callable[[], Journal],
+        state_of: Callable[[Served], BrokerState],
+        folder_state: Callable[[], int],
+    ) -> None:
         self._journal = journal
         self._folder_state = folder_state
-        self._node: Node | None = None
+        self._state_of = state_of
+        self._state: BrokerState
         self._began = real_time.monotonic()
         self.sightings: list[Sighting] = []
         self.writes_after: dict[int, int] = {}
-        """Records in all logs when the request of that number was done."""
+        """What had been written when the request of that number was done."""
         self.brought_records: set[int] = set()
         """The numbers of the Fetches and ShareFetches whose response has records."""
         self.runs: dict[str, int] = {}
@@ -111,8 +115,8 @@ class Watch(Interceptor):
         return real_time.monotonic() - self._began
 
     def attach(self, source: Served, node_id: int | None = None) -> None:
-        """See `Observer`: a node has started."""
-        self._node = source  # type: ignore[assignment]
+        """See `Observer`: a node or a proxy has started."""
+        self._state = self._state_of(source)
         self._pending.clear()
         self._working.clear()
         self._positions.clear()
@@ -229,25 +233,18 @@ class Watch(Interceptor):
     def _name(self, topic: Any) -> str:
         if topic.topic_id == ZERO_UUID:
             return str(topic.topic)
-        assert self._node is not None
-        found = self._node.metadata.image.topics_by_id.get(topic.topic_id)
-        return "" if found is None else found.name
+        return self._state.topic_name(topic.topic_id)
 
     # -- the state of the broker
 
     @property
     def writes(self) -> int:
-        """The number of records in all logs."""
-        assert self._node is not None
-        return sum(log.log_end_offset for log in self._node.logs.logs.values())
+        """How much has been written so far."""
+        return self._state.writes
 
-    def open_transactions(self) -> Iterator[tuple[str, int]]:
-        """Yield the transactional ids with an open transaction, each with its time-out in milliseconds."""
-        assert self._node is not None
-        for context in self._node.transactions.runtime.loaded.values():
-            for transactional_id, transaction in context.shard.transactions.items():
-                if transaction.metadata.state in OPEN:
-                    yield transactional_id, transaction.metadata.timeout_ms
+    def open_transactions(self) -> Iterable[tuple[str, int]]:
+        """Return the transactional ids with an open transaction, each with its time-out in milliseconds."""
+        return self._state.open_transactions()
 
     def has_work(self, listeners: Iterable[str]) -> bool:
         """Whether a request of these instances is under way that may change something."""
@@ -255,10 +252,8 @@ class Watch(Interceptor):
 
     def is_at_end(self, topics: Iterable[str]) -> bool:
         """Whether the program has fetched to the end of each partition of the topics that has records."""
-        assert self._node is not None
         for topic in topics:
-            for index, _ in enumerate(self._node.metadata.image.topics[topic].partitions):
-                end = self._node.cluster.leader_partition(topic, index).log.last_stable_offset
+            for index, end in self._state.ends(topic).items():
                 reached = max(
                     (positions.get((topic, index), 0) for positions in self._positions.values()), default=0
                 )

@@ -15,7 +15,7 @@ import trio
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.opening import PERHAPS_TLS
 from oncelog.broker.control.cluster import operations, topics
-from oncelog.broker.control.cluster.groups import listed_groups
+from oncelog.broker.control.cluster.groups import delete_groups, listed_groups
 from oncelog.broker.control.errors import BrokerFailedError, UnsupportedError
 from oncelog.broker.control.options import TopicOptions
 from oncelog.broker.control.types import BrokerInfo
@@ -184,7 +184,7 @@ class ClusterCarrier:
             groups = await used_groups.used_groups(
                 client, self._groups_before or frozenset(), frozenset(created), self._named_groups
             )
-            for group_id in await used_groups.delete_groups(client, groups):
+            for group_id in await delete_groups(client, groups):
                 used_groups.left.setdefault(self._addresses, {})[group_id] = self._test
                 _carriers[self._addresses] = self
         finally:

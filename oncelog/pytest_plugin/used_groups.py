@@ -6,22 +6,19 @@ it would get records and offsets of the earlier test otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import TypeAlias
 
 from oncelog.broker.client.cluster_client import ClusterClient
-from oncelog.broker.client.errors import to_error_code
 from oncelog.broker.client.metadata import Address
-from oncelog.broker.client.routes import CoordinatorOf
-from oncelog.broker.control.cluster.groups import group, listed_groups
+from oncelog.broker.control.cluster.groups import delete_groups, group, listed_groups
 from oncelog.broker.control.cluster.share_groups import SHARE, share_group
-from oncelog.broker.control.cluster.topics import POLL_S, RETRY
+from oncelog.broker.control.cluster.topics import POLL_S
 from oncelog.broker.control.errors import BrokerFailedError, NotFoundError
 from oncelog.broker.control.share_types import ShareGroupInfo
 from oncelog.broker.control.types import GroupInfo
 from oncelog.broker.seams.clock import real_time
-from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
+from oncelog.wire.errors import KafkaError
 from oncelog.wire.messages.list_groups import ListedGroup
 
 LEAVING_S = 3.0
@@ -52,23 +49,6 @@ async def used_groups(
         if read is not None and (not read or not read.isdisjoint(topics)):
             found.append(group_id)
     return found
-
-
-async def delete_groups(client: ClusterClient, group_ids: Iterable[str]) -> list[str]:
-    """Delete groups; return those that have members, and so stay. Raises KafkaError for another reason, after the last
-    group.
-    """
-    stay, failures = [], []
-    for group_id in group_ids:
-        response = await client.call(DeleteGroupsRequest([group_id]), CoordinatorOf(group_id), retry=RETRY)
-        code = to_error_code(response.results[0].error_code)
-        if code is ErrorCode.NON_EMPTY_GROUP:
-            stay.append(group_id)
-        elif code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-            failures.append(KafkaError(code, f"group {group_id} cannot be deleted"))
-    if failures:
-        raise failures[0]
-    return stay
 
 
 async def delete_left(client: ClusterClient, addresses: ClusterAddresses) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from oncelog.broker.client.errors import to_error_code
 from oncelog.broker.client.routes import TRANSACTION, BrokerWithId, CoordinatorOf
 from oncelog.broker.control import conversions
 from oncelog.broker.control.cluster.calls import ClusterCalls
@@ -27,13 +28,17 @@ from oncelog.broker.control.types import (
     TransactionInfo,
 )
 from oncelog.broker.control.wanted import wanted_group, wanted_transaction
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 OFFSETS_VERSION = 9
 """The last version of OffsetFetch and OffsetCommit that names topics."""
@@ -162,6 +167,23 @@ async def _is_share_group(client: ClusterCalls, group_id: str) -> bool:
     return group_id in listed and listed[group_id].group_type.lower() == "share"
 
 
+async def delete_groups(client: ClusterCalls, group_ids: Iterable[str]) -> list[str]:
+    """Delete groups; return those that have members, and so stay. Raises KafkaError for another reason, after the last
+    group.
+    """
+    stay, failures = [], []
+    for group_id in group_ids:
+        response = await client.call(DeleteGroupsRequest([group_id]), CoordinatorOf(group_id), retry=RETRY)
+        code = to_error_code(response.results[0].error_code)
+        if code is ErrorCode.NON_EMPTY_GROUP:
+            stay.append(group_id)
+        elif code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+            failures.append(KafkaError(code, f"group {group_id} cannot be deleted"))
+    if failures:
+        raise failures[0]
+    return stay
+
+
 # -- transactions
 
 
@@ -172,7 +194,7 @@ async def transactions(client: ClusterCalls) -> list[TransactionInfo]:
         response = await client.call(ListTransactionsRequest(), broker, retry=RETRY)
         conversions.check(response.error_code, "ListTransactions")
         ids.update(row.transactional_id for row in response.transaction_states)
-    return [await _transaction(client, one) for one in sorted(ids)]
+    return [await described_transaction(client, one) for one in sorted(ids)]
 
 
 async def transaction(client: ClusterCalls, *, transactional_id: str) -> TransactionInfo:
@@ -183,7 +205,8 @@ async def transaction(client: ClusterCalls, *, transactional_id: str) -> Transac
     return found[transactional_id]
 
 
-async def _transaction(client: ClusterCalls, transactional_id: str) -> TransactionInfo:
+async def described_transaction(client: ClusterCalls, transactional_id: str) -> TransactionInfo:
+    """Return a transactional id. Raises KafkaError, TRANSACTIONAL_ID_NOT_FOUND for one that there is not."""
     route = CoordinatorOf(transactional_id, TRANSACTION)
     response = await client.call(DescribeTransactionsRequest([transactional_id]), route, retry=RETRY)
     [found] = response.transaction_states

@@ -1,0 +1,88 @@
+"""`Bench`: what a trial runs against: a broker of its own (`oncelog.broker.prove.own_broker`), or a Kafka cluster
+behind a proxy of its own (`oncelog.broker.prove.upstream`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from oncelog.broker.control.controlled import Controlled
+    from oncelog.broker.control.journal import Observer
+    from oncelog.broker.host.served import Served
+    from oncelog.broker.prove.plan import Plan
+    from oncelog.wire.schema import Uuid
+
+GroupMember = tuple[str, str]
+"""A group, and the id of a member."""
+
+
+class BrokerState(Protocol):
+    """What a `Watch` has to know, at once, of what serves the program."""
+
+    @property
+    def writes(self) -> int:
+        """How much has been written so far: it grows with each write of the program."""
+
+    def open_transactions(self) -> Iterable[tuple[str, int]]:
+        """Return the transactional ids with an open transaction, each with its time-out in milliseconds."""
+
+    def ends(self, topic: str) -> Mapping[int, int]:
+        """Return the last stable offset of each partition of a topic of the plan."""
+
+    def topic_name(self, topic_id: Uuid) -> str:
+        """Return the name of a topic; an empty one if it is unknown."""
+
+
+class Bench(Protocol):
+    """See the module. It serves one trial."""
+
+    @property
+    def controlled(self) -> Controlled:
+        """The broker or the proxy. It has a listener for each instance."""
+
+    def state(self, source: Served) -> BrokerState:
+        """Return the state of a run of it."""
+
+    async def prepare(self) -> None:
+        """Make topics and inputs, now that it runs. Raises InvalidArgumentError, KafkaError."""
+
+    async def look(self, last_activity: float) -> None:
+        """Bring the state up to date, if the program has been quiet since ``last_activity`` (real time). Raises
+        InvalidArgumentError if the trial must not go on.
+        """
+
+    async def groups(self) -> list[str]:
+        """Return the ids of the trial's groups but share groups."""
+
+    async def share_groups(self) -> list[str]:
+        """Return the ids of the trial's share groups."""
+
+    async def expire_members(self, members: Sequence[GroupMember]) -> None:
+        """Let the sessions of members end whose processes are dead, or stand still."""
+
+    async def expire_transactions(self, transactional_ids: Sequence[str]) -> Sequence[str]:
+        """Let transactions time out, as far as they can be hurried; return those that have."""
+
+    async def end_locks(self) -> None:
+        """Let the locks of records in share groups end."""
+
+    async def clean_up(self) -> None:
+        """The trial is over, however it has ended: leave nothing behind. Raises KafkaError."""
+
+
+class Ground(Protocol):
+    """What all trials of a proof have in common: they begin with the same data."""
+
+    @property
+    def output_ends(self) -> Mapping[str, Mapping[int, int]]:
+        """Where the outputs of the program begin, by topic and partition."""
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        """The kinds of disturbances that it cannot take."""
+
+    def bench(self, plan: Plan, observer: Observer) -> Bench:
+        """Return what a trial runs against. ``observer`` sees its requests. Raises InvalidArgumentError."""

@@ -1,0 +1,93 @@
+"""`OwnBroker`: a broker of oncelog of the trial's own, whose time moves."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, NotRunningError
+from oncelog.coordinator.transactions.state import TransactionState
+from oncelog.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oncelog.broker.control.controlled_broker import ControlledBroker
+    from oncelog.broker.host.served import Served
+    from oncelog.broker.node.node import Node
+    from oncelog.broker.prove.bench import GroupMember
+    from oncelog.wire.schema import Uuid
+
+OPEN: Final = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+LOCK_S: Final = 31
+
+
+class OwnBroker:
+    """See the module, and `oncelog.broker.prove.bench.Bench`. There is nothing to prepare, and nothing is left."""
+
+    def __init__(self, controlled: ControlledBroker) -> None:
+        self.controlled = controlled
+
+    def state(self, source: Served) -> NodeState:
+        return NodeState(source)  # type: ignore[arg-type]
+
+    async def prepare(self) -> None:
+        pass
+
+    async def look(self, last_activity: float) -> None:
+        pass
+
+    async def groups(self) -> list[str]:
+        groups: list[str] = await self.controlled.call("groups", {})
+        return groups
+
+    async def share_groups(self) -> list[str]:
+        groups: list[str] = await self.controlled.call("share_groups", {})
+        return groups
+
+    async def expire_members(self, members: Sequence[GroupMember]) -> None:
+        for group, member in members:
+            # Others may have taken its place, or it has left.
+            with suppress(NotFoundError, InvalidArgumentError, NotRunningError):
+                await self.controlled.call("expire_member", {"group_id": group, "member": member})
+
+    async def expire_transactions(self, transactional_ids: Sequence[str]) -> Sequence[str]:
+        for transactional_id in transactional_ids:
+            with suppress(NotFoundError, InvalidArgumentError, NotRunningError, KafkaError):
+                await self.controlled.call("expire_transaction", {"transactional_id": transactional_id})
+        return transactional_ids
+
+    async def end_locks(self) -> None:
+        await self.controlled.call("clock_advance", {"seconds": LOCK_S})
+
+    async def clean_up(self) -> None:
+        pass
+
+
+class NodeState:
+    """What a node knows; see `oncelog.broker.prove.bench.BrokerState`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    @property
+    def writes(self) -> int:
+        """The number of records in all logs."""
+        return sum(log.log_end_offset for log in self._node.logs.logs.values())
+
+    def open_transactions(self) -> Iterator[tuple[str, int]]:
+        for context in self._node.transactions.runtime.loaded.values():
+            for transactional_id, transaction in context.shard.transactions.items():
+                if transaction.metadata.state in OPEN:
+                    yield transactional_id, transaction.metadata.timeout_ms
+
+    def ends(self, topic: str) -> dict[int, int]:
+        partitions = self._node.metadata.image.topics[topic].partitions
+        return {
+            index: self._node.cluster.leader_partition(topic, index).log.last_stable_offset
+            for index, _ in enumerate(partitions)
+        }
+
+    def topic_name(self, topic_id: Uuid) -> str:
+        found = self._node.metadata.image.topics_by_id.get(topic_id)
+        return "" if found is None else found.name
