@@ -274,14 +274,14 @@ MUTANTS = (
         failures=(_doubled("kill after", "EndTxn", "two-writes"),),
     ),
     Member(
-        "confluent_with_auto_commit",
-        AT_MOST_ONCE,
-        "confluent_transactions.py",
-        line=(
-            "Consumer(CONSUMER)",
-            'Consumer({**CONSUMER, "enable.auto.commit": True, "auto.commit.interval.ms": 5})',
-        ),
-        failures=(_lost("kill before", "EndTxn", "auto-commit-in-background"),),
+        "offsets_with_results_unread",
+        STUCK,
+        "offsets_with_results.py",
+        topics={"orders": 1},
+        outputs=(),
+        shows_database=True,
+        line=("        (one.offset,) = ", "        _ = "),
+        failures=(Failure("terminate", "Fetch", STUCK, None),),
     ),
     Member(
         "kafka_python_without_metadata",
