@@ -29,6 +29,7 @@ THEIRS = (
     {"__path__", "random.Random", "sys.settrace", "f_trace_opcodes", "send_all", "receive_some", "recv_into"}
     | {"uv.lock"}
     | {"faststream.kafka", "send_offsets_to_transaction"}
+    | {"GroupTransactSession", "processing_guarantee"}
     # Kafka, Spark
     | {
         "CoordinatorOperationExceptionHelper",

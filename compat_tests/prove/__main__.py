@@ -1,9 +1,9 @@
-"""Prove every program of the zoo whole, and write what came out into docs/how-to/mistakes.md: `make prove`.
+"""Prove programs of the zoo whole, and write what came out into the table of docs/how-to/mistakes.md: `make prove`.
 
     python -m compat_tests.prove [--budget N] [NAME ...]
 
-With names it proves only those, and stores in reproductions/ what repeats their failures. Exit code 1: a program
-was judged otherwise than the table says.
+Without a name it proves all. It also stores in reproductions/ what repeats their failures. Exit code 1: a program was
+judged otherwise than zoo.py says.
 """
 
 from __future__ import annotations
@@ -25,62 +25,57 @@ HEAD = "| program | verdict | by which steps | trials |\n|---|---|---|---|\n"
 def main() -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat_tests.prove")
-    parser.add_argument("--budget", help="as of oncelog prove")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of the zoo's table; all, if none is given")
+    parser.add_argument("--budget", help="as of oncelog prove; the table stays as it is then")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of zoo.py; all, if none is given")
     options = parser.parse_args()
-    rows, wrong = [], 0
-    for member in [ZOO[name] for name in options.names] or ZOO.values():
-        with tempfile.TemporaryDirectory(prefix="oncelog-zoo-") as folder:
-            try:
-                proof = prove(
-                    member,
-                    pathlib.Path(folder),
-                    *(("--budget", options.budget) if options.budget else ()),
-                )
-            except RealPartMissing as missing:
-                print(f"{member.name}: not tried: {missing}", flush=True)
-                continue
-        faults = [f"misses {_text(one)}" for one in missed(member, proof, is_stored=bool(options.names))]
-        if proof.verdict["verdict"] != member.verdict:
-            faults.append(f"expected {member.verdict}")
-        wrong += bool(faults)
-        rows.append(_row(member, proof))
-        print(f"{rows[-1]} {'; '.join(faults)}", flush=True)
-        if faults:
-            print(proof, flush=True)
-    if not options.names:
-        write(rows)
-    return bool(wrong)
+    budget = () if options.budget is None else ("--budget", options.budget)
+    judged = [judge(member, *budget) for member in [ZOO[name] for name in options.names] or ZOO.values()]
+    return 0 if all(judged) else 1
 
 
-def missed(member: Member, proof: Proof, *, is_stored: bool) -> list[Failure]:
-    """The failures of the table that a proof did not meet. `is_stored`: keep what repeats the others."""
-    if is_stored:
-        return store(member, proof)
-    return [one for one in member.failures if one not in proof.failures]
+def judge(member: Member, *budget: str) -> bool:
+    """Prove one program, and print what came out. Returns whether it is what is known."""
+    with tempfile.TemporaryDirectory(prefix="oncelog-zoo-") as folder:
+        try:
+            proof = prove(member, pathlib.Path(folder), *budget)
+        except RealPartMissing as missing:
+            print(f"{member.name}: not tried: {missing}", flush=True)
+            return True
+    faults = [f"misses {_text(one)}" for one in store(member, proof)]
+    if proof.verdict["verdict"] != member.verdict:
+        faults.append(f"expected {member.verdict}")
+    row = _row(member, proof)
+    print(f"{row} {'; '.join(faults)}", flush=True)
+    if faults:
+        print(proof, flush=True)
+    if not budget:
+        write(member, row)
+    return not faults
 
 
-def write(rows: list[str]) -> None:
-    """Write the table into the page."""
+def write(member: Member, row: str) -> None:
+    """Write a row into the table of the page, in the place that zoo.py gives it."""
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    table = "".join(f"{row}\n" for row in rows)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{HEAD}{table}\n{END}{after}")
+    table, _, after = rest.partition(END)
+    rows = {line.split("`")[1]: line for line in table.splitlines() if line.startswith("| `")}
+    rows[member.name] = row
+    kept = "".join(f"{rows[name]}\n" for name in ZOO if name in rows)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{HEAD}{kept}\n{END}{after}")
 
 
 def _row(member: Member, proof: Proof) -> str:
     verdict = proof.verdict
     steps = {_text(failure): None for one in verdict["findings"] for failure in failures_of(one)}
-    late = f", readers wait {verdict['late_ms'] // 1000} s" if verdict["late_ms"] else ""
-    return (
-        f"| `{member.name}` | {verdict['verdict']}{late} | {'; '.join(sorted(steps))} | {verdict['trials']} |"
-    )
+    late = f", readers wait up to {verdict['late_ms'] // 1000} s" if verdict["late_ms"] else ""
+    shown = "; ".join(sorted(steps))
+    return f"| `{member.name}` | {verdict['verdict']}{late} | {shown} | {verdict['trials']} |"
 
 
 def _text(failure: Failure) -> str:
     section = f" ([why](#{failure.mistake}))" if failure.mistake else ""
-    return f"{failure.problem}: {failure.disturbance} {failure.api}{section}"
+    step = f"{failure.disturbance} {failure.api}".strip() or "undisturbed"
+    return f"{failure.problem}: {step}{section}"
 
 
 sys.exit(main())

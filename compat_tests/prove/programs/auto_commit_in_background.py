@@ -3,6 +3,7 @@
 import os
 import queue
 import threading
+import time
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_settings import CONSUMER, PRODUCER
@@ -18,6 +19,7 @@ def work():
     try:
         while True:
             order = orders.get()
+            time.sleep(0.05)  # the work
             producer.produce("receipts", b"paid: " + order.value(), order.key(), on_delivery=delivered)
             producer.flush(10)
     except KafkaException:

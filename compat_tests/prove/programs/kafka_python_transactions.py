@@ -20,15 +20,20 @@ member = Membership()
 consumer = KafkaConsumer(**CONSUMER)
 producer = KafkaProducer(**PRODUCER, transactional_id=f"billing-{INSTANCE}")
 producer.init_transactions()
+consumer.partitions_for_topic("orders")  # or the first poll may join twice
 consumer.subscribe(["orders"], listener=member)
 while running():
     polled = consumer.poll(timeout_ms=100, max_records=4)
     if not polled:
         continue
     producer.begin_transaction()
-    for orders in polled.values():
-        for order in orders:
-            producer.send("receipts", b"paid: " + order.value, order.key)
+    written = [
+        producer.send("receipts", b"paid: " + order.value, order.key)
+        for orders in polled.values()
+        for order in orders
+    ]
+    for one in written:
+        one.get(10)  # kafka-python begins anew after some errors, and its commit tells nothing of them
     offsets = {where: OffsetAndMetadata(orders[-1].offset + 1, "", -1) for where, orders in polled.items()}
     producer.send_offsets_to_transaction(offsets, member.metadata)
     producer.commit_transaction()
