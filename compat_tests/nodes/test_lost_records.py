@@ -10,11 +10,13 @@ from confluent_kafka import Producer
 from compat_tests.nodes.readers import Reader, Reading, reading
 from compat_tests.nodes.target import CONTROLLER, Cluster
 from compat_tests.nodes.topic import PREFERRED, UNCLEAN, Partition, Topic, create_topic
+from compat_tests.nodes.waiting import wait_until
 from compat_tests.transactions.reader import FAST_RECONNECT
 from tests.common.batches import WAIT_MS
 
 REPLICAS = (1, 2, 3)
-REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS, FENCED_LEADER_EPOCH = 7, 19, 74
+NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS = 6, 7, 19
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 74, 75
 PREFERRED_LEADER_NOT_AVAILABLE, ELECTION_NOT_NEEDED = 80, 84
 TOLD = {"confluent-kafka": [1], "java": [1], "kafka-python": []}
 """Consumers that go back to where the log was cut (KIP-320), with the offsets that they tell the application of."""
@@ -51,7 +53,11 @@ def test_a_record_that_only_the_leader_has_is_gone_with_it(
         kafka.network.heal()
         after = topic.wait_for(lambda row: row.leader in (2, 3))
         assert after == Partition(2, 1, REPLICAS, (2, 3), (), (), (1,))
-        assert topic.produce(2, b"instead")["base_offset"] == 1
+        # A broker of Kafka tells of its leadership a moment before it takes records.
+        instead = wait_until(
+            lambda: topic.produce(2, b"instead"), lambda row: row["error_code"] != NOT_LEADER_OR_FOLLOWER
+        )
+        assert (instead["error_code"], instead["base_offset"]) == (0, 1)
         wait_for(found, b"instead")
     for client, one in found.items():
         assert [(row.offset, row.value) for row in one.records] == [(0, b"kept"), (1, b"instead")], client
@@ -162,7 +168,11 @@ def test_a_replica_outside_the_isr_leads(
         after = topic.wait_for(lambda row: row.leader > 1)
         assert (after.leader, after.epoch, after.elr, after.last_known_elr) == (2, epoch, (), ())
         assert topic.elect(UNCLEAN) == ELECTION_NOT_NEEDED
-        diverging = topic.fetch(2, 3, last_fetched_epoch=0, current_leader_epoch=epoch)
+        # A broker of Kafka tells of its leadership a moment before it has it.
+        diverging = wait_until(
+            lambda: topic.fetch(2, 3, last_fetched_epoch=0, current_leader_epoch=epoch),
+            lambda row: row["error_code"] != UNKNOWN_LEADER_EPOCH,
+        )
         assert (diverging["error_code"], diverging["diverging_epoch"]) == (0, {"epoch": 0, "end_offset": 1})
         assert diverging["records"] == b""
         fenced = topic.fetch(2, 3, last_fetched_epoch=0, current_leader_epoch=0)
