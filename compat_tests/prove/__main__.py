@@ -41,7 +41,10 @@ def judge(member: Member, *budget: str) -> bool:
         except RealPartMissing as missing:
             print(f"{member.name}: not tried: {missing}", flush=True)
             return True
-    faults = [f"misses {_text(one)}" for one in store(member, proof)]
+    # A proof tells the first trial of those that fail alike.
+    told = {(one.problem, one.mistake) for one in proof.failures}
+    missed = [one for one in store(member, proof) if (one.problem, one.mistake) not in told]
+    faults = [f"misses {_text(one)}" for one in missed]
     if proof.verdict["verdict"] != member.verdict:
         faults.append(f"expected {member.verdict}")
     row = _row(member, proof)
