@@ -81,6 +81,9 @@ if TYPE_CHECKING:
     from oncelog.broker.filters.record_filter import RecordFilter
     from oncelog.broker.filters.renaming import rename_groups, rename_topics, rename_transactional_ids
     from oncelog.broker.prove.api import prove
+    from oncelog.broker.prove.disturbances import Disturbance
+    from oncelog.broker.prove.judge import Output, Problem
+    from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.verdict import Finding, Verdict
     from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection, RequestContext
     from oncelog.wire.errors import ErrorCode, KafkaError
@@ -112,6 +115,7 @@ __all__ = [
     "Clock",
     "CloseConnection",
     "DeadLetter",
+    "Disturbance",
     "ErrorCode",
     "FailedLogin",
     "Faults",
@@ -135,10 +139,13 @@ __all__ = [
     "Offsets",
     "OncelogError",
     "Outcome",
+    "Output",
     "PartitionInfo",
     "PartitionState",
     "PassingRecord",
+    "Problem",
     "ProducerInfo",
+    "ProofPlan",
     "Proxy",
     "Record",
     "RecordFilter",
@@ -200,6 +207,7 @@ _MODULES = {
     "Clock": "oncelog.broker.embedded.sync_api.clock",
     "CloseConnection": "oncelog.broker.requests.request",
     "DeadLetter": "oncelog.broker.control.share_types",
+    "Disturbance": "oncelog.broker.prove.disturbances",
     "ErrorCode": "oncelog.wire.errors",
     "FailedLogin": "oncelog.broker.control.request_types",
     "Faults": "oncelog.broker.embedded.sync_api.faults",
@@ -224,10 +232,13 @@ _MODULES = {
     "Offsets": "oncelog.broker.control.types",
     "OncelogError": "oncelog.broker.control.errors",
     "Outcome": "oncelog.broker.control.request_types",
+    "Output": "oncelog.broker.prove.judge",
     "PartitionInfo": "oncelog.broker.control.types",
     "PartitionState": "oncelog.broker.control.types",
     "PassingRecord": "oncelog.broker.filters.passing_records",
+    "Problem": "oncelog.broker.prove.judge",
     "ProducerInfo": "oncelog.broker.control.types",
+    "ProofPlan": "oncelog.broker.prove.plan",
     "Proxy": "oncelog.broker.embedded.sync_api.proxy",
     "Record": "oncelog.broker.control.types",
     "RecordFilter": "oncelog.broker.filters.record_filter",

@@ -24,7 +24,7 @@ from oncelog.broker.prove.plan import (
     QUIET_S,
     TIMEOUT_S,
     UPSTREAM_TIMEOUT_S,
-    Plan,
+    ProofPlan,
     records_of_lines,
 )
 from oncelog.broker.prove.prover import Budget, Progress, Prover
@@ -82,7 +82,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _prove(
-    options: argparse.Namespace, plan: Plan, budget: Budget, disturbances: tuple[Disturbance, ...] | None
+    options: argparse.Namespace, plan: ProofPlan, budget: Budget, disturbances: tuple[Disturbance, ...] | None
 ) -> int:
     folder = new_folder()
     prover = Prover(
@@ -159,7 +159,7 @@ def _write_json(path: str, data: object) -> None:
         file.write("\n")
 
 
-def _failed_last(report: str, plan: Plan) -> list[tuple[Disturbance, ...]]:
+def _failed_last(report: str, plan: ProofPlan) -> list[tuple[Disturbance, ...]]:
     """Return the disturbances of the findings of the last proof of the same command."""
     try:
         with open(os.path.join(report, RESULT), encoding="utf-8") as file:
@@ -176,7 +176,7 @@ def _disturbances(finding: dict[str, Any]) -> tuple[Disturbance, ...]:
 # -- options
 
 
-def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[Plan, tuple[Disturbance, ...]]:
+def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[ProofPlan, tuple[Disturbance, ...]]:
     """Return the plan and the disturbances of a finding's file; a command that is given takes the place of its own."""
     try:
         with open(options.again, encoding="utf-8") as file:
@@ -184,7 +184,7 @@ def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[Plan, 
         found = _disturbances(data)
         timeout_s = None if options.timeout is options.upstream is None else _timeout(options)
         given = {"command": command, "upstream": options.upstream, "timeout_s": timeout_s}
-        plan = Plan.of_data({**data["plan"], **{name: value for name, value in given.items() if value}})
+        plan = ProofPlan.of_data({**data["plan"], **{name: value for name, value in given.items() if value}})
     except OSError as error:
         raise UsageError(f"--again {options.again}: {error.strerror}") from None
     except (ValueError, LookupError, TypeError):
@@ -192,8 +192,8 @@ def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[Plan, 
     return plan, found
 
 
-def _plan(options: argparse.Namespace, command: list[str]) -> Plan:
-    return Plan(
+def _plan(options: argparse.Namespace, command: list[str]) -> ProofPlan:
+    return ProofPlan(
         command=tuple(command),
         topics=dict(map(_topic, options.topic)),
         inputs=_inputs(options.input),

@@ -21,8 +21,8 @@ from oncelog.broker.prove.plan import (
     QUIET_S,
     TIMEOUT_S,
     UPSTREAM_TIMEOUT_S,
-    Plan,
     Promise,
+    ProofPlan,
     record_data,
 )
 from oncelog.broker.prove.prover import Budget, Progress, Prover
@@ -101,7 +101,7 @@ def prove(
     if promise not in PROMISES:
         raise InvalidArgumentError(f"promise={promise!r}: expected one of {', '.join(PROMISES)}")
     names = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
-    plan = Plan(
+    plan = ProofPlan(
         command=_command(program),
         topics=dict(names),
         inputs={topic: tuple(map(record_data, records)) for topic, records in inputs.items()},

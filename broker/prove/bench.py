@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.control.journal import Observer
     from oncelog.broker.host.served import Served
-    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.plan import ProofPlan
     from oncelog.wire.schema import Uuid
 
 GroupMember = tuple[str, str]
@@ -84,5 +84,5 @@ class Ground(Protocol):
     def left_out(self) -> Sequence[str]:
         """The kinds of disturbances that it cannot take."""
 
-    def bench(self, plan: Plan, observer: Observer) -> Bench:
+    def bench(self, plan: ProofPlan, observer: Observer) -> Bench:
         """Return what a trial runs against. ``observer`` sees its requests. Raises InvalidArgumentError."""

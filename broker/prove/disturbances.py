@@ -151,11 +151,6 @@ class Disturbance(NamedTuple):
     """The rule that catches the step."""
 
     @property
-    def then(self) -> Then:
-        """What happens to the program."""
-        return KINDS[self.kind].then
-
-    @property
     def instance(self) -> int:
         """Which instance of the program it is about, from 1 on."""
         return int(str(self.rule.get("listener", LISTENER_PREFIX + "1")).removeprefix(LISTENER_PREFIX))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.prove.disturbances import Then
+from oncelog.broker.prove.disturbances import KINDS, Then
 from oncelog.broker.prove.history import record_text
 from oncelog.broker.prove.judge import (
     ABORTED_READ,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.history import Event
     from oncelog.broker.prove.judge import Output, Problem
-    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.trial import TrialResult
 
 
@@ -65,7 +65,7 @@ class Trace:
     """What the requests of a failed trial say. ``undisturbed`` are those of an undisturbed run."""
 
     def __init__(
-        self, plan: Plan, result: TrialResult, events: Sequence[Event], undisturbed: Sequence[Event]
+        self, plan: ProofPlan, result: TrialResult, events: Sequence[Event], undisturbed: Sequence[Event]
     ) -> None:
         self.plan = plan
         self.result = result
@@ -177,7 +177,7 @@ def _is_in(value: bytes, content: bytes) -> bool:
 
 
 def explain(
-    plan: Plan,
+    plan: ProofPlan,
     result: TrialResult,
     problems: Sequence[Problem],
     events: Sequence[Event],
@@ -261,7 +261,7 @@ def _mistake_of_lost(
     record: Record | None,
     output: Output,
 ) -> str | None:
-    then = {one.then for one in trace.result.disturbances}
+    then = {KINDS[one.kind].then for one in trace.result.disturbances}
     refused = [event for event, _ in sends if event.errors]
     is_late = bool(refused) and (not commits or commits[0].number > refused[0].number)
     if is_late and not any(event.is_acknowledged for event, _ in sends):
@@ -344,7 +344,7 @@ def _mistake_of_doubled(trace: Trace, sends: Sequence[tuple[Event, Record]]) -> 
     without = [one for one in events if one.api == "TxnOffsetCommit" and not one.member_id]
     if without and len(ids) > 1:
         return "new-id-without-group"
-    if any(one.then is Then.TAKE_OVER for one in trace.result.disturbances):
+    if any(KINDS[one.kind].then is Then.TAKE_OVER for one in trace.result.disturbances):
         return "zombie"
     return "two-writes"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from oncelog.broker.control.types import Offsets, Record
-    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.trial import TrialResult
 
 LOST, DOUBLED, CHANGED = "lost", "doubled", "changed"
@@ -80,7 +80,7 @@ class Baseline:
     check_output: str | None = None
 
 
-def baseline_of(plan: Plan, results: Sequence[TrialResult]) -> tuple[Baseline | None, str]:
+def baseline_of(plan: ProofPlan, results: Sequence[TrialResult]) -> tuple[Baseline | None, str]:
     """Return what undisturbed runs have in common, and if they differ None and the difference."""
     first, *others = ((one, outputs_of(plan, one.records)) for one in results)
     result, found = first
@@ -99,7 +99,7 @@ def baseline_of(plan: Plan, results: Sequence[TrialResult]) -> tuple[Baseline | 
     return Baseline(counted, orders, offsets, result.check_output), ""
 
 
-def _of_inputs(plan: Plan, result: TrialResult) -> dict[str, Offsets]:
+def _of_inputs(plan: ProofPlan, result: TrialResult) -> dict[str, Offsets]:
     """Return the offsets of groups in the input topics; in others, markers of aborted transactions move them."""
     return {
         group: {topic: partitions for topic, partitions in topics.items() if topic in plan.inputs}
@@ -122,12 +122,12 @@ def judged_problems(judge: Judge, result: TrialResult) -> list[Problem]:
     return problems + [Problem(JUDGED, text) for text in texts]
 
 
-def is_behind(plan: Plan, baseline: Baseline, result: TrialResult) -> bool:
+def is_behind(plan: ProofPlan, baseline: Baseline, result: TrialResult) -> bool:
     """Return whether something has not come that came in the undisturbed runs."""
     return bool(baseline.outputs - Counter(outputs_of(plan, result.records)) or _unread(baseline, result))
 
 
-def has_unread_inputs(plan: Plan, result: TrialResult) -> bool:
+def has_unread_inputs(plan: ProofPlan, result: TrialResult) -> bool:
     """Return whether a group that has committed offsets in an input topic has not committed all of it."""
     ends: dict[tuple[str, int], int] = {}
     for record in result.inputs:
@@ -152,7 +152,7 @@ def _unread(baseline: Baseline, result: TrialResult) -> list[str]:
     ]
 
 
-def problems_of(plan: Plan, baseline: Baseline, result: TrialResult) -> list[Problem]:
+def problems_of(plan: ProofPlan, baseline: Baseline, result: TrialResult) -> list[Problem]:
     """Return what is wrong with a trial."""
     problems = []
     outputs = outputs_of(plan, result.records)
@@ -241,12 +241,12 @@ def _difference(before: str, after: str) -> str:
 # -- outputs as they are compared
 
 
-def outputs_of(plan: Plan, records: Mapping[str, Iterable[Record]]) -> list[Output]:
+def outputs_of(plan: ProofPlan, records: Mapping[str, Iterable[Record]]) -> list[Output]:
     """Return the outputs of a trial as they are compared, by topic and partition."""
     return [output_of(plan, record) for rows in records.values() for record in rows]
 
 
-def output_of(plan: Plan, record: Record) -> Output:
+def output_of(plan: ProofPlan, record: Record) -> Output:
     """Return one output as it is compared."""
     key = None if record.key is None else record.key.decode("utf-8", "replace")
     if plan.key is not None:

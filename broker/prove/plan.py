@@ -1,5 +1,5 @@
-"""`Plan`: what is proved: a program, its topics, what it reads and where its results are. A plan is plain data: it is
-in the file of a finding, from which `oncelog prove --again` repeats one trial.
+"""`ProofPlan`: what is proved: a program, its topics, what it reads and where its results are. It is plain data, and
+part of the file of a finding, from which `oncelog prove --again` repeats one trial.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INSTANCES_MAX: Final = 8
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProofPlan:
     """See docs/how-to/prove.md, which says what each means."""
 
     command: tuple[str, ...]
@@ -69,7 +69,7 @@ class Plan:
         return data
 
     @classmethod
-    def of_data(cls, data: Mapping[str, Any]) -> Plan:
+    def of_data(cls, data: Mapping[str, Any]) -> ProofPlan:
         """Return the plan of `to_data`. Raises InvalidArgumentError."""
         try:
             plan = cls(**data)

@@ -11,7 +11,7 @@ from oncelog.broker.seams.processes import ProcessGroup
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.plan import ProofPlan
 
 
 class ProcessEnd(NamedTuple):
@@ -37,7 +37,7 @@ class ProcessEnd(NamedTuple):
 class Program:
     """Instance ``instance`` of the plan's program. ``folder`` is the trial's, kept over the program's restarts."""
 
-    def __init__(self, plan: Plan, instance: int, folder: str) -> None:
+    def __init__(self, plan: ProofPlan, instance: int, folder: str) -> None:
         self._plan = plan
         self._folder = folder
         self.instance = instance
@@ -108,7 +108,7 @@ def listener_of(instance: int) -> str:
 
 
 def filled(
-    plan: Plan, command: Sequence[str], bootstrap_servers: str, folder: str, instance: int
+    plan: ProofPlan, command: Sequence[str], bootstrap_servers: str, folder: str, instance: int
 ) -> tuple[list[str], dict[str, str]]:
     """Return a command with the address, the trial's folder and the number of the instance where it names them, and
     the environment variables that have them, too.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.bench import Ground
     from oncelog.broker.prove.history import Event
     from oncelog.broker.prove.judge import Baseline, Judge
-    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.trial import TrialResult
 
 UNDISTURBED_RUNS: Final = 2
@@ -95,7 +95,7 @@ class Prover:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ProofPlan,
         folder: str,
         tell: Callable[[Progress], None],
         *,

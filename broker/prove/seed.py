@@ -16,7 +16,7 @@ from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from oncelog.broker.control.journal import Observer
-    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.plan import ProofPlan
 
 REQUESTS_KEPT = 20_000
 """Requests of each API that the journal of a trial keeps."""
@@ -31,12 +31,12 @@ class Seed(NamedTuple):
     left_out: tuple[str, ...] = ()
     """It takes every kind of disturbance."""
 
-    def bench(self, plan: Plan, observer: Observer) -> OwnBroker:
+    def bench(self, plan: ProofPlan, observer: Observer) -> OwnBroker:
         """Return the broker of a trial; see `Ground`."""
         return OwnBroker(new_broker(plan, self.snapshot, observer, listeners=plan.instances + 1))
 
 
-async def make_seed(plan: Plan, from_snapshot: str | bytes | None) -> Seed:
+async def make_seed(plan: ProofPlan, from_snapshot: str | bytes | None) -> Seed:
     """Return the seed of a plan's trials. ``from_snapshot``: the data before the plan's topics and inputs. Raises
     InvalidArgumentError, SnapshotError, KafkaError.
     """
@@ -65,7 +65,7 @@ async def make_seed(plan: Plan, from_snapshot: str | bytes | None) -> Seed:
 
 
 def new_broker(
-    plan: Plan, snapshot: str | bytes | None, observer: Observer | None, *, listeners: int
+    plan: ProofPlan, snapshot: str | bytes | None, observer: Observer | None, *, listeners: int
 ) -> ControlledBroker:
     """Return a broker for a trial, with a listener for each of so many instances. Raises InvalidArgumentError."""
     names = [listener_of(number) for number in range(1, listeners + 1)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from oncelog.broker.control.errors import BrokerFailedError
-from oncelog.broker.prove.disturbances import Then
+from oncelog.broker.prove.disturbances import KINDS, Then
 from oncelog.broker.prove.program import Program, filled, listener_of
 from oncelog.broker.prove.watch import Watch
 from oncelog.broker.seams.clock import real_time
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.types import Offsets, Record
     from oncelog.broker.prove.bench import Ground
     from oncelog.broker.prove.disturbances import Disturbance
-    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.program import ProcessEnd
 
 TURN_S: Final = 0.02
@@ -100,7 +100,7 @@ class Trial:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ProofPlan,
         ground: Ground,
         disturbances: Sequence[Disturbance],
         folder: str,
@@ -241,7 +241,7 @@ class Trial:
         result.fired_at.append(self._watch.now_s)
         self._deadline = real_time.monotonic() + self._plan.timeout_s
         program = self._programs[min(disturbance.instance, len(self._programs)) - 1]
-        match disturbance.then:
+        match KINDS[disturbance.kind].then:
             case Then.KILL | Then.KILL_EARLY:
                 program.kill()
             case Then.TERMINATE:
@@ -254,7 +254,7 @@ class Trial:
         """Do what follows a disturbance. Returns why the program is stuck meanwhile, if it is."""
         program = self._programs[min(disturbance.instance, len(self._programs)) - 1]
         rule_id = self._rule_ids[self._handled - 1]
-        match disturbance.then:
+        match KINDS[disturbance.kind].then:
             case Then.KILL_EARLY:
                 await self._restart_early(program)
             case Then.TERMINATE:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.types import Member, TransactionInfo
     from oncelog.broker.host.served import Served
     from oncelog.broker.prove.bench import GroupMember
-    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.messages.list_groups import ListedGroup
     from oncelog.wire.schema import Uuid
@@ -80,7 +80,7 @@ class Upstream:
 
     left_out = LEFT_OUT
 
-    def __init__(self, plan: Plan, command_config: Mapping[str, object] | str | None) -> None:
+    def __init__(self, plan: ProofPlan, command_config: Mapping[str, object] | str | None) -> None:
         assert plan.upstream is not None
         names = [listener_of(number) for number in range(1, plan.instances + 2)]
         own = checked_options(
@@ -107,7 +107,7 @@ class Upstream:
         security = self.settings.logins.own
         return ClusterClient(self.settings.upstream, connect, client_id=CLIENT_ID, security=security)
 
-    async def check(self, plan: Plan) -> None:
+    async def check(self, plan: ProofPlan) -> None:
         """Raises InvalidArgumentError if the cluster cannot be used, or a topic of the plan exists there."""
         with self.client() as client:
             try:
@@ -116,7 +116,7 @@ class Upstream:
                 raise InvalidArgumentError(f"the cluster at {self.name} cannot be used: {error}") from None
             self.check_topics(plan, there)
 
-    def check_topics(self, plan: Plan, there: Iterable[str]) -> None:
+    def check_topics(self, plan: ProofPlan, there: Iterable[str]) -> None:
         """Raises InvalidArgumentError if a topic of the plan is among those that are there."""
         for topic in plan.topics:
             if topic in there:
@@ -129,7 +129,7 @@ class Upstream:
             "them, and touches no others"
         )
 
-    def bench(self, plan: Plan, observer: Observer) -> ClusterBench:
+    def bench(self, plan: ProofPlan, observer: Observer) -> ClusterBench:
         """See `Ground`."""
         return ClusterBench(self, plan, observer)
 
@@ -137,7 +137,7 @@ class Upstream:
 class ClusterBench:
     """See the module, and `oncelog.broker.prove.bench.Bench`."""
 
-    def __init__(self, upstream: Upstream, plan: Plan, observer: Observer) -> None:
+    def __init__(self, upstream: Upstream, plan: ProofPlan, observer: Observer) -> None:
         self.controlled = ControlledProxy(
             upstream.settings,
             seed=plan.seed,

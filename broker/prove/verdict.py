@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from oncelog.broker.prove.judge import Problem
-    from oncelog.broker.prove.plan import Plan
+    from oncelog.broker.prove.plan import ProofPlan
 
 KEPT, BROKEN, NOT_JUDGED = "kept", "broken", "not judged"
 FORMAT: Final = 1
@@ -72,7 +72,7 @@ class Finding:
         """Its disturbances as ``prove(..., again=...)`` takes them: it then runs that trial only."""
         return [one.to_data() for one in self.disturbances]
 
-    def to_data(self, plan: Plan) -> dict[str, Any]:
+    def to_data(self, plan: ProofPlan) -> dict[str, Any]:
         """Return the finding as JSON has it; `oncelog prove --again` repeats it."""
         return {
             "format": FORMAT,
@@ -104,7 +104,7 @@ class Finding:
 class Verdict:
     """What a proof has shown, and what that rests on."""
 
-    plan: Plan
+    plan: ProofPlan
     reason: str | None = None
     """Why the program is not judged; None: it is."""
     findings: list[Finding] = field(default_factory=list)

@@ -16,10 +16,10 @@ from oncelog.broker.prove.judge import (
     problems_of,
     word_of,
 )
-from oncelog.broker.prove.plan import Plan
+from oncelog.broker.prove.plan import ProofPlan
 from oncelog.broker.prove.trial import TrialResult
 
-PLAN = Plan(("app",), {"orders": 1, "receipts": 1}, {"orders": ({"value": "1"},)}, ("receipts",))
+PLAN = ProofPlan(("app",), {"orders": 1, "receipts": 1}, {"orders": ({"value": "1"},)}, ("receipts",))
 
 
 def result_with(*outputs: str, offset: int = 3, **more: Any) -> TrialResult:
@@ -31,7 +31,7 @@ def result_with(*outputs: str, offset: int = 3, **more: Any) -> TrialResult:
     return TrialResult((), records={"receipts": records}, offsets={"g": {"orders": {0: offset}}}, **more)
 
 
-def problems(*outputs: str, plan: Plan = PLAN, **more: Any) -> list[Problem]:
+def problems(*outputs: str, plan: ProofPlan = PLAN, **more: Any) -> list[Problem]:
     """What is wrong with these outputs, where a=1, b=2, a=3 are right."""
     undisturbed = [result_with("a=1", "b=2", "a=3"), result_with("a=1", "b=2", "a=3")]
     baseline, difference = baseline_of(plan, undisturbed)
@@ -104,7 +104,7 @@ def test_offsets_that_differ_in_undisturbed_runs_do_not_count() -> None:
 
 
 def test_what_is_ignored_may_differ() -> None:
-    plan = Plan(**{**PLAN.to_data(), "ignore": ("$.at", "$.lines[*].id")})
+    plan = ProofPlan(**{**PLAN.to_data(), "ignore": ("$.at", "$.lines[*].id")})
     one = json.dumps({"n": 1, "at": 5, "lines": [{"id": 1, "what": "tea"}]})
     two = json.dumps({"lines": [{"what": "tea", "id": 2}], "at": 6, "n": 1})
     baseline, _ = baseline_of(plan, [result_with(f"a={one}"), result_with(f"a={two}")])
@@ -112,7 +112,7 @@ def test_what_is_ignored_may_differ() -> None:
 
 
 def test_with_a_key_one_output_for_each_counts() -> None:
-    plan = Plan(**{**PLAN.to_data(), "key": "$.order"})
+    plan = ProofPlan(**{**PLAN.to_data(), "key": "$.order"})
     baseline, _ = baseline_of(
         plan, [result_with('a={"order": 1, "at": 5}'), result_with('a={"at": 6, "order": 1}')]
     )
