@@ -65,7 +65,7 @@ test: $(VENV)/.synced  ## every check and test, with stock clients and a real Ka
 	$(BIN)/pytest compat_tests $(BESIDE) --junit-xml=.runs/compat_tests.xml $(ARGS)
 	$(SPARK)/bin/pytest spark_it $(BESIDE) --junit-xml=.runs/spark_it.xml $(ARGS)
 
-minutes: $(VENV)/.synced  ## how long each folder's tests took in the last `make test`; the table of compat_tests/README.md is made of it
+minutes: $(VENV)/.synced  ## how long each folder's tests took in the last `make test`; the tables of tests/README.md and compat_tests/README.md are made of it
 	@$(BIN)/python .ci/minutes.py --write
 
 # By the path's beginning: Spark's tests have a venv of their own. One test at a time, so that its output is seen as it comes.

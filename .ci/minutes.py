@@ -4,7 +4,7 @@ A test's time has its fixtures' in it, so the first one that asks for a broker p
 did at the same time is added up.
 
     python .ci/minutes.py            a table for each suite
-    python .ci/minutes.py --write    also set the minutes in the table of compat_tests/README.md
+    python .ci/minutes.py --write    also set the minutes in the tables of tests/README.md and compat_tests/README.md
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).parent.parent
 RUNS = ROOT / ".runs"
-README = ROOT / "compat_tests/README.md"
 
 
 def seconds_by_folder(report: Path) -> dict[str, tuple[int, float]]:
@@ -36,11 +35,11 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f}" if seconds >= 60 else f"{max(seconds / 60, 0.1):.1f}"
 
 
-def with_minutes(page: str, found: dict[str, tuple[int, float]]) -> str:
-    """The page, whose rows ``| `folder/` | minutes | what it shows |`` have the minutes of this run."""
+def with_minutes(page: str, suite: str, found: dict[str, tuple[int, float]]) -> str:
+    """The README of a suite, whose rows ``| `folder/` | minutes | what it shows |`` have the minutes of this run."""
 
     def row(match: re.Match[str]) -> str:
-        of = found.get(f"compat_tests/{match[1]}")
+        of = found.get(f"{suite}/{match[1]}")
         return match[0] if of is None else f"| `{match[1]}/` | {minutes(of[1])} |"
 
     return re.sub(r"(?m)^\| `(\w+)/` \| [\d.?]+ \|", row, page)
@@ -57,8 +56,9 @@ def main() -> int:
         for folder, (count, seconds) in sorted(found.items()):
             print(f"| `{folder}` | {count} | {minutes(seconds)} |")
         print(f"| all | {sum(n for n, _ in found.values())} | {minutes(sum(s for _, s in found.values()))} |")
-        if report.stem == "compat_tests" and "--write" in sys.argv:
-            README.write_text(with_minutes(README.read_text(), found))
+        readme = ROOT / report.stem / "README.md"
+        if "--write" in sys.argv and readme.exists():
+            readme.write_text(with_minutes(readme.read_text(), report.stem, found))
     return 0
 
 
