@@ -1,11 +1,12 @@
-"""The folders of `compat_tests`: each has a row in its README, with the minutes that its tests took in a run."""
+"""The folders of both suites: each has a row in its README, with the minutes that its tests took in a run."""
 
 import pathlib
 import runpy
 
+import pytest
+
 from tests.common.archives import ROOT
 
-SUITE = ROOT / "compat_tests"
 MINUTES = runpy.run_path(str(ROOT / ".ci" / "minutes.py"))
 REPORT = """<testsuites><testsuite>
 <testcase classname="compat_tests.groups.test_static" name="test_a[oncelog]" time="70.0"/>
@@ -15,12 +16,17 @@ REPORT = """<testsuites><testsuite>
 </testsuite></testsuites>"""
 
 
-def test_every_test_is_in_a_folder_and_every_folder_in_the_table() -> None:
-    assert list(SUITE.glob("test_*.py")) == []
-    folders = {path.parent.relative_to(SUITE).parts[0] for path in SUITE.glob("*/**/test_*.py")}
-    rows = [
-        line.split("`")[1] for line in (SUITE / "README.md").read_text().splitlines() if "/` | " in line[:40]
-    ]
+def test_every_test_beside_kafka_is_in_a_folder() -> None:
+    assert list((ROOT / "compat_tests").glob("test_*.py")) == []
+
+
+@pytest.mark.parametrize("suite", ["tests", "compat_tests"])
+def test_every_folder_is_in_the_table(suite: str) -> None:
+    folders = {
+        path.parent.relative_to(ROOT / suite).parts[0] for path in (ROOT / suite).glob("*/**/test_*.py")
+    }
+    page = (ROOT / suite / "README.md").read_text()
+    rows = [line.split("`")[1] for line in page.splitlines() if "/` | " in line[:40]]
     assert rows == sorted(f"{folder}/" for folder in folders)
 
 
@@ -34,5 +40,5 @@ def test_the_minutes_are_those_of_the_run(tmp_path: pathlib.Path) -> None:
         "tests": (1, 1.0),
     }
     page = "| `groups/` | 7 | members |\n| `logs/` | ? | records |\n| `share/` | 1.5 | others |\n"
-    shown = MINUTES["with_minutes"](page, found)
+    shown = MINUTES["with_minutes"](page, "compat_tests", found)
     assert shown == "| `groups/` | 2 | members |\n| `logs/` | 0.2 | records |\n| `share/` | 1.5 | others |\n"
