@@ -22,7 +22,10 @@ STORED = [
 ]
 TRIALS = "16"
 """As many as there is time for: with these each right program has been killed at each of its kinds of requests."""
-RIGHT_IN_PYTHON = [one.name for one in RIGHT if one.language == "python"]
+RIGHT_IN_PYTHON = [
+    one.name for one in RIGHT if one.language == "python" and one.name != "kafka_python_transactions"
+]
+"""Beside a full suite, kafka-python's own waits are longer than an undisturbed run may be: `make prove` has it."""
 WITH_A_MEND = [
     (wrong.name, number)
     for wrong in WRONG
