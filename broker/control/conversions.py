@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from oncelog.broker.client.errors import to_error_code
-from oncelog.broker.control.errors import NotFoundError
+from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
+from oncelog.broker.control.names import meant
 from oncelog.broker.control.new_records import NewRecord
 from oncelog.broker.control.options import config_texts
 from oncelog.broker.control.types import Assignment, Member, Offsets, Record, TransactionInfo
@@ -45,6 +47,16 @@ def config_change(
     """Return the request that sets configuration keys of a resource. Raises InvalidArgumentError."""
     rows = [AlterableConfig(key, SET, value) for key, value in config_texts(config).items()]
     return IncrementalAlterConfigsRequest([AlterConfigsResource(resource_type, name, rows)])
+
+
+def check_config_change(row: Any, config: Mapping[str, object], known: Collection[str], what: str) -> None:
+    """Raises InvalidArgumentError, about ``what``, if a row of the response to `config_change` has an error; with the
+    key that may be meant where one of ``config`` is not among those that are ``known``.
+    """
+    if row.error_code:
+        unknown = next((key for key in config if key not in known), None)
+        hint = "" if unknown is None else meant(unknown, known)
+        raise InvalidArgumentError(f"{what}: {row.error_message}{hint}")
 
 
 async def lag_of(

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.config.client_metrics_config import ClientMetricsConfig
 from oncelog.broker.control import views
-from oncelog.broker.control.conversions import config_change
+from oncelog.broker.control.conversions import check_config_change, config_change
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError, WaitTimeoutError
 from oncelog.broker.control.names import no_partition, not_found
 from oncelog.broker.control.nodes.configs import CLIENTS, CONTROLLER_DIRECTORY
@@ -264,8 +265,7 @@ async def configure_client_metrics(
         raise InvalidArgumentError("the name of the subscription is empty")
     nodes_with_client_metrics(cluster)
     [row] = (await cluster.client.call(config_change(CLIENT_METRICS, name, config))).responses
-    if row.error_code:
-        raise InvalidArgumentError(f"subscription {name}: {row.error_message}")
+    check_config_change(row, config, ClientMetricsConfig.KEYS, f"subscription {name}")
     await cluster.wait_followed()
 
 

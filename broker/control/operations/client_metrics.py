@@ -24,7 +24,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class WithClientMetrics(Protocol):
-    """What clients send metrics to: a `ControlledBroker` or a `ControlledCluster`."""
+    """A `ControlledBroker` or a `ControlledCluster`, to which clients send metrics."""
 
     journal: Journal
 

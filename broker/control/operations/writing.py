@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from oncelog.broker.control import conversions, views
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError
-from oncelog.broker.control.names import meant, not_found
+from oncelog.broker.control.names import not_found
 from oncelog.broker.control.new_records import NewRecord, assign_partitions, checked_record
 from oncelog.broker.control.new_topics import similar_keys
 from oncelog.broker.control.options import TopicOptions, config_texts
@@ -294,7 +294,4 @@ async def _configure(
     """Set configuration keys of a resource. Raises InvalidArgumentError, about ``what``."""
     request = conversions.config_change(resource_type, name, config)
     [row] = (await _ask(node, "incremental_alter_configs", request, ALTER_CONFIGS_VERSION)).responses
-    if row.error_code:
-        unknown = next((key for key in config if key not in known), None)
-        hint = "" if unknown is None else meant(unknown, known)
-        raise InvalidArgumentError(f"{what}: {row.error_message}{hint}")
+    conversions.check_config_change(row, config, known, what)
