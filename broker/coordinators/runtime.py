@@ -97,7 +97,7 @@ class CoordinatorRuntime(Generic[S]):
         self._committed: dict[int, tuple[S, int, S]] = {}
         """By partition: a shard that waits for the watermark, the watermark, and the shard as it was there."""
         self._views: dict[int, S] = {}
-        """What requests find instead of the shards of these partitions, while a response is made once more."""
+        """Stands in for the shards of these partitions while a response is made once more."""
         environment.metadata.subscribe(self._on_record)
         self._cluster.subscribe(self._on_new_epoch)
 

@@ -1,4 +1,4 @@
-"""What the APIs of delegation tokens share: over which connections they are served, and changes of an expiry."""
+"""The common part of the APIs of delegation tokens: which connections they are for, and changes of an expiry."""
 
 from __future__ import annotations
 

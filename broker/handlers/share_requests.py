@@ -1,4 +1,4 @@
-"""What requests of share groups have in common: what is checked first."""
+"""The first checks of requests of share groups."""
 
 from __future__ import annotations
 

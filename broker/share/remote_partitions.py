@@ -1,4 +1,4 @@
-"""What the node of a share group asks the leaders of partitions on other nodes: where they end, and to take dead
+"""Requests of the node of a share group to the leaders of partitions on other nodes: where they end, and to take dead
 letters. Source: ``NetworkPartitionMetadataClient``, ``ShareGroupDLQStateManager``.
 """
 
