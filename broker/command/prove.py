@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from oncelog.broker.config.options import Parser, UsageError, unknown_option
+from oncelog.broker.config.options import Parser, UsageError, options_of, unknown_option
 from oncelog.broker.control.errors import InvalidArgumentError, SnapshotError
 from oncelog.broker.prove.disturbances import Disturbance
 from oncelog.broker.prove.judge import Judge
@@ -57,8 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options, unknown = parser.parse_known_args(own)
         if unknown:
-            known = [option for action in parser._actions for option in action.option_strings]
-            raise UsageError(unknown_option(unknown[0], known, "oncelog prove"))
+            raise UsageError(unknown_option(unknown[0], options_of(parser), "oncelog prove"))
         if options.again is not None:
             plan, disturbances = _of_finding(options, command)
         else:
@@ -109,9 +108,9 @@ def _prove(
     finally:
         remove_folder(folder)
     verdict = prover.verdict
-    files = {} if disturbances is not None else _write(options.report, verdict)
+    files = _write(options.report, verdict) if disturbances is None else {}
     print(json.dumps(verdict.to_data(), indent=2) if options.json else text_of(verdict, files), end="")
-    if files is not None and disturbances is None:
+    if disturbances is None:
         print(f"oncelog: the report is {os.path.join(options.report, PAGE)}", file=sys.stderr)
     return EXIT_CODES[verdict.promise]
 

@@ -20,7 +20,7 @@ GroupMember = tuple[str, str]
 
 
 class BrokerState(Protocol):
-    """What a `Watch` has to know, at once, of what serves the program."""
+    """The facts that a `Watch` asks, at once, of the broker or cluster that serves the program."""
 
     @property
     def writes(self) -> int:
@@ -74,7 +74,7 @@ class Bench(Protocol):
 
 
 class Ground(Protocol):
-    """What all trials of a proof have in common: they begin with the same data."""
+    """The common beginning of all trials of a proof: they start with the same data."""
 
     @property
     def output_ends(self) -> Mapping[str, Mapping[int, int]]:

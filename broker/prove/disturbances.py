@@ -1,5 +1,5 @@
-"""What a trial does at one step of the program: a table of disturbances. Each is a fault rule, which catches the step
-and says what becomes of the request, and what happens to the program when the rule has fired.
+"""The table of disturbances: a trial does one of them at one step of the program. Each is a fault rule, which catches
+the step and says what becomes of the request, and what happens to the program when the rule has fired.
 
 A kill after a response is not in the table: the program knows no more than at the kill before its next request, unless
 it has changed something outside the broker meanwhile, and that, too, is there at the kill before the next request.
@@ -18,7 +18,7 @@ LISTENER_PREFIX: Final = "INSTANCE"
 
 
 class Then(Enum):
-    """What happens to the program at the step."""
+    """The fate of the program at the step."""
 
     NOTHING = "nothing"
     KILL = "it is killed, and started again when its session is over"
@@ -122,7 +122,7 @@ FINAL: Final[Mapping[str, str]] = {"Produce": "INVALID_RECORD"}
 """Errors that no client retries, and that are about the records alone."""
 
 WITH_RECORDS: Final = frozenset((Then.TERMINATE, Then.JOIN))
-"""What is tried, too, at a Fetch that brings records: the program has them in hand, and has not used them."""
+"""Tried, too, at a Fetch that brings records: the program has them in hand, and has not used them."""
 FETCHES: Final = frozenset(("Fetch", "ShareFetch"))
 WRITES: Final = frozenset(
     (
@@ -143,7 +143,7 @@ IN_TRANSACTION: Final = frozenset(
 
 
 class Disturbance(NamedTuple):
-    """What is done, once, at which step."""
+    """A disturbance at one step, which happens once."""
 
     kind: str
     """One of `KINDS`."""

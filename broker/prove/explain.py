@@ -42,7 +42,7 @@ class Explanation(NamedTuple):
 
     @property
     def mend(self) -> str | None:
-        """What to do, and where it is explained."""
+        """The mend, and the page that explains it."""
         return None if self.mistake is None else mend_of(self.mistake)
 
 
@@ -62,7 +62,7 @@ def shared_ids(events: Sequence[Event]) -> list[str]:
 
 
 class Trace:
-    """What the requests of a failed trial say. ``undisturbed`` are those of an undisturbed run."""
+    """The story that the requests of a failed trial tell. ``undisturbed`` are those of an undisturbed run."""
 
     def __init__(
         self, plan: ProofPlan, result: TrialResult, events: Sequence[Event], undisturbed: Sequence[Event]
@@ -202,11 +202,10 @@ def _of_problem(trace: Trace, problem: Problem) -> tuple[list[str], str | None]:
     if problem.kind == REORDERED:
         return _of_reordered(trace, problem)
     if problem.kind == ABORTED_READ:
-        aborted = trace.result.aborted
         return [
             f"the program fetches {topic} with isolation level read_uncommitted, and "
-            f"{record_text(aborted[topic][0])} belongs to a transaction that was aborted"
-            for topic in trace.result.aborted_reads
+            f"{record_text(records[0])} belongs to a transaction that was aborted"
+            for topic, records in trace.result.aborted_reads.items()
         ], "read-uncommitted"
     return (_of_stuck(trace) if problem.kind == STUCK else []), None
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.broker.prove.disturbances import LISTENER_PREFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oncelog.broker.control.request_types import Request
     from oncelog.broker.control.types import Record
     from oncelog.broker.prove.trial import TrialResult
@@ -17,6 +19,8 @@ LEFT_OUT: Final = frozenset(
     ("ApiVersions", "GetTelemetrySubscriptions", "PushTelemetry", "SaslHandshake", "SaslAuthenticate")
 )
 """Requests that say nothing about records and offsets."""
+TIMELINE_MAX: Final = 600
+"""Requests of a finding's timeline."""
 Committed = dict[tuple[str, str, int], int]
 """Offsets by group, topic and partition."""
 
@@ -52,9 +56,9 @@ class Event:
     brought_records: bool = False
     """Of a Fetch or a ShareFetch: whether its response has records."""
     writes: int = 0
-    """What had been written when it came."""
+    """The writes (`BrokerState.writes`) before it came."""
     writes_after: int = 0
-    """What had been written when it was done."""
+    """The writes before it was done."""
     folder: int = 0
     """The state of the program's folder when it came."""
 
@@ -178,3 +182,26 @@ def _records(request: Request) -> list[Record]:
         return request.records
     except ValueError:
         return []
+
+
+def timeline(result: TrialResult, events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Return the requests of a trial and what was done to program and broker, by time."""
+    rows: list[dict[str, Any]] = [event.to_data() for event in events]
+    if len(rows) > TIMELINE_MAX:
+        rows = [
+            row for row in rows if row["request"].partition(" ")[0] not in ("Fetch", "Heartbeat", "Metadata")
+        ]
+    rows = rows[:TIMELINE_MAX]
+    rows += [
+        {"at_ms": round(at * 1000, 1), "disturbance": str(one)}
+        for one, at in zip(result.disturbances, result.fired_at, strict=False)
+    ]
+    rows += [
+        {"at_ms": round(end.at_s * 1000, 1), "instance": end.instance, "program": str(end)}
+        for end in result.ends
+    ]
+    rows += [
+        {"at_ms": round(at * 1000, 1), "broker": "the broker died, and starts again"}
+        for at in result.broker_ends
+    ]
+    return sorted(rows, key=lambda row: row["at_ms"])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from oncelog.broker.prove.history import value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from oncelog.broker.control.types import Offsets, Record
     from oncelog.broker.prove.plan import ProofPlan
@@ -49,7 +49,7 @@ class Output(NamedTuple):
     topic: str
     key: str | None
     value: str
-    """What `--ignore` leaves of key, value and headers, as text."""
+    """Value and headers as text, without what `--ignore` names."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Problem:
 
     kind: str
     text: str
-    """What it is, in a sentence."""
+    """The problem in a sentence."""
     outputs: tuple[Output, ...] = ()
     """The outputs that are lost, doubled, ..."""
 
@@ -70,7 +70,7 @@ class Problem:
 
 @dataclass
 class Baseline:
-    """What the undisturbed runs have in common."""
+    """The common results of the undisturbed runs."""
 
     outputs: Counter[Output]
     orders: dict[tuple[str, str], list[str]]
@@ -141,14 +141,22 @@ def has_unread_inputs(plan: ProofPlan, result: TrialResult) -> bool:
     )
 
 
+def _moved_offsets(baseline: Baseline, result: TrialResult) -> Iterator[tuple[str, str, int | None, int]]:
+    """Yield where groups stand elsewhere than after an undisturbed run: group, partition, offset, the one there."""
+    for group, topics in baseline.offsets.items():
+        for topic, partitions in topics.items():
+            for partition, wanted in partitions.items():
+                offset = result.offsets.get(group, {}).get(topic, {}).get(partition)
+                if offset != wanted:
+                    yield group, f"{topic}-{partition}", offset, wanted
+
+
 def _unread(baseline: Baseline, result: TrialResult) -> list[str]:
     """Return where groups stand before the offsets that they have after an undisturbed run."""
     return [
-        f"group {group} stands at {offset} in {topic}-{partition}, not at {wanted}"
-        for group, topics in baseline.offsets.items()
-        for topic, partitions in topics.items()
-        for partition, wanted in partitions.items()
-        if (offset := result.offsets.get(group, {}).get(topic, {}).get(partition, 0)) < wanted
+        f"group {group} stands at {offset or 0} in {partition}, not at {wanted}"
+        for group, partition, offset, wanted in _moved_offsets(baseline, result)
+        if (offset or 0) < wanted
     ]
 
 
@@ -190,7 +198,7 @@ def _of_records(
     if (doubled or unknown) and result.aborted_reads:
         topics = ", ".join(result.aborted_reads)
         more = doubled + unknown
-        text = f"{_listed('of records of aborted transactions in ' + topics, more)}"
+        text = _listed(f"of records of aborted transactions in {topics}", more)
         return [Problem(ABORTED_READ, text, tuple(more))]
     if missing and unknown:
         text = f"{_listed('missing', missing)}; {_listed('in their place', unknown)}"
@@ -217,16 +225,10 @@ def _reordered(baseline: Baseline, outputs: Sequence[Output]) -> list[Output]:
 def _of_offsets(baseline: Baseline, result: TrialResult) -> list[Problem]:
     """Return the offsets of groups that are others than after an undisturbed run."""
     found = []
-    for group, topics in baseline.offsets.items():
-        for topic, partitions in topics.items():
-            for partition, wanted in partitions.items():
-                offset = result.offsets.get(group, {}).get(topic, {}).get(partition)
-                if offset != wanted:
-                    stands = "has no offset" if offset is None else f"stands at {offset}"
-                    then = "again" if offset is None or offset < wanted else "never"
-                    found.append(
-                        f"group {group} {stands} in {topic}-{partition}, not at {wanted}: records are read {then}"
-                    )
+    for group, partition, offset, wanted in _moved_offsets(baseline, result):
+        stands = "has no offset" if offset is None else f"stands at {offset}"
+        then = "again" if offset is None or offset < wanted else "never"
+        found.append(f"group {group} {stands} in {partition}, not at {wanted}: records are read {then}")
     return [Problem(OFFSETS, "; ".join(found))] if found else []
 
 

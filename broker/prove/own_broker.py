@@ -65,7 +65,7 @@ class OwnBroker:
 
 
 class NodeState:
-    """What a node knows; see `oncelog.broker.prove.bench.BrokerState`."""
+    """The facts that a node knows; see `oncelog.broker.prove.bench.BrokerState`."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -107,6 +107,15 @@ def listener_of(instance: int) -> str:
     return f"{LISTENER_PREFIX}{instance}"
 
 
+def listener_config(count: int) -> dict[str, str]:
+    """Return the configuration of a listener for each of so many instances."""
+    names = [listener_of(number) for number in range(1, count + 1)]
+    return {
+        "listeners": ",".join(f"{name}://127.0.0.1:0" for name in names),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
+    }
+
+
 def filled(
     plan: ProofPlan, command: Sequence[str], bootstrap_servers: str, folder: str, instance: int
 ) -> tuple[list[str], dict[str, str]]:

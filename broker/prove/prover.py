@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.prove.disturbances import RETRIABLE, Disturbance
+from oncelog.broker.prove.disturbances import KINDS, Disturbance
 from oncelog.broker.prove.explain import explain, mend_of, shared_ids
-from oncelog.broker.prove.history import events_of
+from oncelog.broker.prove.history import events_of, timeline
 from oncelog.broker.prove.judge import (
     STUCK,
     Problem,
@@ -28,9 +28,10 @@ from oncelog.broker.prove.judge import (
 from oncelog.broker.prove.program import listener_of
 from oncelog.broker.prove.seed import make_seed
 from oncelog.broker.prove.steps import counter_rules, planned
-from oncelog.broker.prove.trial import Trial, first_of
+from oncelog.broker.prove.trial import Trial
 from oncelog.broker.prove.verdict import Finding, Verdict
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.error_groups import first_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,8 +60,6 @@ SECOND_APIS: Final = (
     "AddPartitionsToTxn",
     "ShareAcknowledge",
 )
-TIMELINE_MAX: Final = 600
-"""Requests of a finding's timeline."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Budget:
 
 
 class Progress(NamedTuple):
-    """What a proof tells while it runs."""
+    """A report of a proof while it runs."""
 
     done: int
     planned: int
@@ -128,17 +127,13 @@ class Prover:
         self._ends_at: float | None = None
         self._groups: dict[Any, Finding] = {}
         self.verdict = Verdict(plan)
-        """What is known so far."""
+        """The result so far."""
 
     async def run(self) -> Verdict:
         """Run the trials; return the verdict. Raises CommandError, InvalidArgumentError, SnapshotError, KafkaError."""
         self._ground = await self._new_ground()
-        try:
-            counts = await self._run_undisturbed()
-        except NotJudgedError as error:
-            self.verdict.reason = str(error)
-            return self.verdict
-        except FailedUndisturbedError:
+        counts = await self._begin()
+        if counts is None:
             return self.verdict
         found = [
             (one,)
@@ -165,12 +160,7 @@ class Prover:
         for one in disturbances:
             if one.kind in self._ground.left_out:
                 raise InvalidArgumentError(f"a cluster cannot take this disturbance ({one.kind}): {one}")
-        try:
-            await self._run_undisturbed()
-        except NotJudgedError as error:
-            self.verdict.reason = str(error)
-            return self.verdict
-        except FailedUndisturbedError:
+        if await self._begin() is None:
             return self.verdict
         self.verdict.classes_in_all = 1
         self._queue, self._planned = [disturbances], 1
@@ -194,6 +184,16 @@ class Prover:
         return upstream
 
     # -- undisturbed
+
+    async def _begin(self) -> list[tuple[dict[str, Any], int]] | None:
+        """Return what `_run_undisturbed` does; None if that has decided the verdict."""
+        try:
+            return await self._run_undisturbed()
+        except NotJudgedError as error:
+            self.verdict.reason = str(error)
+        except FailedUndisturbedError:
+            pass
+        return None
 
     async def _run_undisturbed(self) -> list[tuple[dict[str, Any], int]]:
         """Run the program undisturbed; return the rules of the writes at which the broker may die, with their counts.
@@ -226,11 +226,7 @@ class Prover:
             )
         self._undisturbed = events_of(results[0])
         self.verdict.undisturbed_s = results[-1].duration_s
-        texts = list(results[0].matched.values())
-        return [
-            ({word: value for word, value in rule.items() if word != "nth"}, count)
-            for rule, count in zip(counters, texts, strict=True)
-        ]
+        return list(zip(counters, results[0].matched, strict=True))
 
     def _check_undisturbed(self, result: TrialResult) -> None:
         """Raises NotJudgedError for a run that came to no good end; if its instances fence each other, that is found
@@ -293,7 +289,7 @@ class Prover:
                 for _ in range(max(1, self._jobs)):
                     nursery.start_soon(self._worker)
         except BaseExceptionGroup as group:
-            error = first_of(group)
+            error = first_error(group)
             if not isinstance(error, KeyboardInterrupt):
                 raise error from None
             self.verdict.is_interrupted = True
@@ -376,35 +372,9 @@ class Prover:
                 continue
             self._deeper_seen.add(key)
             for kind in SECOND_KINDS:
-                action = {"kill after": "drop_response", "lose response": "drop_response"}.get(
-                    kind, "drop_request"
-                )
-                rule = {"on": event.api, "listener": listener_of(event.instance), "nth": 1, action: "close"}
-                assert event.api in RETRIABLE
+                action, value = KINDS[kind].action
+                rule = {"on": event.api, "listener": listener_of(event.instance), "nth": 1, action: value}
                 self._deeper.append((first, Disturbance(kind, rule)))
-
-
-def timeline(result: TrialResult, events: Sequence[Event]) -> list[dict[str, Any]]:
-    """Return the requests of a trial and what was done to program and broker, by time."""
-    rows: list[dict[str, Any]] = [event.to_data() for event in events]
-    if len(rows) > TIMELINE_MAX:
-        rows = [
-            row for row in rows if row["request"].partition(" ")[0] not in ("Fetch", "Heartbeat", "Metadata")
-        ]
-    rows = rows[:TIMELINE_MAX]
-    rows += [
-        {"at_ms": round(at * 1000, 1), "disturbance": str(one)}
-        for one, at in zip(result.disturbances, result.fired_at, strict=False)
-    ]
-    rows += [
-        {"at_ms": round(end.at_s * 1000, 1), "instance": end.instance, "program": str(end)}
-        for end in result.ends
-    ]
-    rows += [
-        {"at_ms": round(at * 1000, 1), "broker": "the broker died, and starts again"}
-        for at in result.broker_ends
-    ]
-    return sorted(rows, key=lambda row: row["at_ms"])
 
 
 def _time_text(seconds: float) -> str:

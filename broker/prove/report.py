@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
+from oncelog.broker.prove.disturbances import FETCHES
 from oncelog.broker.prove.verdict import NOT_JUDGED
 
 if TYPE_CHECKING:
@@ -12,8 +14,6 @@ if TYPE_CHECKING:
 
     from oncelog.broker.prove.verdict import Finding, Verdict
 
-READS: Final = ("Fetch", "ShareFetch")
-"""Requests that wait, while others write."""
 LATE_TEXT: Final = "readers wait up to {:g} s for a transaction that was abandoned: {}"
 
 
@@ -74,7 +74,7 @@ code, pre { font: 13px/1.4 ui-monospace, monospace; background: #f5f5f5; } pre {
 def html_of(verdict: Verdict, files: Mapping[int, str]) -> str:
     """Return the verdict as a page. ``files``: see `text_of`."""
     title = f"oncelog prove: {verdict.word}"
-    state = "broken" if verdict.promise == "broken" else "kept" if verdict.promise == "kept" else ""
+    state = "" if verdict.promise == NOT_JUDGED else verdict.promise
     parts = [
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>',
         f"<style>{_STYLE}</style><h1>{escape(verdict.word)}</h1>",
@@ -110,18 +110,10 @@ def _finding_parts(number: int, finding: Finding, files: Mapping[int, str]) -> I
         yield f"<pre>oncelog prove --again {escape(files[number])}</pre>"
     yield "<details open><summary>Timeline</summary><table>"
     yield "<tr><th>ms</th><th>request</th><th>program</th><th>broker</th><th>log</th></tr>"
-    named = set(_numbers_in(finding.why))
+    named = {int(number) for number in re.findall(r"request (\d+)", " ".join(finding.why))}
     for row in finding.timeline:
         yield _row(row, is_named=row.get("number") in named)
     yield "</table></details>"
-
-
-def _numbers_in(sentences: tuple[str, ...]) -> Iterator[int]:
-    for sentence in sentences:
-        for part in sentence.split("request ")[1:]:
-            digits = part[: len(part) - len(part.lstrip("0123456789"))]  # the number's length
-            if digits:
-                yield int(digits)
 
 
 def _row(row: Mapping[str, Any], *, is_named: bool) -> str:
@@ -129,15 +121,16 @@ def _row(row: Mapping[str, Any], *, is_named: bool) -> str:
     time = f'<td class="time">{row["at_ms"]}</td>'
     if kind == "disturbance":
         return f'<tr class="{kind}">{time}<td></td><td colspan="3">{escape(row[kind])}</td></tr>'
-    if kind == "program":
-        return f'<tr class="{kind}">{time}<td></td><td>{escape(row[kind])}</td><td></td><td></td></tr>'
-    if kind == "broker":
-        return f'<tr class="{kind}">{time}<td></td><td></td><td>{escape(row[kind])}</td><td></td></tr>'
+    if kind:
+        cells = [escape(row.get(one, "")) for one in ("program", "broker")]
+        return f'<tr class="{kind}">{time}<td></td><td>{cells[0]}</td><td>{cells[1]}</td><td></td></tr>'
     names = [
         name for name, holds in (("error", row["result"] != "acknowledged"), ("named", is_named)) if holds
     ]
     who = f"{row['instance']}" if row["run"] == 1 else f"{row['instance']}, start {row['run']}"
-    is_write = row["writes_after"] != row["writes"] and not row["request"].startswith(READS)
+    is_write = (
+        row["writes_after"] != row["writes"] and row["request"].partition(" ")[0] not in FETCHES
+    )  # which wait
     written = f"{row['writes']} &rarr; {row['writes_after']}" if is_write else ""
     return (
         f'<tr class="{" ".join(names)}">{time}<td class="number">{row["number"]}</td>'

@@ -11,7 +11,7 @@ from oncelog.broker.control.instruments import Extras
 from oncelog.broker.control.options import checked_options
 from oncelog.broker.prove.own_broker import OwnBroker
 from oncelog.broker.prove.plan import new_record
-from oncelog.broker.prove.program import listener_of
+from oncelog.broker.prove.program import listener_config, listener_of
 from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
@@ -68,14 +68,8 @@ def new_broker(
     plan: ProofPlan, snapshot: str | bytes | None, observer: Observer | None, *, listeners: int
 ) -> ControlledBroker:
     """Return a broker for a trial, with a listener for each of so many instances. Raises InvalidArgumentError."""
-    names = [listener_of(number) for number in range(1, listeners + 1)]
     options = checked_options(
-        config={
-            "listeners": ",".join(f"{name}://127.0.0.1:0" for name in names),
-            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
-            "inter.broker.listener.name": names[0],
-            **plan.config,
-        },
+        config={**listener_config(listeners), "inter.broker.listener.name": listener_of(1), **plan.config},
         seed=plan.seed,
         requests_kept=REQUESTS_KEPT,
         from_snapshot=snapshot,

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from oncelog.broker.prove.history import Event
 
-COUNTER_NTH: Final = 10**9
-"""A rule for the n-th of so many never fires: it counts."""
 BY_TOPIC: Final = frozenset(("Produce",))
 """The APIs whose steps are told apart by topic."""
 
@@ -149,15 +147,16 @@ def _state(disturbance: Disturbance, event: Event) -> Hashable | None:
     if not row.is_state:
         return None
     is_after = row.action[0] == "drop_response"
-    what = Then.KILL if row.then is Then.KILL else row.then
-    return event.instance, what, event.writes_after if is_after else event.writes, event.folder
+    return event.instance, row.then, event.writes_after if is_after else event.writes, event.folder
 
 
 def counter_rules(topics: Iterable[str]) -> list[dict[str, Any]]:
-    """Return rules that count the writes at which the broker may die. ``topics``: what the program writes to."""
+    """Return the rules of the writes at which the broker may die, without a count. ``topics``: those that the program
+    writes to.
+    """
     found: list[dict[str, Any]] = []
     for when in ("before", "after"):
-        found += [{"crash_at": f"{when} append", "topic": topic, "nth": COUNTER_NTH} for topic in topics]
+        found += [{"crash_at": f"{when} append", "topic": topic} for topic in topics]
         for event in ("offsets", "partitions", "decision", "marker", "completion", "share state"):
-            found.append({"crash_at": f"{when} {event}", "nth": COUNTER_NTH})
+            found.append({"crash_at": f"{when} {event}"})
     return found

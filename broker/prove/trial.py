@@ -17,6 +17,7 @@ from oncelog.broker.prove.disturbances import KINDS, Then
 from oncelog.broker.prove.program import Program, filled, listener_of
 from oncelog.broker.prove.watch import Watch
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.error_groups import first_error
 from oncelog.broker.seams.processes import folder_state, make_folder, remove_folder, run_command
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.journal import Journal
     from oncelog.broker.control.types import Offsets, Record
-    from oncelog.broker.prove.bench import Ground
+    from oncelog.broker.prove.bench import Ground, GroupMember
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.program import ProcessEnd
 
+COUNTER_NTH: Final = 10**9
+"""A rule for the n-th of so many never fires: it counts."""
 TURN_S: Final = 0.02
 """How often the loop looks."""
 START_S: Final = 2.0
@@ -51,7 +54,7 @@ LOCK_MOVES_MAX: Final = 10
 
 @dataclass
 class TrialResult:
-    """What a trial has seen."""
+    """The result of a trial."""
 
     disturbances: tuple[Disturbance, ...]
     happened: int = 0
@@ -61,9 +64,9 @@ class TrialResult:
     offsets: dict[str, Offsets] = field(default_factory=dict)
     """The committed offsets of each group."""
     inputs: list[Record] = field(default_factory=list)
-    """What the program was given."""
-    aborted: dict[str, list[Record]] = field(default_factory=dict)
-    """The records of aborted transactions, by topic."""
+    """The records that the program was given."""
+    aborted_reads: dict[str, list[Record]] = field(default_factory=dict)
+    """The records of aborted transactions, by topic, where the program reads them as if they were committed."""
     late_ms: int = 0
     """For how long readers waited for a transaction that the program had left open, in milliseconds of broker time."""
     stuck: str | None = None
@@ -77,14 +80,8 @@ class TrialResult:
     """When each disturbance happened."""
     journal: Journal | None = None
     watch: Watch | None = None
-    matched: dict[str, int] = field(default_factory=dict)
-    """How often each of the counters matched, by its text."""
-
-    @property
-    def aborted_reads(self) -> list[str]:
-        """The topics with records of aborted transactions that the program reads as if they were committed."""
-        read = set() if self.watch is None else self.watch.read_uncommitted
-        return sorted(read & self.aborted.keys())
+    matched: list[int] = field(default_factory=list)
+    """How often each of the counters matched."""
 
     @property
     def own_ends(self) -> list[ProcessEnd]:
@@ -145,7 +142,7 @@ class Trial:
                         program.kill()
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            raise first_of(group) from None
+            raise first_error(group) from None
         finally:
             with trio.CancelScope(shield=True):
                 for program in self._programs:
@@ -159,7 +156,7 @@ class Trial:
         result, plan = self._result, self._plan
         if plan.reset is not None:
             await self._shell(plan.reset)
-        ids = [self._broker.faults.add(rule) for rule in self._counters]
+        ids = [self._broker.faults.add({**rule, "nth": COUNTER_NTH}) for rule in self._counters]
         self._broker.faults.on_fired.append(self._on_fired)
         self._add_next_rule()
         for program in self._programs:
@@ -172,8 +169,8 @@ class Trial:
             result.stuck = await self._loop(self._is_done)
             await self._collect()
         self._broker.faults.on_fired.remove(self._on_fired)
-        states = {state.id: state for state in self._broker.faults.states}
-        result.matched = {states[one].text: states[one].matched for one in ids}
+        matched = {state.id: state.matched for state in self._broker.faults.states}
+        result.matched = [matched[one] for one in ids]
 
     # -- the program
 
@@ -197,10 +194,17 @@ class Trial:
                     raise
                 await real_time.sleep(TURN_S)
 
+    def _note_end(self, program: Program) -> list[GroupMember]:
+        """A process has ended. Returns its members of groups."""
+        self._result.ends.append(program.end(self._watch.now_s))
+        return self._members(program)
+
+    def _members(self, program: Program) -> list[GroupMember]:
+        return list(self._watch.members.get(program.listener, ()))
+
     async def _restart(self, program: Program) -> None:
         """Start a process that has ended again, as a supervisor would."""
-        self._result.ends.append(program.end(self._watch.now_s))
-        old = list(self._watch.members.get(program.listener, ()))
+        old = self._note_end(program)
         if not program.is_ending:
             self._deadline = max(self._deadline, real_time.monotonic() + self._plan.timeout_s / 2)
         await self._bench.expire_members(old)
@@ -210,8 +214,7 @@ class Trial:
         """Start a killed process again, and let the session of its old member end after the new one has come."""
         assert program.group is not None
         await program.group.wait()
-        self._result.ends.append(program.end(self._watch.now_s))
-        old = list(self._watch.members.get(program.listener, ()))
+        old = self._note_end(program)
         await self._start(program)
         with real_time.move_on_after(EARLY_S):
             while not any(
@@ -231,6 +234,9 @@ class Trial:
             rule = self._result.disturbances[len(self._rule_ids)].rule
             self._rule_ids.append(self._broker.faults.add(rule))
 
+    def _program_of(self, disturbance: Disturbance) -> Program:
+        return self._programs[min(disturbance.instance, len(self._programs)) - 1]
+
     def _on_fired(self) -> None:
         """A rule has fired, perhaps that of the next disturbance: kill the program, or let it stand still, at once."""
         result = self._result
@@ -240,7 +246,7 @@ class Trial:
         result.happened += 1
         result.fired_at.append(self._watch.now_s)
         self._deadline = real_time.monotonic() + self._plan.timeout_s
-        program = self._programs[min(disturbance.instance, len(self._programs)) - 1]
+        program = self._program_of(disturbance)
         match KINDS[disturbance.kind].then:
             case Then.KILL | Then.KILL_EARLY:
                 program.kill()
@@ -252,7 +258,7 @@ class Trial:
 
     async def _handle(self, disturbance: Disturbance) -> str | None:
         """Do what follows a disturbance. Returns why the program is stuck meanwhile, if it is."""
-        program = self._programs[min(disturbance.instance, len(self._programs)) - 1]
+        program = self._program_of(disturbance)
         rule_id = self._rule_ids[self._handled - 1]
         match KINDS[disturbance.kind].then:
             case Then.KILL_EARLY:
@@ -269,7 +275,7 @@ class Trial:
                 self._broker.faults.release(rule_id)
                 program.resume()
             case Then.TAKE_OVER:
-                await self._bench.expire_members(list(self._watch.members.get(program.listener, ())))
+                await self._bench.expire_members(self._members(program))
                 self._watch.forget_positions(program.listener)
                 await self._add_instance()
                 stuck = await self._loop(lambda: self._has_nothing_to_do(ignore_open=True))
@@ -426,14 +432,15 @@ class Trial:
         """Note what has come out."""
         result, broker = self._result, self._broker
         result.inputs.clear()
-        result.aborted.clear()
+        result.aborted_reads.clear()
         result.offsets.clear()
         for topic in self._plan.topics:
             records = await broker.call("records", {"topic": topic, "isolation": "read_committed"})
-            known = {(one.partition, one.offset) for one in records}
-            every = await broker.call("records", {"topic": topic})
-            if aborted := [one for one in every if (one.partition, one.offset) not in known]:
-                result.aborted[topic] = aborted
+            if topic in self._watch.read_uncommitted:
+                known = {(one.partition, one.offset) for one in records}
+                every = await broker.call("records", {"topic": topic})
+                if aborted := [one for one in every if (one.partition, one.offset) not in known]:
+                    result.aborted_reads[topic] = aborted
             if topic in self._plan.outputs:
                 ends = self._output_ends[topic]
                 result.records[topic] = [one for one in records if one.offset >= ends.get(one.partition, 0)]
@@ -453,13 +460,3 @@ class Trial:
         self._shells += 1
         output_path = f"{self._folder}/shell.{self._shells}.log"
         return await run_command(filled_command, environment=environment, output_path=output_path)
-
-
-def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group, or of a group in it, that is no cancellation."""
-    for one in group.exceptions:
-        if isinstance(one, BaseExceptionGroup):
-            return first_of(one)
-        if not isinstance(one, trio.Cancelled):
-            return one
-    return group.exceptions[0]

@@ -33,7 +33,7 @@ from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import TOPIC
 from oncelog.broker.prove.disturbances import WRITES
 from oncelog.broker.prove.plan import new_record
-from oncelog.broker.prove.program import listener_of
+from oncelog.broker.prove.program import listener_config
 from oncelog.broker.prove.seed import REQUESTS_KEPT
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
@@ -82,14 +82,8 @@ class Upstream:
 
     def __init__(self, plan: ProofPlan, command_config: Mapping[str, object] | str | None) -> None:
         assert plan.upstream is not None
-        names = [listener_of(number) for number in range(1, plan.instances + 2)]
         own = checked_options(
-            config={
-                "listeners": ",".join(f"{name}://127.0.0.1:0" for name in names),
-                "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
-            },
-            seed=plan.seed,
-            requests_kept=REQUESTS_KEPT,
+            config=listener_config(plan.instances + 1), seed=plan.seed, requests_kept=REQUESTS_KEPT
         )
         self.name = plan.upstream
         self.output_ends: Mapping[str, Mapping[int, int]] = {topic: {} for topic in plan.outputs}
@@ -161,9 +155,8 @@ class ClusterBench:
     async def prepare(self) -> None:
         seen, plan = self._seen, self._plan
         seen.topics_before = frozenset(await topics.topics(self._client, internal=True))
-        seen.groups_before = frozenset(await listed_groups(self._client)) - {
-            ""
-        }  # whoever has no group names it
+        groups = set(await listed_groups(self._client))
+        seen.groups_before = frozenset(groups - {""})  # programs without a group name the empty one
         self._upstream.check_topics(plan, seen.topics_before)
         self._made = True
         await topics.create_topics(self._client, topics=plan.topics)
@@ -312,7 +305,7 @@ class ClusterBench:
 
 
 class SeenRequests(Interceptor):
-    """What the requests of the program have shown of the cluster, and what it has said when it was asked last; see
+    """The cluster as the program's requests have shown it, and as it was when it was asked last; see
     `oncelog.broker.prove.bench.BrokerState`. It closes the connection of a request that would change what was there
     before.
     """

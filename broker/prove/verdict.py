@@ -46,7 +46,7 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """What is wrong, with Jepsen's names."""
+        """The problems, with Jepsen's names."""
         names = [problem.jepsen for problem in self.problems]
         return ", ".join(
             kind if name is None else f"{kind} (Jepsen: {name})"
@@ -55,7 +55,7 @@ class Finding:
 
     @property
     def step(self) -> str:
-        """What was disturbed, in words."""
+        """The disturbances in words."""
         return "; then ".join(map(str, self.disturbances)) or "none: the program fails undisturbed"
 
     def rules(self) -> list[dict[str, Any]] | None:
@@ -102,7 +102,7 @@ class Finding:
 
 @dataclass
 class Verdict:
-    """What a proof has shown, and what that rests on."""
+    """The result of a proof, and its basis."""
 
     plan: ProofPlan
     reason: str | None = None
@@ -149,7 +149,7 @@ class Verdict:
 
     @property
     def basis(self) -> str:
-        """What the verdict rests on."""
+        """The number of trials and classes that the verdict rests on."""
         text = f"{self.trials} trials, {self.classes} of {self.classes_in_all} classes of steps, depth {self.depth}"
         if self.not_met:
             text += f"; {len(self.not_met)} disturbances did not happen"

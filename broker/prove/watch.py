@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.broker.dispatch.interfaces import Interceptor
+from oncelog.broker.prove.disturbances import FETCHES
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.schema import ZERO_UUID
 
@@ -41,8 +42,8 @@ IDLE_APIS: Final = frozenset(
         "StreamsGroupHeartbeat",
     )
 )
-"""What a program sends that has nothing to do."""
-READS: Final = frozenset(("Fetch", "OffsetFetch", "ShareFetch"))
+"""Requests of a program that has nothing to do."""
+READS: Final = FETCHES | {"OffsetFetch"}
 
 Position = tuple[str, int]
 """A topic and a partition."""
@@ -60,7 +61,7 @@ class Sighting(NamedTuple):
     at_s: float
     """Seconds of real time since the trial began."""
     writes: int
-    """What had been written when it came."""
+    """The writes (`BrokerState.writes`) before it came."""
     folder: int
     """The state of the program's folder when it came."""
 
@@ -83,7 +84,7 @@ class Watch(Interceptor):
         self._began = real_time.monotonic()
         self.sightings: list[Sighting] = []
         self.writes_after: dict[int, int] = {}
-        """What had been written when the request of that number was done."""
+        """The writes before the request of that number was done."""
         self.brought_records: set[int] = set()
         """The numbers of the Fetches and ShareFetches whose response has records."""
         self.runs: dict[str, int] = {}
@@ -131,7 +132,7 @@ class Watch(Interceptor):
         self.note_activity()
 
     def forget_positions(self, listener: str) -> None:
-        """What the instance has fetched does not count any longer."""
+        """Forget how far the instance has fetched."""
         self._positions.pop(listener, None)
 
     def note_activity(self) -> None:
@@ -182,7 +183,7 @@ class Watch(Interceptor):
             listener = context.connection.listener_name
             begun = self._sessions.get((listener, context.request.session_id), {})
             self._sessions[listener, response.session_id] = dict(begun)
-        if context.api_name in ("Fetch", "ShareFetch"):
+        if context.api_name in FETCHES:
             if any(getattr(row, "records", None) for one in response.responses for row in one.partitions):
                 self.note_activity()
                 self.brought_records.add(self._pending.get(id(context), 0))
