@@ -37,7 +37,7 @@ class Proof:
         """What failed."""
         return {failure for finding in self.verdict["findings"] for failure in failures_of(finding)}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         told = {name: self.verdict[name] for name in ("verdict", "reason", "basis", "unsteady", "not_met")}
         found = [(one["finding"], one["step"], one["why"]) for one in self.verdict["findings"]]
         return f"{json.dumps(told, indent=1)}\n{json.dumps(found, indent=1)}\n{self.run.stderr}"
