@@ -140,6 +140,8 @@ def test_ctrl_c_reports_what_is_known_and_leaves_nothing_running(folder: pathlib
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(pathlib.Path(oncelog.__file__).parent.parent)},
+        # A shell's background job, and all that it starts, ignores SIGINT: perhaps this suite.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     pid = int(pid_file.read_text())  # as soon as the program has begun
     process.send_signal(signal.SIGINT)
