@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from oncelog.broker.command.cli import serve_until_signal
 from oncelog.broker.config.options import Parser, UsageError, options_of, unknown_option
 from oncelog.broker.control.errors import InvalidArgumentError, SnapshotError
 from oncelog.broker.prove.disturbances import Disturbance
@@ -30,6 +31,7 @@ from oncelog.broker.prove.plan import (
 from oncelog.broker.prove.prover import Budget, Progress, Prover
 from oncelog.broker.prove.report import html_of, text_of
 from oncelog.broker.prove.verdict import BROKEN, KEPT, NOT_JUDGED, Verdict
+from oncelog.broker.seams.error_groups import first_error
 from oncelog.broker.seams.processes import CommandError, cores, find_command, new_folder, remove_folder
 from oncelog.wire.errors import KafkaError
 
@@ -97,10 +99,7 @@ def _prove(
         first=_failed_last(options.report, plan),
     )
     try:
-        if disturbances is None:
-            trio.run(prover.run)
-        else:
-            trio.run(prover.again, disturbances)
+        trio.run(_prove_until_signal, prover, disturbances)
     except KeyboardInterrupt:
         prover.verdict.is_interrupted = True
     except (InvalidArgumentError, SnapshotError, KafkaError, CommandError) as error:
@@ -113,6 +112,22 @@ def _prove(
     if disturbances is None:
         print(f"oncelog: the report is {os.path.join(options.report, PAGE)}", file=sys.stderr)
     return EXIT_CODES[verdict.promise]
+
+
+async def _prove_until_signal(prover: Prover, disturbances: tuple[Disturbance, ...] | None) -> None:
+    """Prove, or repeat one trial, until it is done or a signal comes: SIGTERM, too, must not leave the program running.
+    Raises as `Prover.run`.
+    """
+    prover.verdict.is_interrupted = True  # unless it comes to its end
+
+    async def prove() -> None:
+        await (prover.run() if disturbances is None else prover.again(disturbances))
+        prover.verdict.is_interrupted = False
+
+    try:
+        await serve_until_signal(prove)
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
 
 
 def _tell(progress: Progress) -> None:

@@ -121,7 +121,8 @@ def command_lines() -> set[bytes]:
     return found
 
 
-def test_ctrl_c_reports_what_is_known_and_leaves_nothing_running(folder: pathlib.Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_proof_and_leaves_nothing_running(folder: pathlib.Path, number: int) -> None:
     pid_file = folder / "pid"
     os.mkfifo(pid_file)
     process: Any = subprocess.Popen(
@@ -144,7 +145,7 @@ def test_ctrl_c_reports_what_is_known_and_leaves_nothing_running(folder: pathlib
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     pid = int(pid_file.read_text())  # as soon as the program has begun
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 3
     assert "interrupted" in output
