@@ -16,11 +16,12 @@ import trio
 
 from oncelog.broker.command.cli import serve_until_signal
 from oncelog.broker.config.options import Parser, UsageError, options_of, unknown_option
-from oncelog.broker.control.errors import InvalidArgumentError, SnapshotError
+from oncelog.broker.control.errors import InvalidArgumentError, SnapshotError, UnsupportedError
 from oncelog.broker.prove.disturbances import Disturbance
 from oncelog.broker.prove.judge import Judge
 from oncelog.broker.prove.plan import (
     ADDRESS_VARIABLE,
+    MECHANISM,
     PROMISES,
     QUIET_S,
     TIMEOUT_S,
@@ -102,7 +103,7 @@ def _prove(
         trio.run(_prove_until_signal, prover, disturbances)
     except KeyboardInterrupt:
         prover.verdict.is_interrupted = True
-    except (InvalidArgumentError, SnapshotError, KafkaError, CommandError) as error:
+    except (InvalidArgumentError, UnsupportedError, SnapshotError, KafkaError, CommandError) as error:
         raise UsageError(str(error)) from None
     finally:
         remove_folder(folder)
@@ -197,7 +198,12 @@ def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[ProofP
             data = json.load(file)
         found = _disturbances(data)
         timeout_s = None if options.timeout is options.upstream is None else _timeout(options)
-        given = {"command": command, "upstream": options.upstream, "timeout_s": timeout_s}
+        given = {
+            "command": command,
+            "upstream": options.upstream,
+            "timeout_s": timeout_s,
+            **_login(options),
+        }
         plan = ProofPlan.of_data({**data["plan"], **{name: value for name, value in given.items() if value}})
     except OSError as error:
         raise UsageError(f"--again {options.again}: {error.strerror}") from None
@@ -226,7 +232,19 @@ def _plan(options: argparse.Namespace, command: list[str]) -> ProofPlan:
         config=dict(map(_setting, options.settings)),
         seed=options.seed,
         upstream=options.upstream,
+        mechanism=options.mechanism,
+        tls=options.tls,
+        **_login(options),
     )
+
+
+def _login(options: argparse.Namespace) -> dict[str, str]:
+    if options.user is None:
+        return {}
+    name, colon, password = options.user.partition(":")
+    if not colon or not name or not password:
+        raise UsageError("--user: expected NAME:PASSWORD")
+    return {"user": name, "password": password}
 
 
 def _timeout(options: argparse.Namespace) -> float:
@@ -382,6 +400,18 @@ def _parser() -> Parser:
         dest="settings",
         metavar="KEY=VALUE",
         help="set one of the broker's keys; may be repeated",
+    )
+    add(
+        "--user",
+        metavar="NAME:PASSWORD",
+        help="the program logs in as this user: KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD, KAFKA_SASL_MECHANISM and "
+        "KAFKA_SECURITY_PROTOCOL tell it so",
+    )
+    add("--mechanism", default=MECHANISM, metavar="NAME", help=f"how it logs in (default: {MECHANISM})")
+    add(
+        "--tls",
+        action="store_true",
+        help="the broker has TLS; KAFKA_SSL_CA_LOCATION is the path of the authority's certificate",
     )
     add(
         "--budget",

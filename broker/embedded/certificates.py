@@ -29,11 +29,12 @@ class Certificates:
             words = ", ".join(map(repr, get_args(BrokerCertificate)))
             raise InvalidArgumentError(f"tls={tls!r}: expected True, False or one of {words}")
         try:
-            from oncelog.broker.security.tls.authority import DevelopmentAuthority, Validity
+            from oncelog.broker.security.tls.authority import DevelopmentAuthority, Validity, broker_config
         except ModuleNotFoundError as error:
             raise UnsupportedError(f"tls= needs {error.name}: pip install 'oncelog[security]'") from None
         self._tls = tls
         self._new_authority = DevelopmentAuthority
+        self._broker_config = broker_config
         self._authority = DevelopmentAuthority(real_time.now_ms())
         begin = self._authority.usual.begin
         self._over = Validity(begin - DAY, begin)
@@ -49,14 +50,7 @@ class Certificates:
         authority = self._signing(of_a_stranger=self._tls == "of_a_stranger")
         names = {"names": [ELSEWHERE]} if self._tls == "other_host" else {}
         server = authority.server(**names, validity=self._over if self._tls == "expired" else None)
-        return {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.key": server.key.decode(),
-            "ssl.keystore.certificate.chain": server.chain.decode(),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": self.authority_pem.decode(),
-            "ssl.client.auth": "requested",
-        }
+        return self._broker_config(server, self.authority_pem)
 
     def client(self, name: str, *, expired: bool, of_a_stranger: bool) -> Certificate:
         """Return a certificate for a client."""

@@ -17,6 +17,7 @@ from oncelog.broker.prove.disturbances import Disturbance
 from oncelog.broker.prove.judge import Judge
 from oncelog.broker.prove.plan import (
     ADDRESS_VARIABLE,
+    MECHANISM,
     PROMISES,
     QUIET_S,
     TIMEOUT_S,
@@ -53,6 +54,9 @@ def prove(
     check: str | None = None,
     reset: str | None = None,
     config: Mapping[str, object] | None = None,
+    user: tuple[str, str] | None = None,
+    mechanism: str = MECHANISM,
+    tls: bool = False,
     from_snapshot: str | bytes | None = None,
     trials: int | None = None,
     seconds: float | None = None,
@@ -84,6 +88,9 @@ def prove(
     check: a shell command whose output counts, too.
     reset: a shell command that runs before each trial.
     config: configuration of the broker.
+    user: the name and the password with which the program logs in, by ``mechanism``; it finds them in the variables
+        ``KAFKA_SASL_USERNAME`` and ``KAFKA_SASL_PASSWORD``.
+    tls: the listeners have TLS; the variable ``KAFKA_SSL_CA_LOCATION`` has the path of the authority's certificate.
     from_snapshot: the path of a snapshot, or its content, with whose data each trial begins.
     trials, seconds: how much is tried at most.
     depth: 2 disturbs, too, what only a failure shows.
@@ -94,7 +101,7 @@ def prove(
     again: `Finding.again`; only that trial runs.
     tell: called with a line about each finding.
 
-    It blocks. Raises InvalidArgumentError, SnapshotError, KafkaError.
+    It blocks. Raises InvalidArgumentError, UnsupportedError, SnapshotError, KafkaError.
     """
     if trio.lowlevel.in_trio_run():
         raise InvalidArgumentError("prove() blocks: call it in a thread (trio.to_thread.run_sync)")
@@ -118,6 +125,10 @@ def prove(
         reset=reset,
         config=config_texts(config or {}),
         seed=seed,
+        user=None if user is None else user[0],
+        password=None if user is None else user[1],
+        mechanism=mechanism,
+        tls=tls,
         upstream=upstream,
     )
     plan.check_names()

@@ -81,6 +81,10 @@ class Ground(Protocol):
         """Where the outputs of the program begin, by topic and partition."""
 
     @property
+    def variables(self) -> Mapping[str, str]:
+        """How the program logs in: variables of its environment."""
+
+    @property
     def left_out(self) -> Sequence[str]:
         """The kinds of disturbances that it cannot take."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.names import not_found
 from oncelog.broker.control.new_records import NewRecord, checked_record
+from oncelog.broker.security.user_options import MECHANISMS_OF_USERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,6 +27,8 @@ QUIET_S, TIMEOUT_S = 0.3, 20.0
 UPSTREAM_TIMEOUT_S: Final = 180.0
 """`TIMEOUT_S` on a cluster, where sessions and transactions time out in real time."""
 INSTANCES_MAX: Final = 8
+MECHANISM: Final = "SCRAM-SHA-256"
+"""How the program logs in, if the plan does not say it."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,19 @@ class ProofPlan:
     config: Mapping[str, str] = field(default_factory=dict)
     """Configuration of the broker."""
     seed: int = 0
+    user: str | None = None
+    """The user as whom the program logs in; None: without a log-in."""
+    password: str | None = field(default=None, repr=False)
+    mechanism: str = MECHANISM
+    tls: bool = False
+    """Whether the listeners have TLS."""
     upstream: str | None = None
     """The Kafka cluster on which it is proved; None: on brokers of oncelog."""
 
     def to_data(self) -> dict[str, Any]:
-        """Return the plan as JSON has it."""
+        """Return the plan as JSON has it, without its password."""
         data: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        del data["password"]
         return data
 
     @classmethod
@@ -101,6 +111,12 @@ class ProofPlan:
                     raise InvalidArgumentError(f"--{what} {name}: {not_found('topic', name, self.topics)}")
         if not 1 <= self.instances <= INSTANCES_MAX:
             raise InvalidArgumentError(f"--instances {self.instances}: expected 1 to {INSTANCES_MAX}")
+        if self.user is not None and not self.password:
+            raise InvalidArgumentError(
+                f"the program logs in as {self.user}, and findings have no passwords: --user {self.user}:PASSWORD"
+            )
+        if self.mechanism not in MECHANISMS_OF_USERS.split(","):
+            raise InvalidArgumentError(f"--mechanism {self.mechanism}: expected one of {MECHANISMS_OF_USERS}")
         if self.upstream is not None and self.config:
             raise InvalidArgumentError(
                 f"-c {next(iter(self.config))} is for a broker of oncelog, not for the cluster at {self.upstream}"

@@ -9,7 +9,7 @@ from oncelog.broker.prove.plan import FOLDER_VARIABLE, INSTANCE_VARIABLE
 from oncelog.broker.seams.processes import ProcessGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from oncelog.broker.prove.plan import ProofPlan
 
@@ -35,11 +35,14 @@ class ProcessEnd(NamedTuple):
 
 
 class Program:
-    """Instance ``instance`` of the plan's program. ``folder`` is the trial's, kept over the program's restarts."""
+    """Instance ``instance`` of the plan's program. ``folder`` is the trial's, kept over the program's restarts.
+    ``variables`` are in its environment.
+    """
 
-    def __init__(self, plan: ProofPlan, instance: int, folder: str) -> None:
+    def __init__(self, plan: ProofPlan, instance: int, folder: str, variables: Mapping[str, str]) -> None:
         self._plan = plan
         self._folder = folder
+        self._variables = variables
         self.instance = instance
         self.listener = listener_of(instance)
         self.run = 0
@@ -57,7 +60,9 @@ class Program:
             self._plan, self._plan.command, bootstrap_servers, self._folder, self.instance
         )
         output = f"{self._folder}.{self.instance}.{self.run}.log"
-        self.group = await ProcessGroup.start(command, environment=environment, output_path=output)
+        self.group = await ProcessGroup.start(
+            command, environment={**environment, **self._variables}, output_path=output
+        )
 
     @property
     def exit_code(self) -> int | None:
@@ -107,12 +112,12 @@ def listener_of(instance: int) -> str:
     return f"{LISTENER_PREFIX}{instance}"
 
 
-def listener_config(count: int) -> dict[str, str]:
+def listener_config(count: int, protocol: str) -> dict[str, str]:
     """Return the configuration of a listener for each of so many instances."""
     names = [listener_of(number) for number in range(1, count + 1)]
     return {
         "listeners": ",".join(f"{name}://127.0.0.1:0" for name in names),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name in names),
     }
 
 

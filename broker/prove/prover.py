@@ -26,6 +26,7 @@ from oncelog.broker.prove.judge import (
     problems_of,
 )
 from oncelog.broker.prove.program import listener_of
+from oncelog.broker.prove.security import make_security
 from oncelog.broker.prove.seed import make_seed
 from oncelog.broker.prove.steps import counter_rules, planned
 from oncelog.broker.prove.trial import Trial
@@ -172,13 +173,14 @@ class Prover:
 
     async def _new_ground(self) -> Ground:
         """Return what the trials have in common. Raises InvalidArgumentError, SnapshotError, KafkaError."""
+        security = make_security(self._plan, self._folder)
         if self._plan.upstream is None:
-            return await make_seed(self._plan, self._from_snapshot)
+            return await make_seed(self._plan, security, self._from_snapshot)
         from oncelog.broker.prove.upstream import Upstream
 
         if self._from_snapshot is not None:
             raise InvalidArgumentError("a snapshot is for brokers of oncelog, not for a cluster (--upstream)")
-        upstream = Upstream(self._plan, self._command_config)
+        upstream = Upstream(self._plan, security, self._command_config)
         await upstream.check(self._plan)
         self.verdict.left_out = upstream.left_out
         return upstream

@@ -12,6 +12,7 @@ from oncelog.broker.control.options import checked_options
 from oncelog.broker.prove.own_broker import OwnBroker
 from oncelog.broker.prove.plan import new_record
 from oncelog.broker.prove.program import listener_config, listener_of
+from oncelog.broker.prove.security import Security
 from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
@@ -26,21 +27,29 @@ class Seed(NamedTuple):
     """See the module."""
 
     snapshot: bytes
+    security: Security
     output_ends: dict[str, dict[int, int]]
     """Where the outputs of the program begin, by topic and partition."""
     left_out: tuple[str, ...] = ()
     """It takes every kind of disturbance."""
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """See `Ground`."""
+        return self.security.variables
+
     def bench(self, plan: ProofPlan, observer: Observer) -> OwnBroker:
         """Return the broker of a trial; see `Ground`."""
-        return OwnBroker(new_broker(plan, self.snapshot, observer, listeners=plan.instances + 1))
+        return OwnBroker(
+            new_broker(plan, self.security, self.snapshot, observer, listeners=plan.instances + 1)
+        )
 
 
-async def make_seed(plan: ProofPlan, from_snapshot: str | bytes | None) -> Seed:
+async def make_seed(plan: ProofPlan, security: Security, from_snapshot: str | bytes | None) -> Seed:
     """Return the seed of a plan's trials. ``from_snapshot``: the data before the plan's topics and inputs. Raises
     InvalidArgumentError, SnapshotError, KafkaError.
     """
-    broker = new_broker(plan, from_snapshot, None, listeners=1)
+    broker = new_broker(plan, security, from_snapshot, None, listeners=1)
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
         await broker.start()
@@ -61,17 +70,28 @@ async def make_seed(plan: ProofPlan, from_snapshot: str | bytes | None) -> Seed:
         }
         snapshot = await broker.call("snapshot", {})
         nursery.cancel_scope.cancel()
-    return Seed(snapshot, ends)
+    return Seed(snapshot, security, ends)
 
 
 def new_broker(
-    plan: ProofPlan, snapshot: str | bytes | None, observer: Observer | None, *, listeners: int
+    plan: ProofPlan,
+    security: Security,
+    snapshot: str | bytes | None,
+    observer: Observer | None,
+    *,
+    listeners: int,
 ) -> ControlledBroker:
     """Return a broker for a trial, with a listener for each of so many instances. Raises InvalidArgumentError."""
     options = checked_options(
-        config={**listener_config(listeners), "inter.broker.listener.name": listener_of(1), **plan.config},
+        config={
+            **listener_config(listeners, security.protocol),
+            "inter.broker.listener.name": listener_of(1),
+            **plan.config,
+        },
         seed=plan.seed,
         requests_kept=REQUESTS_KEPT,
         from_snapshot=snapshot,
+        users=security.users,
+        tls=security.tls,
     )
     return ControlledBroker(options, Extras(observer=observer))

@@ -117,7 +117,8 @@ class Trial:
         )
         self._bench = ground.bench(plan, self._watch)
         self._broker = self._bench.controlled
-        self._programs = [Program(plan, number, self._work_folder) for number in range(1, plan.instances + 1)]
+        self._variables = ground.variables
+        self._programs = [self._program(number) for number in range(1, plan.instances + 1)]
         self._result = TrialResult(tuple(disturbances))
         self._rule_ids: list[int] = []
         self._handled = 0
@@ -173,6 +174,9 @@ class Trial:
         result.matched = [matched[one] for one in ids]
 
     # -- the program
+
+    def _program(self, instance: int) -> Program:
+        return Program(self._plan, instance, self._work_folder, self._variables)
 
     async def _start(self, program: Program) -> None:
         self._watch.begin_run(program.listener)
@@ -288,7 +292,7 @@ class Trial:
 
     async def _add_instance(self) -> None:
         """Start one more instance."""
-        program = Program(self._plan, len(self._programs) + 1, self._work_folder)
+        program = self._program(len(self._programs) + 1)
         self._programs.append(program)
         await self._start(program)
 
@@ -407,6 +411,11 @@ class Trial:
 
     def _why_stuck(self) -> str:
         watch, plan = self._watch, self._plan
+        if self._variables and (failed := self._broker.journal.failed_logins):
+            return (
+                f"the program does not get in ({failed[-1].step}: {failed[-1].reason}); how to is in the variables "
+                + ", ".join(self._variables)
+            )
         if not watch.sightings:
             return (
                 f"the program sent no request in {plan.timeout_s:g} s: it has to connect to the address in "
@@ -459,4 +468,6 @@ class Trial:
         )
         self._shells += 1
         output_path = f"{self._folder}/shell.{self._shells}.log"
-        return await run_command(filled_command, environment=environment, output_path=output_path)
+        return await run_command(
+            filled_command, environment={**environment, **self._variables}, output_path=output_path
+        )

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from oncelog.broker.host.served import Served
     from oncelog.broker.prove.bench import GroupMember
     from oncelog.broker.prove.plan import ProofPlan
+    from oncelog.broker.prove.security import Security
     from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.messages.list_groups import ListedGroup
     from oncelog.wire.schema import Uuid
@@ -80,12 +81,19 @@ class Upstream:
 
     left_out = LEFT_OUT
 
-    def __init__(self, plan: ProofPlan, command_config: Mapping[str, object] | str | None) -> None:
+    def __init__(
+        self, plan: ProofPlan, security: Security, command_config: Mapping[str, object] | str | None
+    ) -> None:
         assert plan.upstream is not None
         own = checked_options(
-            config=listener_config(plan.instances + 1), seed=plan.seed, requests_kept=REQUESTS_KEPT
+            config=listener_config(plan.instances + 1, security.protocol),
+            seed=plan.seed,
+            requests_kept=REQUESTS_KEPT,
+            users=security.users,
+            tls=security.tls,
         )
         self.name = plan.upstream
+        self.variables = security.variables
         self.output_ends: Mapping[str, Mapping[int, int]] = {topic: {} for topic in plan.outputs}
         self.settings = checked_proxy_options(
             plan.upstream,

@@ -130,6 +130,12 @@ def make_folder(path: str) -> None:
     os.makedirs(path, exist_ok=True)
 
 
+def write_file(path: str, content: bytes) -> None:
+    """Write a file."""
+    with open(path, "wb") as file:
+        file.write(content)
+
+
 def remove_folder(path: str) -> None:
     """Remove a folder with all that is in it."""
     shutil.rmtree(path, ignore_errors=True)

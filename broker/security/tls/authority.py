@@ -59,6 +59,18 @@ _SIGNING_KEYS = (
 _WITHOUT_HASH = (ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey)
 
 
+def broker_config(server: Certificate, authority: bytes) -> dict[str, str]:
+    """Return the keys of a broker with a certificate and the authority that it trusts, as PEM."""
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": server.key.decode(),
+        "ssl.keystore.certificate.chain": server.chain.decode(),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.decode(),
+        "ssl.client.auth": "requested",
+    }
+
+
 class DevelopmentAuthority:
     """Signs certificates with a key of its own. ``now_ms``: wall time."""
 
