@@ -220,6 +220,7 @@ def _plan(options: argparse.Namespace, command: list[str]) -> ProofPlan:
         outputs=tuple(options.output),
         promise=options.promise,
         instances=options.instances,
+        nodes=options.nodes,
         address_variable=options.env,
         until_exit=options.until_exit,
         quiet_s=options.quiet,
@@ -341,6 +342,7 @@ def _parser() -> Parser:
     )
     add("--promise", choices=PROMISES, default=PROMISES[0], help="what it promises (default: exactly-once)")
     add("--instances", type=int, default=1, metavar="N", help="how many instances run (default: 1)")
+    add("--nodes", type=int, default=1, metavar="N", help="how many nodes the broker has (default: 1)")
     add(
         "--env",
         default=ADDRESS_VARIABLE,

@@ -44,6 +44,7 @@ def prove(
     outputs: str | Iterable[str] = (),
     promise: Promise = "exactly-once",
     instances: int = 1,
+    nodes: int = 1,
     env: str = ADDRESS_VARIABLE,
     until_exit: bool = False,
     quiet: float = QUIET_S,
@@ -77,6 +78,7 @@ def prove(
     outputs: the topics whose records are compared.
     promise: what the program promises: ``exactly-once``, ``at-least-once`` or ``at-most-once``.
     instances: how many instances run.
+    nodes: how many nodes each trial has; with several, leaders and coordinators move, and nodes die.
     env: the variable of the environment that has the broker's address.
     until_exit: whether the program ends when it is done; if not, it is a service.
     quiet: for how many seconds a service that is done changes nothing.
@@ -115,6 +117,7 @@ def prove(
         outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
         promise=promise,
         instances=instances,
+        nodes=nodes,
         address_variable=env,
         until_exit=until_exit,
         quiet_s=quiet,

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from oncelog.broker.seams.address import address_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.control.journal import Observer
     from oncelog.broker.host.served import Served
+    from oncelog.broker.net.server import BoundListener
     from oncelog.broker.prove.plan import ProofPlan
     from oncelog.wire.schema import Uuid
 
@@ -36,12 +39,39 @@ class BrokerState(Protocol):
         """Return the name of a topic; an empty one if it is unknown."""
 
 
+class Nodes(Protocol):
+    """The nodes of a bench that has several."""
+
+    def kill(self, node_id: int) -> None:
+        """Let a node die at once."""
+
+    def cut_off(self, node_id: int) -> None:
+        """Cut a node off from the others, but not from the controller."""
+
+    def heal(self) -> None:
+        """End the cuts."""
+
+    async def move_leaders(self, node_id: int) -> None:
+        """Let other replicas lead what a node leads, coordinators among them."""
+
+
 class Bench(Protocol):
     """See the module. It serves one trial."""
 
     @property
     def controlled(self) -> Controlled:
         """The broker or the proxy. It has a listener for each instance."""
+
+    @property
+    def nodes(self) -> Nodes | None:
+        """Its nodes, if it has several that can be disturbed."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it serves, with all its nodes."""
+
+    def address(self, listener: str) -> str:
+        """Return the address of an instance's listener, on all nodes."""
 
     def state(self, source: Served) -> BrokerState:
         """Return the state of a run of it."""
@@ -90,3 +120,8 @@ class Ground(Protocol):
 
     def bench(self, plan: ProofPlan, observer: Observer) -> Bench:
         """Return what a trial runs against. ``observer`` sees its requests. Raises InvalidArgumentError."""
+
+
+def address_at(listeners: Iterable[BoundListener], name: str) -> str:
+    """Return the address of the listener with that name."""
+    return next(address_text(row.host, row.port) for row in listeners if row.name == name)

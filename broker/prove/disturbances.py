@@ -27,6 +27,9 @@ class Then(Enum):
     TAKE_OVER = "it stands still until another instance has taken over, and goes on"
     EXPIRE_TRANSACTION = "its transaction times out"
     JOIN = "another instance joins"
+    KILL_NODE = "the node dies that it was sent to, and starts again"
+    LOSE_LEADER = "the leader is cut off from its followers, answers, and dies"
+    MOVE_LEADERS = "other nodes lead what the node led that it was sent to"
 
 
 class Kind(NamedTuple):
@@ -94,6 +97,27 @@ KINDS: Final[Mapping[str, Kind]] = {
         ("hold", True), Then.EXPIRE_TRANSACTION, "the transaction times out while {} is on its way", False
     ),
     "join": Kind(("delay_ms", 0), Then.JOIN, "another instance joins at {}", False, True),
+    "leaders move": Kind(
+        ("hold", True),
+        Then.MOVE_LEADERS,
+        "while {} is on its way, other nodes become leaders and coordinators in place of that node",
+        False,
+    ),
+    "leader is lost": Kind(
+        ("delay_ms", 0),
+        Then.LOSE_LEADER,
+        "the leader dies that has the records of {}, before a follower has them, and starts again",
+        False,
+    ),
+    "node dies before": Kind(
+        ("drop_request", "close"),
+        Then.KILL_NODE,
+        "the node dies before {} has effect, and starts again",
+        False,
+    ),
+    "node dies after": Kind(
+        ("drop_response", "close"), Then.KILL_NODE, "the node dies after {}, and starts again", False
+    ),
 }
 """By name, in the order in which they are tried."""
 
@@ -121,6 +145,8 @@ request. NOT_COORDINATOR is none: a coordinator that has moved gives it to all."
 FINAL: Final[Mapping[str, str]] = {"Produce": "INVALID_RECORD"}
 """Errors that no client retries, and that are about the records alone."""
 
+OF_NODES: Final = frozenset((Then.KILL_NODE, Then.LOSE_LEADER, Then.MOVE_LEADERS))
+"""Tried where there are several nodes."""
 WITH_RECORDS: Final = frozenset((Then.TERMINATE, Then.JOIN))
 """Tried, too, at a Fetch that brings records: the program has them in hand, and has not used them."""
 FETCHES: Final = frozenset(("Fetch", "ShareFetch"))

@@ -217,6 +217,11 @@ def _of_lost(trace: Trace, problem: Problem) -> tuple[list[str], str | None]:
     commits = [] if record is None else trace.commits_past(record)
     what = output_text(output)
     sentences = []
+    if alone := _acknowledged_alone(trace, sends):
+        return [
+            f"{what} was acknowledged ({trace.name(alone)}) by its leader alone (acks=1), "
+            "which died before a follower had it"
+        ], "acks-one"
     if record is not None and commits:
         first = commits[0]
         place = f"offset {record.offset} of {record.topic}-{record.partition}"
@@ -229,6 +234,13 @@ def _of_lost(trace: Trace, problem: Problem) -> tuple[list[str], str | None]:
     else:
         sentences.append(f"{what} was never sent")
     return sentences, _mistake_of_lost(trace, sends, commits, record, output)
+
+
+def _acknowledged_alone(trace: Trace, sends: Sequence[tuple[Event, Record]]) -> Event | None:
+    """Return the request that a leader acknowledged without its followers, if one died."""
+    if not trace.result.broker_ends:
+        return None
+    return next((event for event, _ in sends if event.is_acknowledged and event.acks == 1), None)
 
 
 def _before_its_send(trace: Trace, commit: Event, sends: Sequence[tuple[Event, Record]], what: str) -> str:
@@ -262,10 +274,13 @@ def _mistake_of_lost(
 ) -> str | None:
     then = {KINDS[one.kind].then for one in trace.result.disturbances}
     refused = [event for event, _ in sends if event.errors]
+    aborted = [one for one in trace.events if one.is_commit is False]
+    if refused and any(one.number > refused[0].number for one in aborted):
+        return "abort-without-rewind"
     is_late = bool(refused) and (not commits or commits[0].number > refused[0].number)
     if is_late and not any(event.is_acknowledged for event, _ in sends):
         return "unread-errors"
-    if any(one.is_commit is False for one in trace.events) and sends:
+    if aborted and sends:
         return "abort-without-rewind"
     if not commits or record is None:
         return "no-flush-at-exit" if Then.TERMINATE in then else None

@@ -45,6 +45,10 @@ MISTAKES: Final = {
         "The program ends without flush",
         "flush the producer before the offsets are committed and before the program ends",
     ),
+    "acks-one": Mistake(
+        "The leader alone acknowledges a record",
+        "set acks=all",
+    ),
     "resends-without-idempotence": Mistake(
         "Records are sent again without idempotence",
         "set enable.idempotence=true",

@@ -1,4 +1,4 @@
-"""`OwnBroker`: a broker of oncelog of the trial's own, whose time moves."""
+"""`OwnBroker`: a broker of oncelog of the trial's own, whose time moves. `OwnBench`: any number of nodes."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, NotRunningError
+from oncelog.broker.prove.bench import address_at
 from oncelog.coordinator.transactions.state import TransactionState
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oncelog.broker.control.controlled import Controlled
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.host.served import Served
     from oncelog.broker.node.node import Node
-    from oncelog.broker.prove.bench import GroupMember
+    from oncelog.broker.prove.bench import BrokerState, GroupMember, Nodes
     from oncelog.wire.schema import Uuid
 
 OPEN: Final = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 LOCK_S: Final = 31
 
 
-class OwnBroker:
-    """See the module, and `oncelog.broker.prove.bench.Bench`. There is nothing to prepare, and nothing is left."""
+class OwnBench:
+    """The part of `oncelog.broker.prove.bench.Bench` that one node and several have in common: there is nothing to
+    prepare, and nothing is left.
+    """
 
-    def __init__(self, controlled: ControlledBroker) -> None:
+    def __init__(self, controlled: Controlled) -> None:
         self.controlled = controlled
-
-    def state(self, source: Served) -> NodeState:
-        return NodeState(source)  # type: ignore[arg-type]
 
     async def prepare(self) -> None:
         pass
@@ -64,6 +65,38 @@ class OwnBroker:
         pass
 
 
+class OwnBroker(OwnBench):
+    """See the module, and `oncelog.broker.prove.bench.Bench`."""
+
+    nodes: Nodes | None = None
+
+    def __init__(self, broker: ControlledBroker) -> None:
+        super().__init__(broker)
+        self._broker = broker
+
+    def state(self, source: Served) -> BrokerState:
+        return NodeState(source)  # type: ignore[arg-type]
+
+    @property
+    def is_whole(self) -> bool:
+        return self._broker.is_running
+
+    def address(self, listener: str) -> str:
+        return address_at(self._broker.runs.listeners, listener)
+
+    async def create_internal_topic(self, name: str) -> None:
+        """Create an internal topic, if it is missing."""
+        self._broker.node.services.auto_topics.ensure(name)
+
+    def log_end_offsets(self, topic: str) -> dict[int, int]:
+        """Return the log end offset of each partition of a topic."""
+        node = self._broker.node
+        return {
+            index: node.cluster.leader_partition(topic, index).log.log_end_offset
+            for index, _ in enumerate(node.metadata.image.topics[topic].partitions)
+        }
+
+
 class NodeState:
     """The facts that a node knows; see `oncelog.broker.prove.bench.BrokerState`."""
 
@@ -76,10 +109,7 @@ class NodeState:
         return sum(log.log_end_offset for log in self._node.logs.logs.values())
 
     def open_transactions(self) -> Iterator[tuple[str, int]]:
-        for context in self._node.transactions.runtime.loaded.values():
-            for transactional_id, transaction in context.shard.transactions.items():
-                if transaction.metadata.state in OPEN:
-                    yield transactional_id, transaction.metadata.timeout_ms
+        return open_transactions(self._node)
 
     def ends(self, topic: str) -> dict[int, int]:
         partitions = self._node.metadata.image.topics[topic].partitions
@@ -91,3 +121,11 @@ class NodeState:
     def topic_name(self, topic_id: Uuid) -> str:
         found = self._node.metadata.image.topics_by_id.get(topic_id)
         return "" if found is None else found.name
+
+
+def open_transactions(node: Node) -> Iterator[tuple[str, int]]:
+    """Yield the open transactions that a node coordinates: the id of each, and its time-out in milliseconds."""
+    for context in node.transactions.runtime.loaded.values():
+        for transactional_id, transaction in context.shard.transactions.items():
+            if transaction.metadata.state in OPEN:
+                yield transactional_id, transaction.metadata.timeout_ms

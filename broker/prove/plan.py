@@ -27,6 +27,8 @@ QUIET_S, TIMEOUT_S = 0.3, 20.0
 UPSTREAM_TIMEOUT_S: Final = 180.0
 """`TIMEOUT_S` on a cluster, where sessions and transactions time out in real time."""
 INSTANCES_MAX: Final = 8
+NODES_MAX: Final = 9
+"""Each takes memory and time in every trial."""
 MECHANISM: Final = "SCRAM-SHA-256"
 """How the program logs in, if the plan does not say it."""
 
@@ -43,6 +45,7 @@ class ProofPlan:
     outputs: tuple[str, ...]
     promise: Promise = "exactly-once"
     instances: int = 1
+    nodes: int = 1
     address_variable: str = ADDRESS_VARIABLE
     until_exit: bool = False
     """Whether the program is done when it ends with exit code 0; if not, when it has nothing more to do."""
@@ -111,6 +114,12 @@ class ProofPlan:
                     raise InvalidArgumentError(f"--{what} {name}: {not_found('topic', name, self.topics)}")
         if not 1 <= self.instances <= INSTANCES_MAX:
             raise InvalidArgumentError(f"--instances {self.instances}: expected 1 to {INSTANCES_MAX}")
+        if not 1 <= self.nodes <= NODES_MAX:
+            raise InvalidArgumentError(f"--nodes {self.nodes}: expected 1 to {NODES_MAX}")
+        if self.upstream is not None and self.nodes != 1:
+            raise InvalidArgumentError(
+                f"--nodes is for brokers of oncelog, not for the cluster at {self.upstream}"
+            )
         if self.user is not None and not self.password:
             raise InvalidArgumentError(
                 f"the program logs in as {self.user}, and findings have no passwords: --user {self.user}:PASSWORD"

@@ -17,6 +17,7 @@ from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from oncelog.broker.control.journal import Observer
+    from oncelog.broker.prove.own_nodes import OwnNodes
     from oncelog.broker.prove.plan import ProofPlan
 
 REQUESTS_KEPT = 20_000
@@ -38,49 +39,42 @@ class Seed(NamedTuple):
         """See `Ground`."""
         return self.security.variables
 
-    def bench(self, plan: ProofPlan, observer: Observer) -> OwnBroker:
+    def bench(self, plan: ProofPlan, observer: Observer) -> OwnBroker | OwnNodes:
         """Return the broker of a trial; see `Ground`."""
-        return OwnBroker(
-            new_broker(plan, self.security, self.snapshot, observer, listeners=plan.instances + 1)
-        )
+        return _bench(plan, self.security, self.snapshot, observer, listeners=plan.instances + 1)
 
 
 async def make_seed(plan: ProofPlan, security: Security, from_snapshot: str | bytes | None) -> Seed:
     """Return the seed of a plan's trials. ``from_snapshot``: the data before the plan's topics and inputs. Raises
     InvalidArgumentError, SnapshotError, KafkaError.
     """
-    broker = new_broker(plan, security, from_snapshot, None, listeners=1)
+    bench = _bench(plan, security, from_snapshot, None, listeners=1)
+    broker = bench.controlled
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
         await broker.start()
-        there = set(broker.node.metadata.image.topics)
+        there = await broker.call("topics", {})
         missing: dict[str, object] = {name: count for name, count in plan.topics.items() if name not in there}
         await broker.call("create_topics", {"topics": missing})
         for topic, rows in plan.inputs.items():
             records = [new_record(row)._asdict() for row in rows]
             await broker.call("produce", {"topic": topic, "records": records})
         for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):  # so that no trial waits for them
-            broker.node.services.auto_topics.ensure(name)
-        ends = {
-            topic: {
-                index: broker.node.cluster.leader_partition(topic, index).log.log_end_offset
-                for index, _ in enumerate(broker.node.metadata.image.topics[topic].partitions)
-            }
-            for topic in plan.outputs
-        }
+            await bench.create_internal_topic(name)
+        ends = {topic: bench.log_end_offsets(topic) for topic in plan.outputs}
         snapshot = await broker.call("snapshot", {})
         nursery.cancel_scope.cancel()
     return Seed(snapshot, security, ends)
 
 
-def new_broker(
+def _bench(
     plan: ProofPlan,
     security: Security,
     snapshot: str | bytes | None,
     observer: Observer | None,
     *,
     listeners: int,
-) -> ControlledBroker:
+) -> OwnBroker | OwnNodes:
     """Return a broker for a trial, with a listener for each of so many instances. Raises InvalidArgumentError."""
     options = checked_options(
         config={
@@ -94,4 +88,9 @@ def new_broker(
         users=security.users,
         tls=security.tls,
     )
-    return ControlledBroker(options, Extras(observer=observer))
+    extras = Extras(observer=observer)
+    if plan.nodes == 1:
+        return OwnBroker(ControlledBroker(options, extras))
+    from oncelog.broker.prove.own_nodes import own_nodes
+
+    return own_nodes(plan.nodes, options, extras)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from oncelog.broker.control.errors import BrokerFailedError
-from oncelog.broker.prove.disturbances import KINDS, Then
+from oncelog.broker.prove.disturbances import KINDS, OF_NODES, Then
 from oncelog.broker.prove.program import Program, filled, listener_of
 from oncelog.broker.prove.watch import Watch
 from oncelog.broker.seams.clock import real_time
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.journal import Journal
     from oncelog.broker.control.types import Offsets, Record
-    from oncelog.broker.prove.bench import Ground, GroupMember
+    from oncelog.broker.prove.bench import Ground, GroupMember, Nodes
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.program import ProcessEnd
@@ -125,6 +125,10 @@ class Trial:
         """How many disturbances are over."""
         self._deadline = real_time.monotonic() + plan.timeout_s
         self._lock_moves = 0
+        self._node = 0
+        """The node of the step, where nodes are disturbed."""
+        self._writes = 0
+        """The writes before the leader was cut off that is to be lost."""
         self._shells = 0
 
     async def run(self) -> TrialResult:
@@ -180,10 +184,7 @@ class Trial:
 
     async def _start(self, program: Program) -> None:
         self._watch.begin_run(program.listener)
-        await program.start(self._address(program.listener))
-
-    def _address(self, name: str) -> str:
-        return next(f"{row.host}:{row.port}" for row in self._broker.runs.listeners if row.name == name)
+        await program.start(self._bench.address(program.listener))
 
     async def _start_broker(self) -> None:
         """Start the broker again. The process of another trial, between fork and exec, may have a copy of the old
@@ -241,6 +242,11 @@ class Trial:
     def _program_of(self, disturbance: Disturbance) -> Program:
         return self._programs[min(disturbance.instance, len(self._programs)) - 1]
 
+    @property
+    def _nodes(self) -> Nodes:
+        assert self._bench.nodes is not None
+        return self._bench.nodes
+
     def _on_fired(self) -> None:
         """A rule has fired, perhaps that of the next disturbance: kill the program, or let it stand still, at once."""
         result = self._result
@@ -251,7 +257,15 @@ class Trial:
         result.fired_at.append(self._watch.now_s)
         self._deadline = real_time.monotonic() + self._plan.timeout_s
         program = self._program_of(disturbance)
-        match KINDS[disturbance.kind].then:
+        then = KINDS[disturbance.kind].then
+        if then in OF_NODES:
+            self._node = self._watch.node_of(program.listener, disturbance.rule["on"])
+        match then:
+            case Then.KILL_NODE:
+                self._nodes.kill(self._node)
+            case Then.LOSE_LEADER:
+                self._writes = self._watch.writes
+                self._nodes.cut_off(self._node)
             case Then.KILL | Then.KILL_EARLY:
                 program.kill()
             case Then.TERMINATE:
@@ -274,6 +288,11 @@ class Trial:
                 program.kill()
             case Then.JOIN:
                 await self._add_instance()
+            case Then.LOSE_LEADER:
+                await self._lose_leader()
+            case Then.MOVE_LEADERS:
+                await self._nodes.move_leaders(self._node)
+                self._broker.faults.release(rule_id)
             case Then.EXPIRE_TRANSACTION:
                 await self._bench.expire_transactions([one for one, _ in self._watch.open_transactions()])
                 self._broker.faults.release(rule_id)
@@ -289,6 +308,15 @@ class Trial:
                 self._deadline = real_time.monotonic() + self._plan.timeout_s
                 return stuck
         return None
+
+    async def _lose_leader(self) -> None:
+        """Let the node of the step die, which is cut off, when it has written and answered."""
+        with real_time.move_on_after(EARLY_S):
+            while self._watch.writes == self._writes:
+                await real_time.sleep(TURN_S)
+        await real_time.sleep(TURN_S)  # the response leaves, where no follower has to have the records
+        self._nodes.kill(self._node)
+        self._nodes.heal()
 
     async def _add_instance(self) -> None:
         """Start one more instance."""
@@ -310,7 +338,7 @@ class Trial:
         may_end = self._plan.until_exit or self._result.disturbances
         exits_max = EXITS_MAX if may_end else UNDISTURBED_EXITS_MAX
         while True:
-            if not self._broker.is_running:
+            if not self._bench.is_whole:
                 self._result.broker_ends.append(self._watch.now_s)
                 await self._start_broker()
             if self._handled < self._result.happened:
@@ -344,7 +372,7 @@ class Trial:
 
     def _has_nothing_to_do(self, *, ignore_open: bool = False) -> bool:
         watch, plan = self._watch, self._plan
-        if not self._broker.is_running or any(
+        if not self._bench.is_whole or any(
             program.exit_code is not None and not self._has_finished(program) for program in self._programs
         ):
             return False
@@ -364,9 +392,7 @@ class Trial:
         quiet_s = real_time.monotonic() - self._watch.last_activity
         moving = {(one.listener, one.run) for one in self._programs if not one.is_paused}
         return (
-            self._broker.is_running
-            and quiet_s > BLOCKED * self._plan.quiet_s
-            and moving <= self._watch.readers
+            self._bench.is_whole and quiet_s > BLOCKED * self._plan.quiet_s and moving <= self._watch.readers
         )
 
     def _abandoned(self) -> list[str]:
@@ -464,7 +490,7 @@ class Trial:
 
     async def _shell(self, command: str) -> tuple[int, str]:
         filled_command, environment = filled(
-            self._plan, ["/bin/sh", "-c", command], self._address(listener_of(1)), self._work_folder, 1
+            self._plan, ["/bin/sh", "-c", command], self._bench.address(listener_of(1)), self._work_folder, 1
         )
         self._shells += 1
         output_path = f"{self._folder}/shell.{self._shells}.log"

@@ -31,6 +31,7 @@ from oncelog.broker.control.options import checked_options
 from oncelog.broker.control.proxy_options import checked_proxy_options
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import TOPIC
+from oncelog.broker.prove.bench import address_at
 from oncelog.broker.prove.disturbances import WRITES
 from oncelog.broker.prove.plan import new_record
 from oncelog.broker.prove.program import listener_config
@@ -139,6 +140,8 @@ class Upstream:
 class ClusterBench:
     """See the module, and `oncelog.broker.prove.bench.Bench`."""
 
+    nodes = None
+
     def __init__(self, upstream: Upstream, plan: ProofPlan, observer: Observer) -> None:
         self.controlled = ControlledProxy(
             upstream.settings,
@@ -173,6 +176,13 @@ class ClusterBench:
                 self._client, topic=topic, records=[new_record(row)._asdict() for row in rows]
             )
         await self._ask()
+
+    @property
+    def is_whole(self) -> bool:
+        return self.controlled.is_running
+
+    def address(self, listener: str) -> str:
+        return address_at(self.controlled.runs.listeners, listener)
 
     async def look(self, last_activity: float) -> None:
         if self._seen.refusal is not None:

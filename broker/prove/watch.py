@@ -55,6 +55,8 @@ class Sighting(NamedTuple):
     number: int
     """Its number in the journal."""
     listener: str
+    node: int | None
+    """The node that it was sent to, of several."""
     run: int
     """Which process of that instance sent it, from 1 on."""
     api: str
@@ -149,6 +151,7 @@ class Watch(Interceptor):
             Sighting(
                 number,
                 listener,
+                context.connection.node_id,
                 self.runs.get(listener, 0),
                 api,
                 self.now_s,
@@ -246,6 +249,13 @@ class Watch(Interceptor):
     def open_transactions(self) -> Iterable[tuple[str, int]]:
         """Return the transactional ids with an open transaction, each with its time-out in milliseconds."""
         return self._state.open_transactions()
+
+    def node_of(self, listener: str, api: str) -> int:
+        """Return the node, of several, to which an instance sent its latest request of an API."""
+        sightings = (one for one in reversed(self.sightings) if (one.listener, one.api) == (listener, api))
+        node = next(sightings).node
+        assert node is not None
+        return node
 
     def has_work(self, listeners: Iterable[str]) -> bool:
         """Whether a request of these instances is under way that may change something."""

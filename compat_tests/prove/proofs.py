@@ -14,8 +14,6 @@ from compat_tests.prove.zoo import Failure, Member
 
 REPRODUCTIONS = HERE / "reproductions"
 PROOF_TIMEOUT_S = 3600
-ATTEMPTS = 4
-"""On a busy machine, kafka-python 3.0.12 spins and sends nothing, in 1 of 20 starts: then the undisturbed runs fail."""
 KEPT, BROKEN, INVALID = 0, 1, 2
 
 
@@ -51,14 +49,9 @@ def prove(member: Member, folder: pathlib.Path, *options: str) -> Proof:
 
 
 def again(member: Member, folder: pathlib.Path, reproduction: pathlib.Path) -> Proof:
-    """Repeat a trial of a program; again, as long as the program is stuck undisturbed. Raises RealPartMissing."""
+    """Repeat a trial of a program. Raises RealPartMissing."""
     words = [sys.executable, "-m", "oncelog", "prove", "--json", "--report", str(folder / "report")]
-    command = [*words, "--again", str(reproduction), "--", *member.command(folder)]
-    for _ in range(ATTEMPTS - 1):
-        proof = Proof(command)
-        if not (proof.verdict["reason"] or "").startswith("undisturbed, the program is stuck"):
-            return proof
-    return Proof(command)
+    return Proof([*words, "--again", str(reproduction), "--", *member.command(folder)])
 
 
 def failures_of(finding: dict[str, Any]) -> set[Failure]:

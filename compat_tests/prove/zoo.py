@@ -52,6 +52,7 @@ class Member:
     failures: tuple[Failure, ...] = ()
     promise: str = "exactly-once"
     instances: int = 1
+    nodes: int = 1
     arguments: tuple[str, ...] = ()
     topics: Mapping[str, int] = field(default_factory=lambda: RECEIPTS)
     outputs: tuple[str, ...] = ("receipts",)
@@ -110,6 +111,7 @@ class Member:
         for name, partitions in self.topics.items():
             words += ["--topic", f"{name}:{partitions}"]
         words += ["--input", f"orders={self.orders}", "--instances", str(self.instances)]
+        words += ["--nodes", str(self.nodes)]
         for output in self.outputs:
             words += ["--output", output]
         if self.shows_database:
@@ -127,6 +129,7 @@ def _doubled(disturbance: str, api: str, mistake: str) -> Failure:
 
 RIGHT = (
     Member("confluent_transactions", EXACTLY_ONCE),
+    Member("java_on_nodes", EXACTLY_ONCE, "JavaTransactions.java", nodes=3),
     Member("kafka_python_transactions", EXACTLY_ONCE),
     Member("java_transactions", EXACTLY_ONCE, "JavaTransactions.java"),
     Member("franz_go_transactions", EXACTLY_ONCE, "go"),
@@ -215,6 +218,12 @@ WRONG = (
         "no_flush_at_exit",
         LOST_AND_DOUBLED,
         failures=(_lost("terminate", "Fetch", "no-flush-at-exit"),),
+    ),
+    Member(
+        "acks_one",
+        LOST_AND_DOUBLED,
+        nodes=3,
+        failures=(_lost("leader is lost", "Produce", "acks-one"),),
     ),
     Member(
         "resends_without_idempotence",

@@ -160,6 +160,10 @@ class ControlledNode:
         """Let it die now, at the crash point of a rule: see `ControlledBroker.crash`."""
         log.warning("the node dies", crash_at=rule.rule.value)
         self.died_at = rule
+        self.die()
+
+    def die(self) -> None:
+        """Let it die now, in the middle of what it does."""
         self.files.kill()
         if self.runs.latest is not None:
             self.runs.latest.scope.cancel()
