@@ -309,14 +309,15 @@ class PartitionLog:
                 return refused
         return lambda _batch, _header, _rules, now_ms: valid.appended_at(now_ms)
 
-    def append_as_follower(self, records: Buffer, leader_epoch: int) -> None:
+    def append_as_follower(self, records: Buffer, leader_epoch: int, leader_log_start: int = 0) -> None:
         """Append batches as they came from the leader, with its offsets and epochs (Kafka:
         ``UnifiedLog.appendAsFollower``). A last batch that is not whole is left out.
 
         So is everything from the first batch on whose leader epoch is above ``leader_epoch``, the epoch in which they
-        were asked for: such a batch was written after its sender had lost the leadership (KAFKA-18723). An empty log
-        may get a first batch that begins below its end offset, where the leader's log starts within a batch; it
-        begins with that batch then.
+        were asked for: such a batch was written after its sender had lost the leadership (KAFKA-18723).
+
+        Where the leader's log starts within a batch, the first batch may begin below the end of this one, which is
+        empty, or ends at ``leader_log_start``: all that it has, the leader has deleted. It begins with that batch then.
 
         Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (a batch begins below the end of those before it), and then
         nothing was appended; KAFKA_STORAGE_ERROR where a batch cannot be written, and then those before it are in
@@ -330,7 +331,8 @@ class PartitionLog:
             if header.is_control and header.has_producer_id:
                 read_marker(batch)  # or a bad one would be noticed when it is in the file
         first = batches[0][0]
-        if first.base_offset < self.log_end_offset == self.log_start_offset < first.next_offset:
+        start_offset = max(self.log_start_offset, leader_log_start)
+        if first.base_offset < self.log_end_offset == start_offset < first.next_offset:
             self.truncate_fully_and_start_at(first.base_offset)
         if first.base_offset < self.log_end_offset:
             raise KafkaError(

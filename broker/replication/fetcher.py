@@ -268,7 +268,7 @@ class ReplicaFetcher:
             return
         records: Any = row.records
         if records:
-            log.append_as_follower(records, partition.leader_epoch)
+            log.append_as_follower(records, partition.leader_epoch, row.log_start_offset)
             if self._throttle.applies_to(log):
                 self._throttle.record(len(records))
         log.advance_high_watermark(row.high_watermark)

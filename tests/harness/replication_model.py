@@ -59,6 +59,8 @@ class PartitionModel:
         self._isr, self._elr = list(state.isr), list(state.eligible_leader_replicas)
         self.acknowledged: dict[bytes, Acknowledged] = {}
         self.sent = {MARKER}
+        self.deleted_below = 0
+        """Somebody has asked to delete the records below this offset; logs may begin up to there."""
         self._reads: dict[int, Read] = {}
         self._batches: dict[tuple[int, int], StoredBatch] = {}
         """All batches that any log ever had, by epoch and base offset."""
@@ -122,8 +124,16 @@ class PartitionModel:
             return  # a leader that does not know of its successor has what it had
         committed: list[StoredBatch] = []
         reached = 0
+        start = max((log.log_start_offset for log in logs.values()), default=0)
         for node_id, log in logs.items():
-            below = [one for one in found[node_id] if one.next_offset <= log.high_watermark]
+            assert log.log_start_offset <= self.deleted_below, (
+                f"{self.name}: node {node_id} has deleted too much"
+            )
+            below = [
+                one
+                for one in found[node_id]
+                if one.base_offset >= start and one.next_offset <= log.high_watermark
+            ]
             both = min(len(below), len(committed))
             assert below[:both] == committed[:both], (
                 f"{self.name}: node {node_id} differs below the watermark: {below[:both]}, not {committed[:both]}"
@@ -137,19 +147,21 @@ class PartitionModel:
                     f"{self.name}: node {node_id} is in sync, and ends at {end_offset} below the watermark {reached}"
                 )
 
-    def check_end(self, values: list[Read]) -> None:
-        """Compare all records at the end, in order, with what was acknowledged and read. ``values`` are by offset."""
-        there = [read.value for read in values]
+    def check_end(self, values: dict[int, Read]) -> None:
+        """Compare all records at the end, by their offsets in order, with what was acknowledged and read."""
+        there = [read.value for read in values.values()]
         assert set(there) <= self.sent, f"{self.name}: {set(there) - self.sent} were never sent"
         known = set(there)
         for value, acknowledged in self.acknowledged.items():
-            assert value in known or self.has_unclean_election(acknowledged.epoch), (
+            is_deleted = acknowledged.offset < self.deleted_below
+            assert value in known or is_deleted or self.has_unclean_election(acknowledged.epoch), (
                 f"{self.name}: {value!r}, acknowledged as {acknowledged}, is lost; elections: {self.elections}"
             )
         for offset, read in self._reads.items():
-            assert (offset < len(values) and values[offset] == read) or self.has_unclean_election(
-                read.epoch
-            ), f"{self.name}: {read} was read at {offset}, and is lost"
+            is_deleted = offset < self.deleted_below and offset not in values
+            assert values.get(offset) == read or is_deleted or self.has_unclean_election(read.epoch), (
+                f"{self.name}: {read} was read at {offset}, and is lost"
+            )
         if not self.has_unclean_election():
             # A producer's values end with a number.
             for writer in {value.rpartition(b":")[0] for value in there if value != MARKER}:

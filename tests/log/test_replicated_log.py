@@ -290,6 +290,22 @@ def test_an_empty_log_begins_with_the_batch_within_which_the_leaders_log_starts(
     assert (follower.log_start_offset, follower.high_watermark, follower.log_end_offset) == (2, 2, 3)
 
 
+def test_a_log_that_ends_where_the_leaders_starts_begins_with_the_batch_in_which_that_is() -> None:
+    """Its records are of an epoch that the leader's log no longer knows: it is not told that they diverge."""
+    leader, follower = replicated(), replicated()
+    for _ in range(2):
+        follower.append_as_follower(stamped(batch(), follower.log_end_offset, 0), 0)
+    leader.append(batch((b"a", b"b", b"c")), leader_epoch=1)
+    leader.advance_high_watermark(3)
+    leader.delete_records(2)
+    assert leader.end_offset_for_epoch(0) == (0, 2)
+    follower.append_as_follower(everything(leader), 1, leader.log_start_offset)
+    follower.raise_log_start(leader.log_start_offset)
+    assert everything(follower) == everything(leader)
+    assert (follower.log_start_offset, follower.log_end_offset) == (2, 3)
+    assert follower.epochs.entries() == leader.epochs.entries()
+
+
 def test_a_full_disk_leaves_the_batches_that_were_written() -> None:
     leader = replicated()
     harness = PartitionLogHarness(is_replicated=True)

@@ -328,11 +328,12 @@ class Reader(Client):
         code = ErrorCode(row.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             is_behind = node_id != self.world.cluster.leader_of(self.topic, self.partition)
-            assert is_behind or self.model.has_unclean_election(), (
+            is_deleted = self.offset < self.model.deleted_below
+            assert is_behind or is_deleted or self.model.has_unclean_election(), (
                 f"{self.model.name}: node {node_id} does not have offset {self.offset}"
             )
             if not is_behind:
-                self.offset, self.last_epoch = 0, -1
+                self.offset, self.last_epoch = self.model.deleted_below if is_deleted else 0, -1
         elif code:
             assert code.retriable or code in (
                 ErrorCode.FENCED_LEADER_EPOCH,

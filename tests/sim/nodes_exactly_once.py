@@ -208,7 +208,7 @@ async def committed_values(world: World, partition: int) -> list[bytes]:
     """The committed records of a partition. Fails if a transaction stays open."""
     with trio.move_on_after(PATIENCE_S):
         while True:
-            with suppress(*LOST, AssertionError):
+            with suppress(*LOST, AssertionError, KeyError):  # there may be no leader yet
                 leader = world.cluster.leader_of(TRANSACTIONAL, partition)
                 reader = CommittedReader(TRANSACTIONAL, partition)
                 client = world.cluster.nodes[leader].connect()

@@ -1,8 +1,9 @@
 """One random life of three nodes: what goes wrong, all chosen by a seed.
 
 Nodes are killed (some in the middle of a write), lose power, are stopped and started; links are cut, one way too, and
-slow; sessions expire, leaders are elected, partitions move to other nodes, time jumps, and nodes' wall time differs. In
-the end all is mended: what was acknowledged is there, the logs of all replicas are equal, and nothing hangs.
+slow; sessions expire, leaders are elected, partitions move to other nodes, records are deleted, time jumps, and nodes'
+wall time differs. In the end all is mended: what was acknowledged is there, the logs of all replicas are equal, and
+nothing hangs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import trio
 
 from oncelog.broker.metadata.image import Partition
 from oncelog.broker.network.network import CONTROLLER_ID
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -28,6 +30,12 @@ from oncelog.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from oncelog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
 )
 from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from oncelog.wire.schema import Message, Request
@@ -69,7 +77,15 @@ class Faults:
         self.cluster = world.cluster
         self.rng = world.rng
         self.steps: dict[Kind, list[Callable[[], Awaitable[object]]]] = {
-            "kills": [self.kill, self.kill_in_a_write, self.stop, self.start, self.start, self.expire],
+            "kills": [
+                self.kill,
+                self.kill_in_a_write,
+                self.stop,
+                self.start,
+                self.start,
+                self.expire,
+                self.delete_records,
+            ],
             "cuts": [
                 self.cut,
                 self.cut_off,
@@ -84,6 +100,7 @@ class Faults:
                 self.lose_power,
                 self.lose_power_everywhere,
                 self.slow_disk,
+                self.delete_records,
                 self.kill_in_a_write,
                 self.stop,
                 self.start,
@@ -113,6 +130,7 @@ class Faults:
             self.elect_unclean,
             self.reassign,
             self.reassign,
+            self.delete_records,
             self.cancel_reassignment,
             self.skew,
             self.advance,
@@ -226,6 +244,30 @@ class Faults:
             self.world.note(f"break the connections of {node.node_id}")
             for connection in node.node.server.connections:
                 connection.transport.break_off()
+
+    async def delete_records(self) -> None:
+        topic, partition = self.some_partition()
+        leader = self.cluster.leader_of(topic, partition)
+        log = self.world.logs(topic, partition).get(leader)
+        if topic == TRANSACTIONAL or log is None:
+            return
+        offset = self.rng.randint(log.log_start_offset, log.high_watermark)
+        model = self.world.partitions[topic, partition]
+        model.deleted_below = max(model.deleted_below, offset)
+        self.world.note(f"delete records of {topic} {partition} below {offset} by {leader}")
+        self.cluster.nursery.start_soon(
+            self._delete_records, Client(self.world, topic, partition), leader, offset
+        )
+
+    async def _delete_records(self, client: Client, leader: int, offset: int) -> None:
+        rows = [DeleteRecordsPartition(client.partition, offset)]
+        request = DeleteRecordsRequest([DeleteRecordsTopic(client.topic, rows)], 1000)
+        with suppress(*LOST):
+            response = await client.call(leader, request, 2, DeleteRecordsResponse)
+            row = response.topics[0].partitions[0]
+            code = ErrorCode(row.error_code)
+            assert code.retriable or (code is ErrorCode.NONE and row.low_watermark >= offset), row
+        client.hang_up(leader)
 
     async def elect_preferred(self) -> None:
         self._elect(0)
@@ -407,11 +449,13 @@ async def finish(world: World) -> None:
         )
         logs = world.logs(topic, index)
         stored = [model.on_log(node_id, log) for node_id, log in logs.items()]
+        start = max(log.log_start_offset for log in logs.values())
+        stored = [[batch for batch in own if batch.base_offset >= start] for own in stored]
         assert stored[0] == stored[1] == stored[2], f"{model.name}: logs differ: {stored}"
-        data = b"".join(batches_of(logs[1]))
-        values = reads_in(data)
-        assert [offset for offset, _ in values] == list(range(len(values)))
-        model.check_end([read for _, read in values])
+        data = b"".join(batches_of(logs[1], logs[1].log_start_offset))
+        values = dict(reads_in(data))
+        assert list(values) == list(range(min(values, default=0), min(values, default=0) + len(values)))
+        model.check_end(values)
 
 
 def is_in_sync(state: Partition) -> bool:
