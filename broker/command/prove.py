@@ -16,7 +16,7 @@ import trio
 
 from oncelog.broker.command.cli import serve_until_signal
 from oncelog.broker.config.options import Parser, UsageError, options_of, unknown_option
-from oncelog.broker.control.errors import InvalidArgumentError, SnapshotError, UnsupportedError
+from oncelog.broker.control.errors import InvalidArgumentError, OncelogError
 from oncelog.broker.prove.disturbances import Disturbance
 from oncelog.broker.prove.judge import Judge
 from oncelog.broker.prove.plan import (
@@ -103,7 +103,7 @@ def _prove(
         trio.run(_prove_until_signal, prover, disturbances)
     except KeyboardInterrupt:
         prover.verdict.is_interrupted = True
-    except (InvalidArgumentError, UnsupportedError, SnapshotError, KafkaError, CommandError) as error:
+    except (OncelogError, KafkaError, CommandError) as error:
         raise UsageError(str(error)) from None
     finally:
         remove_folder(folder)
@@ -112,6 +112,8 @@ def _prove(
     print(json.dumps(verdict.to_data(), indent=2) if options.json else text_of(verdict, files), end="")
     if disturbances is None:
         print(f"oncelog: the report is {os.path.join(options.report, PAGE)}", file=sys.stderr)
+    if verdict.is_interrupted and verdict.promise == KEPT:
+        return EXIT_CODES[NOT_JUDGED]
     return EXIT_CODES[verdict.promise]
 
 
@@ -119,16 +121,19 @@ async def _prove_until_signal(prover: Prover, disturbances: tuple[Disturbance, .
     """Prove, or repeat one trial, until it is done or a signal comes: SIGTERM, too, must not leave the program running.
     Raises as `Prover.run`.
     """
-    prover.verdict.is_interrupted = True  # unless it comes to its end
+    is_done = False
 
     async def prove() -> None:
+        nonlocal is_done
         await (prover.run() if disturbances is None else prover.again(disturbances))
-        prover.verdict.is_interrupted = False
+        is_done = True
 
     try:
         await serve_until_signal(prove)
     except BaseExceptionGroup as group:
         raise first_error(group) from None
+    if not is_done:
+        prover.verdict.is_interrupted = True
 
 
 def _tell(progress: Progress) -> None:
@@ -147,7 +152,7 @@ def _tell(progress: Progress) -> None:
 
 
 def _write(report: str, verdict: Verdict) -> dict[int, str]:
-    """Write the verdict, a page, and a file for each finding; return the files by the finding's number."""
+    """Write the verdict, a page, and a file for each finding; return what ``--again`` takes, by number."""
     try:
         os.makedirs(report, exist_ok=True)
         for name in os.listdir(report):
@@ -161,6 +166,8 @@ def _write(report: str, verdict: Verdict) -> dict[int, str]:
             if rules is not None:
                 _write_json(os.path.join(report, f"{number + 1}.rules.json"), {"rules": rules})
         _write_json(os.path.join(report, RESULT), verdict.to_data())
+        if verdict.plan.user is not None:  # files have no passwords
+            files = {one: f"{path} --user {verdict.plan.user}:PASSWORD" for one, path in files.items()}
         with open(os.path.join(report, PAGE), "w", encoding="utf-8") as file:
             file.write(html_of(verdict, files))
     except OSError as error:

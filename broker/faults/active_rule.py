@@ -29,6 +29,8 @@ class ActiveRule:
         self.rule = rule
         self.seed = seed
         self.matched = self.fired = self.held = 0
+        self.node_id: int | None = None
+        """The node of the request for which it was due last, of several."""
         self.is_removed = False
         """Whether it was removed: from then on it does nothing, not even to a request that it has counted."""
         self.notes: dict[str, None] = {}

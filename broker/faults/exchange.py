@@ -37,6 +37,8 @@ class Exchange:
         self._rows_of = rows_of
         self._topic_name = topic_name
         self._request = context.request
+        for active in due:
+            active.node_id = context.connection.node_id
 
     async def run(self) -> Any:
         """Do what the rules say. Returns None if the request goes on to its handler, else the response or

@@ -199,6 +199,12 @@ class FaultRules(Interceptor):
         """Return whether a rule has fired. Raises UnknownRuleError."""
         return self._active(rule_id).fired > 0
 
+    def node_of(self, rule_id: int) -> int:
+        """Return the node, of several, that got the request for which a rule has fired. Raises UnknownRuleError."""
+        node_id = self._active(rule_id).node_id
+        assert node_id is not None
+        return node_id
+
     def release(self, rule_id: int) -> None:
         """Release the requests that the rule holds; it holds no others. Raises UnknownRuleError."""
         self._active(rule_id).release()

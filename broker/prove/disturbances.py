@@ -27,9 +27,9 @@ class Then(Enum):
     TAKE_OVER = "it stands still until another instance has taken over, and goes on"
     EXPIRE_TRANSACTION = "its transaction times out"
     JOIN = "another instance joins"
-    KILL_NODE = "the node dies that it was sent to, and starts again"
+    KILL_NODE = "the node that got the request dies, and starts again"
     LOSE_LEADER = "the leader is cut off from its followers, answers, and dies"
-    MOVE_LEADERS = "other nodes lead what the node led that it was sent to"
+    MOVE_LEADERS = "other nodes lead what the node that got the request led"
 
 
 class Kind(NamedTuple):
@@ -146,7 +146,8 @@ FINAL: Final[Mapping[str, str]] = {"Produce": "INVALID_RECORD"}
 """Errors that no client retries, and that are about the records alone."""
 
 OF_NODES: Final = frozenset((Then.KILL_NODE, Then.LOSE_LEADER, Then.MOVE_LEADERS))
-"""Tried where there are several nodes."""
+NODE_KINDS: Final = tuple(name for name, row in KINDS.items() if row.then in OF_NODES)
+"""Tried where a trial has several nodes of its own."""
 WITH_RECORDS: Final = frozenset((Then.TERMINATE, Then.JOIN))
 """Tried, too, at a Fetch that brings records: the program has them in hand, and has not used them."""
 FETCHES: Final = frozenset(("Fetch", "ShareFetch"))

@@ -238,9 +238,17 @@ def _of_lost(trace: Trace, problem: Problem) -> tuple[list[str], str | None]:
 
 def _acknowledged_alone(trace: Trace, sends: Sequence[tuple[Event, Record]]) -> Event | None:
     """Return the request that a leader acknowledged without its followers, if one died."""
-    if not trace.result.broker_ends:
+    if trace.plan.nodes == 1 or not trace.result.broker_ends:
         return None
-    return next((event for event, _ in sends if event.is_acknowledged and event.acks == 1), None)
+    died_at_s = trace.result.broker_ends[-1]
+    return next(
+        (
+            event
+            for event, _ in sends
+            if event.is_acknowledged and event.acks == 1 and event.at_s <= died_at_s
+        ),
+        None,
+    )
 
 
 def _before_its_send(trace: Trace, commit: Event, sends: Sequence[tuple[Event, Record]], what: str) -> str:

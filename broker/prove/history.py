@@ -55,8 +55,6 @@ class Event:
     acks: int | None = None
     brought_records: bool = False
     """Of a Fetch or a ShareFetch: whether its response has records."""
-    node: int | None = None
-    """The node that it was sent to, of several."""
     writes: int = 0
     """The writes (`BrokerState.writes`) before it came."""
     writes_after: int = 0
@@ -153,7 +151,6 @@ def _event(request: Request, sighting: Sighting, writes_after: int) -> Event:
         topics=request.topics,
         groups=request.groups,
         transactional_id=next(iter(request.transactional_ids), None),
-        node=sighting.node,
         writes=sighting.writes,
         writes_after=writes_after,
         folder=sighting.folder,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from oncelog.broker.control.errors import NotFoundError, NotRunningError
 from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
 from oncelog.broker.control.nodes.options import cluster_options
 from oncelog.broker.prove.bench import address_at
 from oncelog.broker.prove.own_broker import OwnBench, open_transactions
+from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.image import MetadataImage
     from oncelog.wire.schema import Uuid
 
+TOPIC_S = 5.0
+"""How long an internal topic may take to come; without it, each trial creates it."""
 UNKNOWN_END = 1 << 62
 """The end of a partition without a leader: nobody has fetched to it."""
 
@@ -52,8 +56,9 @@ class OwnNodes(OwnBench):
         [first, *_] = self._cluster.running.values()
         with suppress(KafkaError):  # it comes with the metadata
             first.services.auto_topics.ensure(name)
-        while name not in store.image.topics:
-            await store.changed.wait()
+        with real_time.move_on_after(TOPIC_S):
+            while name not in store.image.topics:
+                await store.changed.wait()
         await self._cluster.wait_followed()
 
     def log_end_offsets(self, topic: str) -> dict[int, int]:
@@ -77,7 +82,7 @@ class OwnNodes(OwnBench):
             for index, partition in enumerate(found.partitions):
                 others = [one for one in partition.isr if one != node_id]
                 if partition.leader == node_id and others:
-                    with suppress(KafkaError):  # it has moved meanwhile
+                    with suppress(KafkaError, NotFoundError, NotRunningError):  # it has moved meanwhile
                         await self.controlled.call(
                             "move_leader", {"topic": topic, "partition": index, "to": others[0]}
                         )

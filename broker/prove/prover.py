@@ -160,7 +160,8 @@ class Prover:
         self._ground = await self._new_ground()
         for one in disturbances:
             if one.kind in self._ground.left_out:
-                raise InvalidArgumentError(f"a cluster cannot take this disturbance ({one.kind}): {one}")
+                who = "one node" if self._plan.upstream is None else "a cluster"
+                raise InvalidArgumentError(f"{who} cannot take this disturbance ({one.kind}): {one}")
         if await self._begin() is None:
             return self.verdict
         self.verdict.classes_in_all = 1

@@ -18,7 +18,7 @@ LATE_TEXT: Final = "readers wait up to {:g} s for a transaction that was abandon
 
 
 def text_of(verdict: Verdict, files: Mapping[int, str]) -> str:
-    """Return the verdict for a terminal. ``files``: where each finding was written, by its number from 0 on."""
+    """Return the verdict for a terminal. ``files``: what ``--again`` takes for a finding, by number from 0 on."""
     lines = [f"verdict: {verdict.word} ({verdict.plan.promise}: {verdict.promise})"]
     if verdict.reason is not None:
         lines.append(f"  {verdict.reason}")

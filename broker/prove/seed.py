@@ -9,10 +9,12 @@ import trio
 from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.instruments import Extras
 from oncelog.broker.control.options import checked_options
+from oncelog.broker.prove.disturbances import NODE_KINDS
 from oncelog.broker.prove.own_broker import OwnBroker
 from oncelog.broker.prove.plan import new_record
 from oncelog.broker.prove.program import listener_config, listener_of
 from oncelog.broker.prove.security import Security
+from oncelog.broker.seams.error_groups import first_error
 from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
@@ -31,8 +33,7 @@ class Seed(NamedTuple):
     security: Security
     output_ends: dict[str, dict[int, int]]
     """Where the outputs of the program begin, by topic and partition."""
-    left_out: tuple[str, ...] = ()
-    """It takes every kind of disturbance."""
+    left_out: tuple[str, ...]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -49,22 +50,30 @@ async def make_seed(plan: ProofPlan, security: Security, from_snapshot: str | by
     InvalidArgumentError, SnapshotError, KafkaError.
     """
     bench = _bench(plan, security, from_snapshot, None, listeners=1)
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(bench.controlled.run)
+            await bench.controlled.start()
+            ends = await _fill(bench, plan)
+            snapshot = await bench.controlled.call("snapshot", {})
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
+    return Seed(snapshot, security, ends, NODE_KINDS if plan.nodes == 1 else ())
+
+
+async def _fill(bench: OwnBroker | OwnNodes, plan: ProofPlan) -> dict[str, dict[int, int]]:
+    """Make the topics and inputs of a plan; return where its outputs begin."""
     broker = bench.controlled
-    async with trio.open_nursery() as nursery:
-        await nursery.start(broker.run)
-        await broker.start()
-        there = await broker.call("topics", {})
-        missing: dict[str, object] = {name: count for name, count in plan.topics.items() if name not in there}
-        await broker.call("create_topics", {"topics": missing})
-        for topic, rows in plan.inputs.items():
-            records = [new_record(row)._asdict() for row in rows]
-            await broker.call("produce", {"topic": topic, "records": records})
-        for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):  # so that no trial waits for them
-            await bench.create_internal_topic(name)
-        ends = {topic: bench.log_end_offsets(topic) for topic in plan.outputs}
-        snapshot = await broker.call("snapshot", {})
-        nursery.cancel_scope.cancel()
-    return Seed(snapshot, security, ends)
+    there = await broker.call("topics", {})
+    missing: dict[str, object] = {name: count for name, count in plan.topics.items() if name not in there}
+    await broker.call("create_topics", {"topics": missing})
+    for topic, rows in plan.inputs.items():
+        records = [new_record(row)._asdict() for row in rows]
+        await broker.call("produce", {"topic": topic, "records": records})
+    for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):  # so that no trial waits for them
+        await bench.create_internal_topic(name)
+    return {topic: bench.log_end_offsets(topic) for topic in plan.outputs}
 
 
 def _bench(

@@ -75,12 +75,11 @@ def planned(
     ``counts``: how often each rule of `counter_rules` matched. ``is_checked``: whether the program changes something
     that nobody sees; then no two steps leave the same state.
     """
-    has_nodes = any(one.node is not None for one in events)
     order: list[_Planned] = []
     seen: set[Hashable] = set()
     for kind, found in _by_kind(events).items():
         for depth, nth in enumerate(picks(len(found))):
-            for disturbance in _at_request(kind, nth, has_nodes=has_nodes):
+            for disturbance in _at_request(kind, nth):
                 state = _state(disturbance, found[nth - 1])
                 if state is not None and not is_checked:
                     if state in seen:
@@ -115,15 +114,15 @@ def _by_kind(events: Sequence[Event]) -> dict[_Kind, list[Event]]:
     return found
 
 
-def _at_request(kind: _Kind, nth: int, *, has_nodes: bool) -> Iterator[Disturbance]:
-    """Yield the disturbances at the n-th request of a kind. ``has_nodes``: whether there are several nodes."""
+def _at_request(kind: _Kind, nth: int) -> Iterator[Disturbance]:
+    """Yield the disturbances at the n-th request of a kind."""
     for name, row in KINDS.items():
         word, value = row.action
         if word == "error":
             value = (RETRIABLE if name == "refuse" else FINAL).get(kind.api)
         if value is None or (row.then is Then.TAKE_OVER and kind.api not in WRITES):
             continue
-        if row.then in OF_NODES and (not has_nodes or kind.api not in WRITES):
+        if row.then in OF_NODES and kind.api not in WRITES:
             continue
         if row.then is Then.LOSE_LEADER and kind.api != "Produce":  # the broker writes all else with acks=all
             continue

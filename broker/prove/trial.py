@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from oncelog.broker.control.errors import BrokerFailedError
+from oncelog.broker.control.errors import BrokerFailedError, NotFoundError, NotRunningError
 from oncelog.broker.prove.disturbances import KINDS, OF_NODES, Then
+from oncelog.broker.prove.history import LEFT_OUT
 from oncelog.broker.prove.program import Program, filled, listener_of
 from oncelog.broker.prove.watch import Watch
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.error_groups import first_error
 from oncelog.broker.seams.processes import folder_state, make_folder, remove_folder, run_command
+from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,6 +46,8 @@ PATIENCE: Final = 10
 """How many times as long as usual a program that is behind may be quiet."""
 EARLY_S: Final = 3.0
 """How long a program may take to join its group again, while its old member is still there."""
+WRITE_S: Final = 3.0
+"""How long a leader that is cut off may take to write."""
 EXITS_MAX: Final = 8
 """After so many ends of its own, a program is not started again."""
 UNDISTURBED_EXITS_MAX: Final = 2
@@ -128,7 +132,7 @@ class Trial:
         self._node = 0
         """The node of the step, where nodes are disturbed."""
         self._writes = 0
-        """The writes before the leader was cut off that is to be lost."""
+        """The writes when the leader was cut off that is to be lost."""
         self._shells = 0
 
     async def run(self) -> TrialResult:
@@ -167,12 +171,12 @@ class Trial:
         for program in self._programs:
             await self._start(program)
         result.stuck = await self._loop(self._is_done)
-        await self._collect()
+        await self._collect_at_rest()
         patience_ends = real_time.monotonic() + PATIENCE * plan.quiet_s
         while result.stuck is None and self._is_behind(result) and real_time.monotonic() < patience_ends:
             await real_time.sleep(plan.quiet_s / 4)
             result.stuck = await self._loop(self._is_done)
-            await self._collect()
+            await self._collect_at_rest()
         self._broker.faults.on_fired.remove(self._on_fired)
         matched = {state.id: state.matched for state in self._broker.faults.states}
         result.matched = [matched[one] for one in ids]
@@ -259,7 +263,7 @@ class Trial:
         program = self._program_of(disturbance)
         then = KINDS[disturbance.kind].then
         if then in OF_NODES:
-            self._node = self._watch.node_of(program.listener, disturbance.rule["on"])
+            self._node = self._broker.faults.node_of(self._rule_ids[-1])
         match then:
             case Then.KILL_NODE:
                 self._nodes.kill(self._node)
@@ -311,7 +315,7 @@ class Trial:
 
     async def _lose_leader(self) -> None:
         """Let the node of the step die, which is cut off, when it has written and answered."""
-        with real_time.move_on_after(EARLY_S):
+        with real_time.move_on_after(WRITE_S):
             while self._watch.writes == self._writes:
                 await real_time.sleep(TURN_S)
         await real_time.sleep(TURN_S)  # the response leaves, where no follower has to have the records
@@ -437,9 +441,10 @@ class Trial:
 
     def _why_stuck(self) -> str:
         watch, plan = self._watch, self._plan
-        if self._variables and (failed := self._broker.journal.failed_logins):
+        failed = self._broker.journal.failed_logins
+        if failed and self._variables and all(one.api in LEFT_OUT for one in watch.sightings):
             return (
-                f"the program does not get in ({failed[-1].step}: {failed[-1].reason}); how to is in the variables "
+                f"the program cannot log in ({failed[-1].step}: {failed[-1].reason}); it has to use the variables "
                 + ", ".join(self._variables)
             )
         if not watch.sightings:
@@ -462,6 +467,16 @@ class Trial:
         return f"the program is busy for {plan.timeout_s:g} s, and comes to no end"
 
     # -- the end
+
+    async def _collect_at_rest(self) -> None:
+        """Note what has come out; again, if a broker dies meanwhile: the program may still send something."""
+        while True:
+            try:
+                return await self._collect()
+            except (NotRunningError, NotFoundError, KafkaError):
+                if self._bench.is_whole:
+                    raise
+            self._result.stuck = await self._loop(self._is_done)
 
     async def _collect(self) -> None:
         """Note what has come out."""

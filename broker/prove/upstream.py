@@ -32,7 +32,7 @@ from oncelog.broker.control.proxy_options import checked_proxy_options
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import TOPIC
 from oncelog.broker.prove.bench import address_at
-from oncelog.broker.prove.disturbances import WRITES
+from oncelog.broker.prove.disturbances import NODE_KINDS, WRITES
 from oncelog.broker.prove.plan import new_record
 from oncelog.broker.prove.program import listener_config
 from oncelog.broker.prove.seed import REQUESTS_KEPT
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Uuid
 
 CLIENT_ID: Final = "oncelog-prove"
-LEFT_OUT: Final = ("broker dies", "time out")
+LEFT_OUT: Final = ("broker dies", "time out", *NODE_KINDS)
 """The kinds of disturbances that a proxy cannot take: the brokers, and their time, are the cluster's."""
 LOOK_S: Final = 0.1
 """How often the cluster is asked while the program is quiet, at most."""

@@ -97,14 +97,16 @@ class Watch(Interceptor):
         """The members of groups (group, member id) of each instance."""
         self.last_activity = self._began
         """When the program last did something (real time)."""
-        self._pending: dict[int, int] = {}
-        """The requests that are not done, by the identity of their context, with their number."""
+        self._pending: dict[int, Sighting] = {}
+        """The requests that are not done, by the identity of their context."""
         self._working: Counter[str] = Counter()
         """How many of them are not idle ones, by listener."""
         self._positions: dict[str, dict[Position, int]] = {}
         """From where each instance fetches, as its requests since the last rebalance say."""
-        self._sessions: dict[tuple[str, int], dict[Position, int]] = {}
-        """The partitions of fetch sessions, by listener and session id: a request leaves out what has not changed."""
+        self._sessions: dict[tuple[str, int | None, int], dict[Position, int]] = {}
+        """The partitions of fetch sessions, by listener, node and session id: a request leaves out what has not
+        changed.
+        """
         self._committed: dict[tuple[str, str, int], int] = {}
         self.uses_share_groups = False
         self.read_uncommitted: set[str] = set()
@@ -120,9 +122,10 @@ class Watch(Interceptor):
     def attach(self, source: Served, node_id: int | None = None) -> None:
         """See `Observer`: a node or a proxy has started."""
         self._state = self._state_of(source)
-        self._pending.clear()
-        self._working.clear()
-        self._positions.clear()
+        for identity, pending in list(self._pending.items()):
+            if pending.node == node_id:
+                self._forget(identity)
+        self._positions.clear()  # a log may be shorter now
         self.note_activity()
         source.dispatcher.interception.install(self)
 
@@ -147,19 +150,18 @@ class Watch(Interceptor):
         """Note who asks what."""
         listener, api, request = context.connection.listener_name, context.api_name, context.request
         number = self._journal().last_number
-        self.sightings.append(
-            Sighting(
-                number,
-                listener,
-                context.connection.node_id,
-                self.runs.get(listener, 0),
-                api,
-                self.now_s,
-                self.writes,
-                self._folder_state(),
-            )
+        sighting = Sighting(
+            number,
+            listener,
+            context.connection.node_id,
+            self.runs.get(listener, 0),
+            api,
+            self.now_s,
+            self.writes,
+            self._folder_state(),
         )
-        self._pending[id(context)] = number
+        self.sightings.append(sighting)
+        self._pending[id(context)] = sighting
         if api in READS:
             self.readers.add((listener, self.runs.get(listener, 0)))
         if api == "JoinGroup":
@@ -169,7 +171,7 @@ class Watch(Interceptor):
             if api != "OffsetCommit" or self._is_news(request):
                 self.note_activity()
         elif api == "Fetch":
-            self._note_positions(listener, request)
+            self._note_positions(context, request)
         elif api == "ShareFetch":
             self.uses_share_groups = True
         member, group = getattr(request, "member_id", None), getattr(request, "group_id", None)
@@ -183,13 +185,13 @@ class Watch(Interceptor):
     async def on_response(self, context: RequestContext, response: Any) -> Any:
         """Fetched records are work; a new member has an id."""
         if context.api_name == "Fetch" and context.request.session_epoch <= 0:
-            listener = context.connection.listener_name
-            begun = self._sessions.get((listener, context.request.session_id), {})
-            self._sessions[listener, response.session_id] = dict(begun)
+            begun = self._sessions.get(_session(context, context.request.session_id), {})
+            self._sessions[_session(context, response.session_id)] = dict(begun)
         if context.api_name in FETCHES:
             if any(getattr(row, "records", None) for one in response.responses for row in one.partitions):
                 self.note_activity()
-                self.brought_records.add(self._pending.get(id(context), 0))
+                if (fetch := self._pending.get(id(context))) is not None:
+                    self.brought_records.add(fetch.number)
         else:
             if getattr(response, "assignment", None) and context.api_name == "ConsumerGroupHeartbeat":
                 self._positions.clear()
@@ -200,12 +202,16 @@ class Watch(Interceptor):
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
         """The request is done."""
-        number = self._pending.pop(id(context), None)
-        if number is None:
-            return
-        self.writes_after[number] = self.writes
-        if context.api_name not in IDLE_APIS:
-            self._working[context.connection.listener_name] -= 1
+        sighting = self._forget(id(context))
+        if sighting is not None:
+            self.writes_after[sighting.number] = self.writes
+
+    def _forget(self, identity: int) -> Sighting | None:
+        """Return the request that is no longer pending; None if it was not."""
+        sighting = self._pending.pop(identity, None)
+        if sighting is not None and sighting.api not in IDLE_APIS:
+            self._working[sighting.listener] -= 1
+        return sighting
 
     def _is_news(self, request: Any) -> bool:
         """Whether an OffsetCommit commits others than the last one: some clients repeat them for ever."""
@@ -218,9 +224,9 @@ class Watch(Interceptor):
         self._committed.update(new)
         return is_news
 
-    def _note_positions(self, listener: str, request: Any) -> None:
+    def _note_positions(self, context: RequestContext, request: Any) -> None:
         """Note from where an instance fetches: what the request says, and what its session remembers (KIP-227)."""
-        session = self._sessions.setdefault((listener, request.session_id), {})
+        session = self._sessions.setdefault(_session(context, request.session_id), {})
         if request.session_epoch <= 0:
             session.clear()
         for topic in request.topics:
@@ -232,7 +238,7 @@ class Watch(Interceptor):
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
                 session.pop((self._name(topic), index), None)
-        self._positions.setdefault(listener, {}).update(session)
+        self._positions.setdefault(context.connection.listener_name, {}).update(session)
 
     def _name(self, topic: Any) -> str:
         if topic.topic_id == ZERO_UUID:
@@ -250,13 +256,6 @@ class Watch(Interceptor):
         """Return the transactional ids with an open transaction, each with its time-out in milliseconds."""
         return self._state.open_transactions()
 
-    def node_of(self, listener: str, api: str) -> int:
-        """Return the node, of several, to which an instance sent its latest request of an API."""
-        sightings = (one for one in reversed(self.sightings) if (one.listener, one.api) == (listener, api))
-        node = next(sightings).node
-        assert node is not None
-        return node
-
     def has_work(self, listeners: Iterable[str]) -> bool:
         """Whether a request of these instances is under way that may change something."""
         return any(self._working[one] > 0 for one in listeners)
@@ -271,3 +270,7 @@ class Watch(Interceptor):
                 if reached < end:
                     return False
         return True
+
+
+def _session(context: RequestContext, session_id: int) -> tuple[str, int | None, int]:
+    return context.connection.listener_name, context.connection.node_id, session_id

@@ -80,6 +80,18 @@ def test_a_right_program_keeps_its_promise(name: str, folder: pathlib.Path) -> N
     assert proof.verdict["verdict"] in (member.verdict, "exactly once"), proof
 
 
+@pytest.mark.slow
+def test_depth_2_disturbs_the_way_back(folder: pathlib.Path) -> None:
+    member = ZOO["at_least_once"]
+    classes, depths = set(), set()
+    for depth in ("1", "2"):
+        verdict = prove(member, folder, "--depth", depth, "--budget", "2").verdict
+        classes.add(verdict["classes_in_all"])
+        depths.add(verdict["depth"])
+    assert depths == {1, 2}
+    assert len(classes) == 2
+
+
 def test_every_failure_that_is_known_has_a_reproduction() -> None:
     known = {
         reproduction(member, number) for member in ZOO.values() for number in range(len(member.failures))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog.broker.faults.rule import parse_rule
-from oncelog.broker.prove.disturbances import KINDS, OF_NODES, RETRIABLE, Disturbance, Then
+from oncelog.broker.prove.disturbances import KINDS, RETRIABLE, Disturbance, Then
 from oncelog.broker.prove.history import Event
 from oncelog.broker.prove.steps import counter_rules, picks, planned
 
@@ -70,19 +70,8 @@ def test_sigterm_and_a_rebalance_come_while_records_are_in_hand() -> None:
     ]
 
 
-def test_nodes_are_disturbed_where_there_are_several() -> None:
-    def kinds(node: int | None) -> set[str]:
-        events = [event(1, "Produce", 0, 1, topics=("receipts",), node=node)]
-        return {one.kind for one in planned(events, (), is_checked=False) if KINDS[one.kind].then in OF_NODES}
-
-    assert kinds(1) == {"leaders move", "leader is lost", "node dies before", "node dies after"}
-    assert kinds(None) == set()
-
-
 def test_every_rule_is_one_that_the_broker_takes() -> None:
-    events = [
-        event(number, api, number, number + 1, topics=("t",), node=1) for number, api in enumerate(RETRIABLE)
-    ]
+    events = [event(number, api, number, number + 1, topics=("t",)) for number, api in enumerate(RETRIABLE)]
     counts = [(rule, 3) for rule in counter_rules(["t"])]
     found = planned(events, counts, is_checked=True)
     assert {one.kind for one in found} == KINDS.keys()

@@ -32,6 +32,7 @@ from oncelog.broker.network.network import CONTROLLER_ID, Network
 from oncelog.broker.node.controller import open_controller
 from oncelog.broker.seams.address import address_text
 from oncelog.broker.seams.clock import MovableClock
+from oncelog.broker.seams.error_groups import first_error
 from oncelog.broker.seams.mortal_files import without_deaths
 from oncelog.wire.messages.create_topics import CreateTopicsRequest
 
@@ -283,9 +284,12 @@ class ControlledCluster:
             await self.runs.start(self._open_controller())
         if not self.nodes:
             await self._make_nodes()
-        async with trio.open_nursery() as nursery:
-            for node_id in self.nodes:
-                nursery.start_soon(self.start_node, node_id)
+        try:
+            async with trio.open_nursery() as nursery:
+                for node_id in self.nodes:
+                    nursery.start_soon(self.start_node, node_id)
+        except BaseExceptionGroup as group:
+            raise first_error(group) from None
         await self._create_topics()
 
     async def start_node(self, node_id: int) -> None:
