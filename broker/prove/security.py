@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.seams.clock import real_time
@@ -21,8 +22,9 @@ PROTOCOL, MECHANISM, USER, PASSWORD, AUTHORITY = (
 AUTHORITY_FILE: Final = "authority.pem"
 
 
-class Security(NamedTuple):
-    """See the module."""
+@dataclass(frozen=True, repr=False)
+class Security:
+    """See the module. Its text would show passwords and a private key."""
 
     protocol: str
     users: dict[str, str]
