@@ -278,7 +278,11 @@ def test_what_a_share_group_accepted_does_not_come_again(kafka: Cluster, name: s
     accepted: list[int] = []
 
     def write() -> int:
-        row = topic.produce(topic.partitions[0].leader, b"value")
+        # Who leads now may not know it yet.
+        row = wait_until(
+            lambda: topic.produce(topic.partitions[0].leader, b"value"),
+            lambda answer: answer["error_code"] != KafkaError.NOT_LEADER_FOR_PARTITION,
+        )
         assert row["error_code"] == 0, row
         return int(row["base_offset"])
 
