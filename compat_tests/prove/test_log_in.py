@@ -41,7 +41,7 @@ def proof(folder: pathlib.Path, client: str, *options: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("client", "options"),
-    [("confluent-kafka", ()), ("kafka-python", ("--mechanism", "PLAIN", "--tls"))],
+    [("confluent-kafka", ()), ("aiokafka", ("--mechanism", "PLAIN", "--tls"))],
     ids=["SCRAM", "PLAIN over TLS"],
 )
 def test_the_program_logs_in_as_its_variables_say(

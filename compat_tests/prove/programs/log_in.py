@@ -1,9 +1,9 @@
 """A job that logs in as its variables say, with the client that its argument names, and copies the orders."""
 
+import asyncio
 import os
 import ssl
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
@@ -42,8 +42,8 @@ def with_confluent_kafka() -> None:
     consumer.close()
 
 
-def with_kafka_python() -> None:
-    from kafka import KafkaConsumer, KafkaProducer
+async def _with_aiokafka() -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
     login: dict[str, Any] = {
         "bootstrap_servers": SERVERS,
@@ -53,15 +53,16 @@ def with_kafka_python() -> None:
         "sasl_plain_password": PASSWORD,
         **({"ssl_context": ssl.create_default_context(cafile=AUTHORITY)} if AUTHORITY else {}),
     }
-    consumer = KafkaConsumer("orders", group_id=GROUP, auto_offset_reset="earliest", **login)
-    producer = KafkaProducer(**login)
-    orders: Iterator[Any] = iter(consumer)
-    for _ in range(ORDERS):
-        order = next(orders)
-        producer.send("receipts", order.value, order.key)
-    producer.close()
-    consumer.close()
+    consumer = AIOKafkaConsumer("orders", group_id=GROUP, auto_offset_reset="earliest", **login)
+    async with consumer, AIOKafkaProducer(**login) as producer:
+        for _ in range(ORDERS):
+            order = await consumer.getone()
+            await producer.send_and_wait("receipts", order.value, order.key)
+
+
+def with_aiokafka() -> None:
+    asyncio.run(_with_aiokafka())
 
 
 if __name__ == "__main__":
-    {"confluent-kafka": with_confluent_kafka, "kafka-python": with_kafka_python}[sys.argv[1]]()
+    {"confluent-kafka": with_confluent_kafka, "aiokafka": with_aiokafka}[sys.argv[1]]()
