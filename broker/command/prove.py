@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from oncelog.broker.command.cli import serve_until_signal
+from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.options import Parser, UsageError, options_of, unknown_option
 from oncelog.broker.control.errors import InvalidArgumentError, OncelogError
 from oncelog.broker.prove.disturbances import Disturbance
@@ -34,6 +35,7 @@ from oncelog.broker.prove.report import html_of, text_of
 from oncelog.broker.prove.verdict import BROKEN, KEPT, NOT_JUDGED, Verdict
 from oncelog.broker.seams.error_groups import first_error
 from oncelog.broker.seams.processes import CommandError, cores, find_command, new_folder, remove_folder
+from oncelog.broker.security.user_options import parse_users
 from oncelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -249,9 +251,10 @@ def _plan(options: argparse.Namespace, command: list[str]) -> ProofPlan:
 def _login(options: argparse.Namespace) -> dict[str, str]:
     if options.user is None:
         return {}
-    name, colon, password = options.user.partition(":")
-    if not colon or not name or not password:
-        raise UsageError("--user: expected NAME:PASSWORD")
+    try:
+        [(name, password)] = parse_users([options.user], "--user").items()
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
     return {"user": name, "password": password}
 
 

@@ -68,7 +68,7 @@ class Bench(Protocol):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it serves, with all its nodes."""
+        """All its nodes serve."""
 
     def address(self, listener: str) -> str:
         """Return the address of an instance's listener, on all nodes."""
@@ -112,7 +112,7 @@ class Ground(Protocol):
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """How the program logs in: variables of its environment."""
+        """The variables of the program's environment that say how it logs in."""
 
     @property
     def left_out(self) -> Sequence[str]:

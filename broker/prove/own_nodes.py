@@ -126,8 +126,10 @@ class ClusterState:
         ends = {}
         for index, one in enumerate(self._image.topics[topic].partitions):
             log = self._leader_log(topic, index, one.leader)
-            is_led = one.leader in self._cluster.running
-            ends[index] = log.last_stable_offset if log is not None else 0 if is_led else UNKNOWN_END
+            if log is not None:
+                ends[index] = log.last_stable_offset
+            else:  # nobody has used it yet, or nobody leads
+                ends[index] = 0 if one.leader in self._cluster.running else UNKNOWN_END
         return ends
 
     def topic_name(self, topic_id: Uuid) -> str:

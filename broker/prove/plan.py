@@ -71,7 +71,7 @@ class ProofPlan:
     password: str | None = field(default=None, repr=False)
     mechanism: str = MECHANISM
     tls: bool = False
-    """Whether the listeners have TLS."""
+    """The listeners have TLS."""
     upstream: str | None = None
     """The Kafka cluster on which it is proved; None: on brokers of oncelog."""
 

@@ -57,12 +57,10 @@ class Program:
         self.run += 1
         self.is_ending = self.is_paused = False
         command, environment = filled(
-            self._plan, self._plan.command, bootstrap_servers, self._folder, self.instance
+            self._plan, self._variables, self._plan.command, bootstrap_servers, self._folder, self.instance
         )
         output = f"{self._folder}.{self.instance}.{self.run}.log"
-        self.group = await ProcessGroup.start(
-            command, environment={**environment, **self._variables}, output_path=output
-        )
+        self.group = await ProcessGroup.start(command, environment=environment, output_path=output)
 
     @property
     def exit_code(self) -> int | None:
@@ -122,10 +120,15 @@ def listener_config(count: int, protocol: str) -> dict[str, str]:
 
 
 def filled(
-    plan: ProofPlan, command: Sequence[str], bootstrap_servers: str, folder: str, instance: int
+    plan: ProofPlan,
+    variables: Mapping[str, str],
+    command: Sequence[str],
+    bootstrap_servers: str,
+    folder: str,
+    instance: int,
 ) -> tuple[list[str], dict[str, str]]:
     """Return a command with the address, the trial's folder and the number of the instance where it names them, and
-    the environment variables that have them, too.
+    its environment, which has them, too, beside ``variables``.
     """
     words = {"{bootstrap}": bootstrap_servers, "{dir}": folder, "{instance}": str(instance)}
     found = []
@@ -137,4 +140,5 @@ def filled(
         plan.address_variable: bootstrap_servers,
         FOLDER_VARIABLE: folder,
         INSTANCE_VARIABLE: str(instance),
+        **variables,
     }

@@ -31,7 +31,7 @@ class Security:
     tls: dict[str, str] | None
     """The keys ``ssl.`` of the listeners; None without TLS."""
     variables: dict[str, str]
-    """What the program gets in its environment."""
+    """The variables of the program's environment that say how it logs in."""
 
 
 def make_security(plan: ProofPlan, folder: str) -> Security:

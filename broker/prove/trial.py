@@ -505,10 +505,13 @@ class Trial:
 
     async def _shell(self, command: str) -> tuple[int, str]:
         filled_command, environment = filled(
-            self._plan, ["/bin/sh", "-c", command], self._bench.address(listener_of(1)), self._work_folder, 1
+            self._plan,
+            self._variables,
+            ["/bin/sh", "-c", command],
+            self._bench.address(listener_of(1)),
+            self._work_folder,
+            1,
         )
         self._shells += 1
         output_path = f"{self._folder}/shell.{self._shells}.log"
-        return await run_command(
-            filled_command, environment={**environment, **self._variables}, output_path=output_path
-        )
+        return await run_command(filled_command, environment=environment, output_path=output_path)

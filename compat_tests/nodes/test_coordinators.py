@@ -278,7 +278,7 @@ def test_what_a_share_group_accepted_does_not_come_again(kafka: Cluster, name: s
     accepted: list[int] = []
 
     def write() -> int:
-        # Who leads now may not know it yet.
+        # The new leader may not know yet that it leads.
         row = wait_until(
             lambda: topic.produce(topic.partitions[0].leader, b"value"),
             lambda answer: answer["error_code"] != KafkaError.NOT_LEADER_FOR_PARTITION,
