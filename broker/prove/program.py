@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.broker.prove.disturbances import LISTENER_PREFIX
 from oncelog.broker.prove.plan import FOLDER_VARIABLE, INSTANCE_VARIABLE
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from oncelog.broker.prove.plan import ProofPlan
+
+
+LINE_SHOWN: Final = 300
+"""Characters of a line of the program's output that are shown."""
 
 
 class ProcessEnd(NamedTuple):
@@ -30,8 +34,7 @@ class ProcessEnd(NamedTuple):
 
     def __str__(self) -> str:
         how = f"signal {-self.exit_code}" if self.exit_code < 0 else f"exit code {self.exit_code}"
-        last = self.output.strip().splitlines()[-1:] or ["no output"]
-        return f"instance {self.instance} ended with {how}: {last[0][:300]}"
+        return f"instance {self.instance} ended with {how}: {_last_line(self.output) or 'no output'}"
 
 
 class Program:
@@ -75,6 +78,11 @@ class Program:
         self.group.kill()
         return ProcessEnd(self.instance, self.run, code, at_s, self.is_ending, self.group.output())
 
+    @property
+    def last_line(self) -> str:
+        """The last line of its output so far; empty if there is none."""
+        return "" if self.group is None else _last_line(self.group.output())
+
     def kill(self) -> None:
         """End it (SIGKILL)."""
         self.is_ending = True
@@ -103,6 +111,10 @@ class Program:
         self.is_paused = False
         if self.group is not None:
             self.group.resume()
+
+
+def _last_line(output: str) -> str:
+    return "".join(output.strip().splitlines()[-1:])[:LINE_SHOWN]
 
 
 def listener_of(instance: int) -> str:

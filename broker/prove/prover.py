@@ -85,7 +85,11 @@ class FailedUndisturbedError(Exception):
 
 
 class NotJudgedError(Exception):
-    """The program cannot be judged. The text says why."""
+    """The program cannot be judged. The text says why; ``result`` is the undisturbed run that shows it, if one does."""
+
+    def __init__(self, text: str, result: TrialResult | None = None) -> None:
+        super().__init__(text)
+        self.result = result
 
 
 class Prover:
@@ -194,6 +198,8 @@ class Prover:
             return await self._run_undisturbed()
         except NotJudgedError as error:
             self.verdict.reason = str(error)
+            if error.result is not None:
+                self.verdict.undisturbed = tuple(timeline(error.result, events_of(error.result)))
         except FailedUndisturbedError:
             pass
         return None
@@ -225,7 +231,8 @@ class Prover:
         if not self.verdict.outputs and not baseline.check_output:
             raise NotJudgedError(
                 f"in {self._plan.quiet_s:g} s after it had read its input, the program wrote nothing to "
-                + (", ".join(self._plan.outputs) or "what --check shows")
+                + (", ".join(self._plan.outputs) or "what --check shows"),
+                results[0],
             )
         self._undisturbed = events_of(results[0])
         self.verdict.undisturbed_s = results[-1].duration_s
@@ -248,10 +255,11 @@ class Prover:
         if result.own_ends and not (self._plan.until_exit and result.stuck is None):
             raise NotJudgedError(
                 f"undisturbed, the program ends by itself ({result.own_ends[0]}); a job that ends when it is done "
-                "needs --until-exit"
+                "needs --until-exit",
+                result,
             )
         if result.stuck is not None:
-            raise NotJudgedError(f"undisturbed, the program is stuck: {result.stuck}")
+            raise NotJudgedError(f"undisturbed, the program is stuck: {result.stuck}", result)
 
     # -- trials
 

@@ -10,7 +10,7 @@ from oncelog.broker.prove.disturbances import FETCHES
 from oncelog.broker.prove.verdict import NOT_JUDGED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from oncelog.broker.prove.verdict import Finding, Verdict
 
@@ -92,6 +92,8 @@ def html_of(verdict: Verdict, files: Mapping[int, str]) -> str:
         parts.append("<h2>Unsteady: failed once, then passed</h2><ul>")
         parts += [f"<li>{escape(one.title)}: {escape(one.step)}</li>" for one in verdict.unsteady]
         parts.append("</ul>")
+    if verdict.undisturbed:
+        parts += ["<h2>The undisturbed run</h2>", *_timeline_parts(verdict.undisturbed, frozenset())]
     if not verdict.findings and verdict.promise != NOT_JUDGED:
         parts.append("<p>No trial failed.</p>")
     return "\n".join(parts) + "</html>\n"
@@ -108,10 +110,15 @@ def _finding_parts(number: int, finding: Finding, files: Mapping[int, str]) -> I
         yield f"<p>Mend: {escape(finding.mend)}</p>"
     if number in files:
         yield f"<pre>oncelog prove --again {escape(files[number])}</pre>"
+    named = frozenset(int(number) for number in re.findall(r"request (\d+)", " ".join(finding.why)))
+    yield from _timeline_parts(finding.timeline, named)
+
+
+def _timeline_parts(rows: Sequence[Mapping[str, Any]], named: frozenset[int]) -> Iterator[str]:
+    """Yield the table of a timeline; ``named`` are the numbers of the requests that the text above it names."""
     yield "<details open><summary>Timeline</summary><table>"
     yield "<tr><th>ms</th><th>request</th><th>program</th><th>broker</th><th>log</th></tr>"
-    named = {int(number) for number in re.findall(r"request (\d+)", " ".join(finding.why))}
-    for row in finding.timeline:
+    for row in rows:
         yield _row(row, is_named=row.get("number") in named)
     yield "</table></details>"
 

@@ -362,7 +362,7 @@ class Trial:
                 await self._abandon(abandoned)
             now = real_time.monotonic()
             if now > self._deadline:
-                return self._why_stuck()
+                return self._why_stuck() + self._last_lines()
             quiet_in = self._watch.last_activity + self._plan.quiet_s - now
             await real_time.sleep(quiet_in if 0 < quiet_in < TURN_S else TURN_S)
 
@@ -465,6 +465,13 @@ class Trial:
         if plan.until_exit:
             return f"the program has not ended in {plan.timeout_s:g} s"
         return f"the program is busy for {plan.timeout_s:g} s, and comes to no end"
+
+    def _last_lines(self) -> str:
+        """Return what the processes wrote last, to be added to why they are stuck."""
+        lines = {one.instance: one.last_line for one in self._programs if one.exit_code is None}
+        return "".join(
+            f"; instance {instance} wrote last: {line}" for instance, line in lines.items() if line
+        )
 
     # -- the end
 

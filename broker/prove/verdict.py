@@ -126,6 +126,8 @@ class Verdict:
     outputs: int = 0
     """How many outputs an undisturbed run has."""
     undisturbed_s: float = 0.0
+    undisturbed: tuple[Mapping[str, Any], ...] = ()
+    """The timeline of an undisturbed run that came to no good end: the program is not judged, and this shows why."""
     is_interrupted: bool = False
 
     @property
@@ -186,4 +188,5 @@ class Verdict:
             "unsteady": [one.to_data(self.plan) for one in self.unsteady],
             "not_met": [str(one) for one in self.not_met],
             "left_out": list(self.left_out),
+            "undisturbed": list(self.undisturbed),
         }

@@ -99,6 +99,10 @@ def test_a_bad_line_of_an_input_is_named(folder: pathlib.Path) -> None:
             SLEEPS,
             "the program sent no request in 1 s: it has to connect to the address in KAFKA_BOOTSTRAP_SERVERS",
         ),
+        (
+            ["sh", "-c", "echo waiting for nothing; sleep 600"],
+            "; instance 1 wrote last: waiting for nothing\n",
+        ),
         # It ignores SIGTERM, and starts another process of its group.
         (["sh", "-c", "trap '' TERM; sleep 6543 & sleep 6543"], "the program sent no request in 1 s"),
     ],
