@@ -14,21 +14,15 @@ from compat_tests.prove.proofs import KEPT, Proof, again, prove, reproduction
 from compat_tests.prove.zoo import RIGHT, WRONG, ZOO, Member
 from tests.common.real_kafka import RealPartMissing, require
 
-BESIDE_A_SUITE = [member for member in ZOO.values() if "kafka_python" not in member.file.name]
-"""Beside a full suite, kafka-python 3.0.12 spins at many of its starts, and sends nothing. `make prove` has
-its programs.
-"""
 STORED = [
     (member.name, number)
-    for member in BESIDE_A_SUITE
+    for member in ZOO.values()
     for number in range(len(member.failures))
     if reproduction(member, number).exists()
 ]
 TRIALS = "16"
 """As many as there is time for: with these each right program has been killed at each of its kinds of requests."""
-RIGHT_IN_PYTHON = [
-    one.name for one in RIGHT if one in BESIDE_A_SUITE and one.language == "python" and one.nodes == 1
-]
+RIGHT_IN_PYTHON = [one.name for one in RIGHT if one.language == "python" and one.nodes == 1]
 WITH_A_MEND = [
     (wrong.name, number)
     for wrong in WRONG

@@ -20,8 +20,8 @@ member = Membership()
 consumer = KafkaConsumer(**CONSUMER)
 producer = KafkaProducer(**PRODUCER, transactional_id=f"billing-{INSTANCE}")
 producer.init_transactions()
-consumer.partitions_for_topic("orders")  # or the first poll may join twice
 consumer.subscribe(["orders"], listener=member)
+consumer.partitions_for_topic("orders")  # or it joins twice, and poll's time-out may keep it from its end
 while running():
     polled = consumer.poll(timeout_ms=100, max_records=4)
     if not polled:

@@ -13,8 +13,8 @@ from service import running
 consumer = KafkaConsumer(**CONSUMER)
 producer = KafkaProducer(**PRODUCER, transactional_id=f"billing-{uuid.uuid4()}")
 producer.init_transactions()
-consumer.partitions_for_topic("orders")  # or the first poll may join twice
 consumer.subscribe(["orders"])
+consumer.partitions_for_topic("orders")  # or it joins twice, and poll's time-out may keep it from its end
 while running():
     polled = consumer.poll(timeout_ms=100, max_records=4)
     if not polled:
