@@ -2,9 +2,15 @@
 
 import json
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_settings import CONSUMER, PRODUCER, connected, good
 from service import INSTANCE, running
+
+
+def delivered(error, message):
+    if error:
+        raise KafkaException(error)
+
 
 consumer = Consumer(CONSUMER)
 producer = connected(Producer({**PRODUCER, "transactional.id": f"billing-{INSTANCE}"}))
@@ -21,7 +27,7 @@ while running():
             cents = json.loads(order.value())["cents"]
             producer.produce("receipts", b"paid: %d" % cents, order.key())
         except ValueError:
-            dead_letters.produce("dead-letters", order.value(), order.key())
+            dead_letters.produce("dead-letters", order.value(), order.key(), on_delivery=delivered)
             assert dead_letters.flush(10) == 0
     positions = consumer.position(consumer.assignment())
     producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 10)
