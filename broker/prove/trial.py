@@ -46,6 +46,8 @@ PATIENCE: Final = 10
 """How many times as long as usual a program that is behind may be quiet."""
 EARLY_S: Final = 3.0
 """How long a program may take to join its group again, while its old member is still there."""
+RESPONSE_S: Final = 1.0
+"""How long the response may take that a program gets which has stood still. A Fetch may wait for records."""
 WRITE_S: Final = 3.0
 """How long a leader that is cut off may take to write."""
 EXITS_MAX: Final = 8
@@ -129,6 +131,8 @@ class Trial:
         """How many disturbances are over."""
         self._deadline = real_time.monotonic() + plan.timeout_s
         self._lock_moves = 0
+        self._held = 0
+        """The number of the request that is held while the program stands still."""
         self._node = 0
         """The node of the step, where nodes are disturbed."""
         self._writes = 0
@@ -275,6 +279,7 @@ class Trial:
             case Then.TERMINATE:
                 program.terminate()
             case Then.TAKE_OVER | Then.EXPIRE_TRANSACTION:
+                self._held = self._watch.sightings[-1].number
                 program.pause()
         self._add_next_rule()
 
@@ -299,19 +304,27 @@ class Trial:
                 self._broker.faults.release(rule_id)
             case Then.EXPIRE_TRANSACTION:
                 await self._bench.expire_transactions([one for one, _ in self._watch.open_transactions()])
-                self._broker.faults.release(rule_id)
-                program.resume()
+                await self._let_go(program, rule_id)
             case Then.TAKE_OVER:
                 await self._bench.expire_members(self._members(program))
                 self._watch.forget_positions(program.listener)
                 await self._add_instance()
                 stuck = await self._loop(lambda: self._has_nothing_to_do(ignore_open=True))
-                self._broker.faults.release(rule_id)
-                program.resume()
+                await self._let_go(program, rule_id)
                 self._watch.note_activity()
                 self._deadline = real_time.monotonic() + self._plan.timeout_s
                 return stuck
         return None
+
+    async def _let_go(self, program: Program, rule_id: int) -> None:
+        """Let a program go on that stands still, with the response to the request that a rule holds: it would otherwise
+        be chance whether it sees that first, or the end of its session.
+        """
+        self._broker.faults.release(rule_id)
+        with real_time.move_on_after(RESPONSE_S):
+            while self._watch.is_pending(self._held):
+                await real_time.sleep(TURN_S)
+        program.resume()
 
     async def _lose_leader(self) -> None:
         """Let the node of the step die, which is cut off, when it has written and answered."""

@@ -256,6 +256,10 @@ class Watch(Interceptor):
         """Return the transactional ids with an open transaction, each with its time-out in milliseconds."""
         return self._state.open_transactions()
 
+    def is_pending(self, number: int) -> bool:
+        """Whether the request of that number has no response yet."""
+        return any(one.number == number for one in self._pending.values())
+
     def has_work(self, listeners: Iterable[str]) -> bool:
         """Whether a request of these instances is under way that may change something."""
         return any(self._working[one] > 0 for one in listeners)
