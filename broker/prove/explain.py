@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.history import Event
     from oncelog.broker.prove.judge import Output, Problem
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.trial import TrialResult
+    from oncelog.broker.prove.trial_result import TrialResult
 
 
 class Explanation(NamedTuple):

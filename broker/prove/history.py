@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.request_types import Request
     from oncelog.broker.control.types import Record
-    from oncelog.broker.prove.trial import TrialResult
+    from oncelog.broker.prove.trial_result import TrialResult
     from oncelog.broker.prove.watch import Sighting
 
 LEFT_OUT: Final = frozenset(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.types import Offsets, Record
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.trial import TrialResult
+    from oncelog.broker.prove.trial_result import TrialResult
 
 LOST, DOUBLED, CHANGED = "lost", "doubled", "changed"
 REORDERED, ABORTED_READ, STUCK = "reordered", "read what was aborted", "stuck"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.history import Event
     from oncelog.broker.prove.judge import Baseline, Judge
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.trial import TrialResult
+    from oncelog.broker.prove.trial_result import TrialResult
 
 UNDISTURBED_RUNS: Final = 2
 UNDISTURBED_QUIET: Final = 3

@@ -7,7 +7,6 @@ still, in the moment in which the rule fires, before anything else happens to it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -16,6 +15,7 @@ from oncelog.broker.control.errors import BrokerFailedError, NotFoundError, NotR
 from oncelog.broker.prove.disturbances import KINDS, OF_NODES, Then
 from oncelog.broker.prove.history import LEFT_OUT
 from oncelog.broker.prove.program import Program, filled, listener_of
+from oncelog.broker.prove.trial_result import TrialResult
 from oncelog.broker.prove.watch import Watch
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.error_groups import first_error
@@ -25,12 +25,9 @@ from oncelog.wire.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oncelog.broker.control.journal import Journal
-    from oncelog.broker.control.types import Offsets, Record
     from oncelog.broker.prove.bench import Ground, GroupMember, Nodes
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.program import ProcessEnd
 
 COUNTER_NTH: Final = 10**9
 """A rule for the n-th of so many never fires: it counts."""
@@ -56,43 +53,6 @@ UNDISTURBED_EXITS_MAX: Final = 2
 """`EXITS_MAX` of a service without a disturbance: it cannot be judged."""
 LOCK_MOVES_MAX: Final = 10
 """How often the locks of records in a share group are ended."""
-
-
-@dataclass
-class TrialResult:
-    """The result of a trial."""
-
-    disturbances: tuple[Disturbance, ...]
-    happened: int = 0
-    """How many of them the journal shows."""
-    records: dict[str, list[Record]] = field(default_factory=dict)
-    """The outputs, at read_committed, by topic."""
-    offsets: dict[str, Offsets] = field(default_factory=dict)
-    """The committed offsets of each group."""
-    inputs: list[Record] = field(default_factory=list)
-    """The records that the program was given."""
-    aborted_reads: dict[str, list[Record]] = field(default_factory=dict)
-    """The records of aborted transactions, by topic, where the program reads them as if they were committed."""
-    late_ms: int = 0
-    """For how long readers waited for a transaction that the program had left open, in milliseconds of broker time."""
-    stuck: str | None = None
-    """Why the program did not come to an end in time."""
-    ends: list[ProcessEnd] = field(default_factory=list)
-    check_output: str | None = None
-    duration_s: float = 0.0
-    broker_ends: list[float] = field(default_factory=list)
-    """When the broker died, in seconds since the trial began."""
-    fired_at: list[float] = field(default_factory=list)
-    """When each disturbance happened."""
-    journal: Journal | None = None
-    watch: Watch | None = None
-    matched: list[int] = field(default_factory=list)
-    """How often each of the counters matched."""
-
-    @property
-    def own_ends(self) -> list[ProcessEnd]:
-        """The ends of the program that the trial did not want."""
-        return [end for end in self.ends if not end.was_wanted]
 
 
 class Trial:
@@ -500,28 +460,12 @@ class Trial:
 
     async def _collect(self) -> None:
         """Note what has come out."""
-        result, broker = self._result, self._broker
-        result.inputs.clear()
-        result.aborted_reads.clear()
-        result.offsets.clear()
-        for topic in self._plan.topics:
-            records = await broker.call("records", {"topic": topic, "isolation": "read_committed"})
-            if topic in self._watch.read_uncommitted:
-                known = {(one.partition, one.offset) for one in records}
-                every = await broker.call("records", {"topic": topic})
-                if aborted := [one for one in every if (one.partition, one.offset) not in known]:
-                    result.aborted_reads[topic] = aborted
-            if topic in self._plan.outputs:
-                ends = self._output_ends[topic]
-                result.records[topic] = [one for one in records if one.offset >= ends.get(one.partition, 0)]
-            if topic in self._plan.inputs:
-                result.inputs += records
-        for group_id in await self._bench.groups():
-            result.offsets[group_id] = (await broker.call("group", {"group_id": group_id})).committed
+        result = self._result
+        await result.collect(self._plan, self._bench, self._watch, self._output_ends)
         if self._plan.check is not None:
             code, output = await self._shell(self._plan.check)
             result.check_output = output if code == 0 else f"exit code {code}\n{output}"
-        result.journal, result.watch = broker.journal, self._watch
+        result.journal, result.watch = self._broker.journal, self._watch
 
     async def _shell(self, command: str) -> tuple[int, str]:
         filled_command, environment = filled(

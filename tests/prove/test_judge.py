@@ -17,7 +17,7 @@ from oncelog.broker.prove.judge import (
     word_of,
 )
 from oncelog.broker.prove.plan import ProofPlan
-from oncelog.broker.prove.trial import TrialResult
+from oncelog.broker.prove.trial_result import TrialResult
 
 PLAN = ProofPlan(("app",), {"orders": 1, "receipts": 1}, {"orders": ({"value": "1"},)}, ("receipts",))
 

@@ -1,0 +1,79 @@
+"""`TrialResult`: what came out of a trial: records, offsets, and what was done to the program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oncelog.broker.control.journal import Journal
+    from oncelog.broker.control.types import Offsets, Record
+    from oncelog.broker.prove.bench import Bench
+    from oncelog.broker.prove.disturbances import Disturbance
+    from oncelog.broker.prove.plan import ProofPlan
+    from oncelog.broker.prove.program import ProcessEnd
+    from oncelog.broker.prove.watch import Watch
+
+
+@dataclass
+class TrialResult:
+    """The result of a trial."""
+
+    disturbances: tuple[Disturbance, ...]
+    happened: int = 0
+    """How many of them the journal shows."""
+    records: dict[str, list[Record]] = field(default_factory=dict)
+    """The outputs, at read_committed, by topic."""
+    offsets: dict[str, Offsets] = field(default_factory=dict)
+    """The committed offsets of each group."""
+    inputs: list[Record] = field(default_factory=list)
+    """The records that the program was given."""
+    aborted_reads: dict[str, list[Record]] = field(default_factory=dict)
+    """The records of aborted transactions, by topic, where the program reads them as if they were committed."""
+    late_ms: int = 0
+    """For how long readers waited for a transaction that the program had left open, in milliseconds of broker time."""
+    stuck: str | None = None
+    """Why the program did not come to an end in time."""
+    ends: list[ProcessEnd] = field(default_factory=list)
+    check_output: str | None = None
+    duration_s: float = 0.0
+    broker_ends: list[float] = field(default_factory=list)
+    """When the broker died, in seconds since the trial began."""
+    fired_at: list[float] = field(default_factory=list)
+    """When each disturbance happened."""
+    journal: Journal | None = None
+    watch: Watch | None = None
+    matched: list[int] = field(default_factory=list)
+    """How often each of the counters matched."""
+
+    @property
+    def own_ends(self) -> list[ProcessEnd]:
+        """The ends of the program that the trial did not want."""
+        return [end for end in self.ends if not end.was_wanted]
+
+    async def collect(
+        self, plan: ProofPlan, bench: Bench, watch: Watch, output_ends: Mapping[str, Mapping[int, int]]
+    ) -> None:
+        """Note what is in the topics and groups now, in place of what was noted before. ``output_ends``: where the
+        outputs of the program begin. Raises NotRunningError, NotFoundError, KafkaError.
+        """
+        self.inputs.clear()
+        self.aborted_reads.clear()
+        self.offsets.clear()
+        call = bench.controlled.call
+        for topic in plan.topics:
+            records = await call("records", {"topic": topic, "isolation": "read_committed"})
+            if topic in watch.read_uncommitted:
+                known = {(one.partition, one.offset) for one in records}
+                every = await call("records", {"topic": topic})
+                if aborted := [one for one in every if (one.partition, one.offset) not in known]:
+                    self.aborted_reads[topic] = aborted
+            if topic in plan.outputs:
+                ends = output_ends[topic]
+                self.records[topic] = [one for one in records if one.offset >= ends.get(one.partition, 0)]
+            if topic in plan.inputs:
+                self.inputs += records
+        for group_id in await bench.groups():
+            self.offsets[group_id] = (await call("group", {"group_id": group_id})).committed
