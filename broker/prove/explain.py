@@ -6,7 +6,7 @@ it; a doubled one to its two Produce requests, and to the commit that came too l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.broker.prove.disturbances import KINDS, Then
 from oncelog.broker.prove.history import record_text
@@ -31,6 +31,15 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.judge import Output, Problem
     from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.trial_result import TrialResult
+
+
+SILENT_S: Final = 7.0
+"""A member is silent after so many seconds without a heartbeat. Kafka's clients send one every 3 s, in the consumer
+protocol every 5 s.
+"""
+_OF_MEMBERS: Final = frozenset(
+    ("SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat")
+)
 
 
 class Explanation(NamedTuple):
@@ -380,10 +389,28 @@ def _of_reordered(trace: Trace, problem: Problem) -> tuple[list[str], str | None
     return [f"they were sent so: {shown}"], "resends-without-idempotence" if is_plain else None
 
 
+def silent_members(result: TrialResult, events: Sequence[Event]) -> list[str]:
+    """Return a sentence for each process that is a member of a group, and sends no heartbeats: clients do that in a
+    thread of their own.
+    """
+    ended = {(end.instance, end.run) for end in result.ends}
+    last = {(one.instance, one.run): one for one in events if one.api in _OF_MEMBERS}
+    return [
+        f"instance {one.instance} is a member of {', '.join(one.groups)} ({one.api}, request {one.number}), and sent "
+        f"no heartbeat in the {result.duration_s - one.at_s:.0f} s after that: its client stands still, or the program "
+        "holds up the client's loop"
+        for process, one in last.items()
+        if process not in ended
+        and one.api != "LeaveGroup"
+        and one.is_acknowledged
+        and result.duration_s - one.at_s > SILENT_S
+    ]
+
+
 def _of_stuck(trace: Trace) -> list[str]:
     """Return what was seen last, and whose silence it is."""
     result, events = trace.result, trace.events
-    sentences = [str(end) for end in result.own_ends[-2:]]
+    sentences = [str(end) for end in result.own_ends[-2:]] + silent_members(result, events)
     since = max([*result.fired_at, *result.broker_ends], default=0.0)
     later = [one for one in events if one.at_s > since]
     if result.broker_ends and not later:

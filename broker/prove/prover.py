@@ -14,7 +14,7 @@ import trio
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.prove.disturbances import KINDS, Disturbance
-from oncelog.broker.prove.explain import explain, mend_of, shared_ids
+from oncelog.broker.prove.explain import explain, mend_of, shared_ids, silent_members
 from oncelog.broker.prove.history import events_of, timeline
 from oncelog.broker.prove.judge import (
     STUCK,
@@ -242,13 +242,14 @@ class Prover:
         """Raises NotJudgedError for a run that came to no good end; if its instances fence each other, that is found
         before.
         """
-        if (result.own_ends or result.stuck is not None) and (shared := shared_ids(events_of(result))):
+        events = events_of(result)
+        if (result.own_ends or result.stuck is not None) and (shared := shared_ids(events)):
             text = (
                 f"undisturbed, instances fence each other: all have the transactional id {', '.join(shared)}"
             )
             problem, mistake = Problem(STUCK, text), "one-id-for-two"
             why = tuple(map(str, result.own_ends[:2]))
-            rows = tuple(timeline(result, events_of(result)))
+            rows = tuple(timeline(result, events))
             self.verdict.trials = 1
             self.verdict.findings.append(Finding((), (problem,), why, mistake, mend_of(mistake), rows))
             raise FailedUndisturbedError
@@ -259,7 +260,8 @@ class Prover:
                 result,
             )
         if result.stuck is not None:
-            raise NotJudgedError(f"undisturbed, the program is stuck: {result.stuck}", result)
+            reasons = "; ".join([result.stuck, *silent_members(result, events)])
+            raise NotJudgedError(f"undisturbed, the program is stuck: {reasons}", result)
 
     # -- trials
 

@@ -1,0 +1,46 @@
+"""Why a program is stuck, as its requests say."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.broker.prove.explain import silent_members
+from oncelog.broker.prove.history import Event
+from oncelog.broker.prove.program import ProcessEnd
+from oncelog.broker.prove.trial_result import TrialResult
+
+
+def event(at_s: float, api: str, instance: int = 1, *errors: str) -> Event:
+    return Event(int(at_s * 10), at_s, instance, 1, api, 4, "responded", errors, groups=("billing",))
+
+
+def said(*events: Event, ended: tuple[ProcessEnd, ...] = ()) -> list[str]:
+    result = TrialResult((), duration_s=20.0, ends=list(ended))
+    return silent_members(result, sorted(events, key=lambda one: one.at_s))
+
+
+def test_a_member_that_sends_no_heartbeat_is_named() -> None:
+    [sentence] = said(event(1, "JoinGroup"), event(2, "SyncGroup"), event(2.5, "Metadata"))
+    assert sentence.startswith(
+        "instance 1 is a member of billing (SyncGroup, request 20), and sent no heartbeat in the 18 s after that: "
+    )
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param((event(2, "SyncGroup"), event(19, "Heartbeat")), id="it sends some"),
+        pytest.param((event(2, "SyncGroup"), event(3, "LeaveGroup")), id="it has left"),
+        pytest.param((event(2, "JoinGroup"),), id="it waits for the others"),
+        pytest.param((event(2, "SyncGroup", 1, "UNKNOWN_MEMBER_ID"),), id="it is no member"),
+    ],
+)
+def test_nobody_is_named_without_reason(events: tuple[Event, ...]) -> None:
+    assert said(*events) == []
+
+
+def test_each_instance_counts_by_itself_and_dead_ones_do_not() -> None:
+    dead = ProcessEnd(1, 1, -9, 3.0, was_wanted=True, output="")
+    assert said(event(2, "SyncGroup"), event(18, "Heartbeat", 2), ended=(dead,)) == []
+    [sentence] = said(event(18, "Heartbeat"), event(2, "SyncGroup", 2), event(4, "Heartbeat", 2))
+    assert sentence.startswith("instance 2 is a member of billing (Heartbeat, request 40)")
