@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.broker.prove.disturbances import LISTENER_PREFIX
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 LINE_SHOWN: Final = 300
 """Characters of a line of the program's output that are shown."""
+
+
+_TERMINAL_SEQUENCE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class ProcessEnd(NamedTuple):
@@ -114,7 +118,11 @@ class Program:
 
 
 def _last_line(output: str) -> str:
-    return "".join(output.strip().splitlines()[-1:])[:LINE_SHOWN]
+    """Return the last line that shows something: without what colours it or moves the cursor."""
+    for line in reversed(_TERMINAL_SEQUENCE.sub("", output).splitlines()):
+        if shown := "".join(filter(str.isprintable, line)).strip():
+            return shown[:LINE_SHOWN]
+    return ""
 
 
 def listener_of(instance: int) -> str:

@@ -265,7 +265,7 @@ WRONG = (
     ),
     Member(
         "faust_exactly_once",
-        AT_LEAST_ONCE,
+        LOST_AND_DOUBLED,
         arguments=("worker", "-l", "error"),
         failures=(_doubled("kill after", "Produce", "outside-transaction"),),
     ),

@@ -92,7 +92,7 @@ def test_a_bad_line_of_an_input_is_named(folder: pathlib.Path) -> None:
     ("command", "reason"),
     [
         (
-            ["sh", "-c", "echo broken >&2; exit 3"],
+            ["sh", "-c", r"printf '\033[31mbroken\033[0m\n\033[?25h\n' >&2; exit 3"],
             "the program ends by itself (instance 1 ended with exit code 3: broken)",
         ),
         (
