@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +33,7 @@ from oncelog.broker.prove.plan import (
 )
 from oncelog.broker.prove.prover import Budget, Progress, Prover
 from oncelog.broker.prove.report import html_of, text_of
-from oncelog.broker.prove.verdict import BROKEN, KEPT, NOT_JUDGED, Verdict
+from oncelog.broker.prove.verdict import BROKEN, FORMAT, KEPT, NOT_JUDGED, Verdict
 from oncelog.broker.seams.error_groups import first_error
 from oncelog.broker.seams.processes import CommandError, cores, find_command, new_folder, remove_folder
 from oncelog.broker.security.user_options import parse_users
@@ -61,9 +62,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = _parser()
     try:
         options, unknown = parser.parse_known_args(own)
+        if unknown and not unknown[0].startswith("-"):
+            raise UsageError(f"put -- before the program: -- {shlex.join([*unknown, *command])}; {HELP}")
         if unknown:
             raise UsageError(unknown_option(unknown[0], options_of(parser), "oncelog prove"))
         if options.again is not None:
+            _check_again(options, parser)
             plan, disturbances = _of_finding(options, command)
         else:
             plan, disturbances = _plan(options, command), None
@@ -110,12 +114,10 @@ def _prove(
     finally:
         remove_folder(folder)
     verdict = prover.verdict
-    files = _write(options.report, verdict) if disturbances is None else {}
-    print(json.dumps(verdict.to_data(), indent=2) if options.json else text_of(verdict, files), end="")
+    files = _write(options.report, verdict) if disturbances is None else {0: options.again}
+    print(json.dumps(verdict.to_data(), indent=2) + "\n" if options.json else text_of(verdict, files), end="")
     if disturbances is None:
         print(f"oncelog: the report is {os.path.join(options.report, PAGE)}", file=sys.stderr)
-    if verdict.is_interrupted and verdict.promise == KEPT:
-        return EXIT_CODES[NOT_JUDGED]
     return EXIT_CODES[verdict.promise]
 
 
@@ -200,12 +202,30 @@ def _disturbances(finding: dict[str, Any]) -> tuple[Disturbance, ...]:
 # -- options
 
 
+OF_AGAIN: Final = frozenset(
+    ("again", "command_config", "jobs", "json", "report", "timeout", "upstream", "user")
+)
+"""Options beside ``--again`` that have an effect: a finding has the others."""
+
+
+def _check_again(options: argparse.Namespace, parser: Parser) -> None:
+    """Raises UsageError for an option that would have no effect."""
+    for name, value in vars(options).items():
+        if name not in OF_AGAIN and value != parser.get_default(name):
+            option = "-c" if name == "settings" else f"--{name.replace('_', '-')}"
+            raise UsageError(f"--again repeats a trial with the options that it had: {option} has no effect")
+
+
 def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[ProofPlan, tuple[Disturbance, ...]]:
     """Return the plan and the disturbances of a finding's file; a command that is given takes the place of its own."""
     try:
         with open(options.again, encoding="utf-8") as file:
             data = json.load(file)
         found = _disturbances(data)
+        if data["format"] != FORMAT:
+            raise UsageError(
+                f"--again {options.again}: it has format {data['format']}, and this release reads {FORMAT}"
+            )
         timeout_s = None if options.timeout is options.upstream is None else _timeout(options)
         given = {
             "command": command,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from oncelog.broker.prove.disturbances import Disturbance
 from oncelog.broker.prove.judge import Judge
 from oncelog.broker.prove.plan import (
     ADDRESS_VARIABLE,
+    FOLDER_VARIABLE,
     MECHANISM,
     PROMISES,
     QUIET_S,
@@ -27,7 +30,15 @@ from oncelog.broker.prove.plan import (
     record_data,
 )
 from oncelog.broker.prove.prover import Budget, Progress, Prover
-from oncelog.broker.seams.processes import CommandError, cores, find_command, new_folder, remove_folder
+from oncelog.broker.prove.verdict import Finding
+from oncelog.broker.seams.processes import (
+    CommandError,
+    cores,
+    find_command,
+    has_variable,
+    new_folder,
+    remove_folder,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.control.types import RecordGiven
@@ -66,7 +77,7 @@ def prove(
     seed: int = 0,
     upstream: str | None = None,
     command_config: Mapping[str, object] | str | None = None,
-    again: Iterable[Mapping[str, Any]] | None = None,
+    again: str | PathLike[str] | Finding | Iterable[Mapping[str, Any]] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Run a program once for each step at which it, the broker or the network can fail; return what that has shown.
@@ -100,15 +111,21 @@ def prove(
     seed: of the broker's random ids.
     upstream: the address of a Kafka cluster on which the program is proved, in place of brokers of oncelog.
     command_config: how to log in there, by the keys of Kafka's clients, or the path of a file of them.
-    again: `Finding.again`; only that trial runs.
+    again: a finding, its file, or its ``again``; only that trial runs.
     tell: called with a line about each finding.
 
     It blocks. Raises InvalidArgumentError, UnsupportedError, SnapshotError, KafkaError.
     """
     if trio.lowlevel.in_trio_run():
         raise InvalidArgumentError("prove() blocks: call it in a thread (trio.to_thread.run_sync)")
+    if has_variable(FOLDER_VARIABLE):
+        raise InvalidArgumentError(
+            "prove() was called by a program that is proved: the module of a function is imported in a process of its "
+            'own; put the call of prove() behind if __name__ == "__main__":'
+        )
     if promise not in PROMISES:
         raise InvalidArgumentError(f"promise={promise!r}: expected one of {', '.join(PROMISES)}")
+    _check_types(topics, inputs, user, judge)
     names = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
     plan = ProofPlan(
         command=_command(program),
@@ -140,6 +157,7 @@ def prove(
         if tell is not None and progress.text is not None:
             tell(progress.text)
 
+    disturbances = () if again is None else _again(again)
     folder = new_folder()
     prover = Prover(
         plan,
@@ -155,7 +173,7 @@ def prove(
     try:
         find_command(plan.command[0])
         if again is not None:
-            return trio.run(prover.again, tuple(map(Disturbance.of_data, again)))
+            return trio.run(prover.again, disturbances)
         return trio.run(prover.run)
     except (CommandError, ValueError) as error:
         raise InvalidArgumentError(str(error)) from None
@@ -163,12 +181,48 @@ def prove(
         remove_folder(folder)
 
 
+def _check_types(topics: object, inputs: object, user: object, judge: object) -> None:
+    """Raises InvalidArgumentError for what Python would take as something else, such as a text as its letters."""
+    if isinstance(topics, str | bytes):
+        raise InvalidArgumentError(f"topics={topics!r}: expected names, or partitions by name")
+    if not isinstance(inputs, Mapping):
+        raise InvalidArgumentError(f"inputs={inputs!r}: expected records by topic")
+    for topic, records in inputs.items():
+        if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
+            raise InvalidArgumentError(f"inputs={{{topic!r}: {records!r}}}: expected a list of records")
+    if user is not None and not (
+        isinstance(user, tuple | list) and len(user) == 2 and all(isinstance(one, str) for one in user)
+    ):
+        raise InvalidArgumentError("user: expected a pair of name and password")
+    if judge is not None and not callable(judge):
+        raise InvalidArgumentError(f"judge={judge!r}: expected a function")
+
+
+def _again(again: str | PathLike[str] | Finding | Iterable[Mapping[str, Any]]) -> tuple[Disturbance, ...]:
+    """Return the disturbances of a finding, of its file, or of `Finding.again`. Raises InvalidArgumentError."""
+    if isinstance(again, Finding):
+        return again.disturbances
+    rows: Iterable[Mapping[str, Any]]
+    if not isinstance(again, str | PathLike):
+        rows = again
+    else:
+        try:
+            rows = json.loads(Path(again).read_text(encoding="utf-8"))["disturbances"]
+        except OSError as error:
+            raise InvalidArgumentError(f"again={str(again)!r}: {error.strerror}") from None
+        except (ValueError, LookupError, TypeError):
+            raise InvalidArgumentError(f"again={str(again)!r}: this is no finding of oncelog prove") from None
+    return tuple(map(Disturbance.of_data, rows))
+
+
 def _command(program: str | Sequence[str] | Callable[..., object]) -> tuple[str, ...]:
     """Return the command of a program. Raises InvalidArgumentError."""
     if isinstance(program, str):
         return tuple(shlex.split(program))
-    if not callable(program):
+    if isinstance(program, Iterable):
         return tuple(map(str, program))
+    if not callable(program):
+        raise InvalidArgumentError(f"program={program!r}: expected a command or a function")
     name: str = getattr(program, "__qualname__", "")
     path = inspect.getsourcefile(program) if inspect.isfunction(program) else None
     if path is None or not name or "<" in name:

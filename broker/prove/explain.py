@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oncelog.broker.prove.disturbances import KINDS, Then
+from oncelog.broker.control.names import meant
+from oncelog.broker.prove.disturbances import KINDS, RETRIABLE, Then
 from oncelog.broker.prove.history import record_text
 from oncelog.broker.prove.judge import (
     ABORTED_READ,
@@ -37,6 +38,7 @@ SILENT_S: Final = 7.0
 """A member is silent after so many seconds without a heartbeat. Kafka's clients send one every 3 s, in the consumer
 protocol every 5 s.
 """
+_RETRIED: Final = frozenset(RETRIABLE.values())
 _OF_MEMBERS: Final = frozenset(
     ("SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat")
 )
@@ -231,6 +233,13 @@ def _of_lost(trace: Trace, problem: Problem) -> tuple[list[str], str | None]:
             f"{what} was acknowledged ({trace.name(alone)}) by its leader alone (acks=1), "
             "which died before a follower had it"
         ], "acks-one"
+    if behind := _acknowledged_behind(trace, sends):
+        refused = sends[-1][0]
+        return [
+            f"{what} was refused ({trace.name(refused)}: {refused.result}), and the request behind it acknowledged "
+            f"({trace.name(behind)}); {refused.result} is to be retried, and the client did not send it again: a fault "
+            "of the client, not of the program"
+        ], "refused-in-flight"
     if record is not None and commits:
         first = commits[0]
         place = f"offset {record.offset} of {record.topic}-{record.partition}"
@@ -255,6 +264,34 @@ def _acknowledged_alone(trace: Trace, sends: Sequence[tuple[Event, Record]]) -> 
             event
             for event, _ in sends
             if event.is_acknowledged and event.acks == 1 and event.at_s <= died_at_s
+        ),
+        None,
+    )
+
+
+def _acknowledged_behind(trace: Trace, sends: Sequence[tuple[Event, Record]]) -> Event | None:
+    """Return a request that an idempotent producer had in flight behind that of a lost output, if the latter was
+    refused with an error that clients retry, and this one acknowledged: the broker takes any first sequence of a
+    producer that it does not know, and the client may take that for the acknowledgement of both.
+
+    Source: https://github.com/confluentinc/confluent-kafka-go/issues/921
+    """
+    if not sends:
+        return None
+    refused, record = sends[-1]
+    if record.producer_id < 0 or not refused.errors or not set(refused.errors) <= _RETRIED:
+        return None
+    return next(
+        (
+            one
+            for one in trace.events
+            if one.number > refused.number
+            and one.is_acknowledged
+            and any(
+                (other.producer_id, other.topic, other.partition)
+                == (record.producer_id, record.topic, record.partition)
+                for other in one.records
+            )
         ),
         None,
     )
@@ -405,6 +442,25 @@ def silent_members(result: TrialResult, events: Sequence[Event]) -> list[str]:
         and one.is_acknowledged
         and result.duration_s - one.at_s > SILENT_S
     ]
+
+
+def unknown_topics(plan: ProofPlan, events: Sequence[Event]) -> list[str]:
+    """Return a sentence about each topic that the program uses and that is none of the plan's."""
+    names = dict.fromkeys(name for one in events for name in one.topics if name not in plan.topics)
+    return [f"it uses topic {name!r}{meant(name, plan.topics)}" for name in names]
+
+
+def why_nothing(plan: ProofPlan, events: Sequence[Event]) -> str:
+    """Return why a program may have written nothing, to be added to that."""
+    if unknown := unknown_topics(plan, events):
+        return f": {'; '.join(unknown)}"
+    if not any(one.brought_records for one in events):
+        return ": it has read no record either; does it begin at the earliest offset (auto.offset.reset)?"
+    return (
+        ""
+        if plan.until_exit
+        else f" in {plan.quiet_s:g} s after it had read its input; --quiet S waits longer"
+    )
 
 
 def _of_stuck(trace: Trace) -> list[str]:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.prove.history import value_text
 
 if TYPE_CHECKING:
@@ -116,10 +119,48 @@ def _listed(what: str, outputs: Counter[Output]) -> str:
 
 
 def judged_problems(judge: Judge, result: TrialResult) -> list[Problem]:
-    """Return what the user's judge finds wrong with a trial."""
+    """Return what the user's judge finds wrong with a trial. Raises InvalidArgumentError if it fails itself."""
     problems = [] if result.stuck is None else [Problem(STUCK, result.stuck)]
-    texts = judge(result.inputs, result.records) or ()
+    try:
+        texts = tuple(map(str, judge(result.inputs, result.records) or ()))
+    except Exception as error:
+        [*_, frame] = traceback.extract_tb(error.__traceback__)
+        raise InvalidArgumentError(
+            f"the judge failed: {type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})"
+        ) from error
     return problems + [Problem(JUDGED, text) for text in texts]
+
+
+def check_paths(plan: ProofPlan, records: Iterable[Record]) -> None:
+    """Raises InvalidArgumentError for a path of ``--key`` or ``--ignore`` that is in no output."""
+    values = []
+    for record in records:
+        with suppress(ValueError):
+            values.append(json.loads(record.value or b""))
+    given = [("--key", plan.key)] if plan.key not in (None, "key") else []
+    given += [("--ignore", path) for path in plan.ignore if not path.startswith("header")]
+    for option, path in given:
+        *outer, last = _parts(path or "")
+        if not any(_all(value, [*outer, last]) for value in values):
+            raise InvalidArgumentError(f"{option} {path}: it is in the JSON value of no output")
+
+
+def doubts(plan: ProofPlan, result: TrialResult) -> list[str]:
+    """Return what an undisturbed run leaves in doubt, in sentences."""
+    if result.watch is not None and result.watch.uses_share_groups:
+        return []
+    groups = _of_inputs(plan, result)
+    if not any(groups.values()):
+        return [
+            "the program committed no offsets in an undisturbed run: what fails around a commit was not tried"
+        ]
+    return [
+        f"in an undisturbed run group {group} committed {sum(partitions.values())} of the "
+        f"{len(plan.inputs[topic])} records of {topic}"
+        for group, topics in groups.items()
+        for topic, partitions in topics.items()
+        if sum(partitions.values()) < len(plan.inputs[topic])
+    ]
 
 
 def is_behind(plan: ProofPlan, baseline: Baseline, result: TrialResult) -> bool:

@@ -57,6 +57,10 @@ MISTAKES: Final = {
         "After an abort the program goes on with the next record",
         "after an abort, seek to the committed offsets before the next poll",
     ),
+    "refused-in-flight": Mistake(
+        "The client takes a later request's acknowledgement for that of one which was refused",
+        "let one request be in flight (max.in.flight.requests.per.connection=1): it is a fault of librdkafka",
+    ),
     "read-uncommitted": Mistake(
         "A reader behind a transactional writer reads uncommitted records",
         "set isolation.level=read_committed",

@@ -104,6 +104,9 @@ class ProofPlan:
             raise InvalidArgumentError("there is no command: oncelog prove OPTIONS -- COMMAND")
         if not self.inputs:
             raise InvalidArgumentError("there is no input: --input TOPIC=FILE says what the program reads")
+        for name, records in self.inputs.items():
+            if not records:
+                raise InvalidArgumentError(f"--input {name}: there are no records")
         if not self.outputs and self.check is None:
             raise InvalidArgumentError(
                 "there is no output: --output TOPIC, or --check COMMAND, says what counts"
@@ -199,7 +202,9 @@ def records_of_lines(lines: Iterable[str], name: str) -> list[dict[str, Any]]:
             else:
                 given = {"value": line.strip()}
             records.append(record_data(given))
-        except (json.JSONDecodeError, InvalidArgumentError) as error:
+        except json.JSONDecodeError as error:
+            raise InvalidArgumentError(f"{name}, line {number}: this is no JSON: {error}") from None
+        except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{name}, line {number}: {error}") from None
     if not records:
         raise InvalidArgumentError(f"{name} has no records")

@@ -38,7 +38,7 @@ class ProcessEnd(NamedTuple):
 
     def __str__(self) -> str:
         how = f"signal {-self.exit_code}" if self.exit_code < 0 else f"exit code {self.exit_code}"
-        return f"instance {self.instance} ended with {how}: {_last_line(self.output) or 'no output'}"
+        return f"instance {self.instance} ended with {how}: {last_line(self.output) or 'no output'}"
 
 
 class Program:
@@ -85,7 +85,7 @@ class Program:
     @property
     def last_line(self) -> str:
         """The last line of its output so far; empty if there is none."""
-        return "" if self.group is None else _last_line(self.group.output())
+        return "" if self.group is None else last_line(self.group.output())
 
     def kill(self) -> None:
         """End it (SIGKILL)."""
@@ -117,7 +117,7 @@ class Program:
             self.group.resume()
 
 
-def _last_line(output: str) -> str:
+def last_line(output: str) -> str:
     """Return the last line that shows something: without what colours it or moves the cursor."""
     for line in reversed(_TERMINAL_SEQUENCE.sub("", output).splitlines()):
         if shown := "".join(filter(str.isprintable, line)).strip():

@@ -14,12 +14,21 @@ import trio
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.prove.disturbances import KINDS, Disturbance
-from oncelog.broker.prove.explain import explain, mend_of, shared_ids, silent_members
+from oncelog.broker.prove.explain import (
+    explain,
+    mend_of,
+    shared_ids,
+    silent_members,
+    unknown_topics,
+    why_nothing,
+)
 from oncelog.broker.prove.history import events_of, timeline
 from oncelog.broker.prove.judge import (
     STUCK,
     Problem,
     baseline_of,
+    check_paths,
+    doubts,
     has_unread_inputs,
     is_behind,
     judged_problems,
@@ -178,6 +187,10 @@ class Prover:
 
     async def _new_ground(self) -> Ground:
         """Return what the trials have in common. Raises InvalidArgumentError, SnapshotError, KafkaError."""
+        budget = self._budget
+        for name, number in (("--jobs", self._jobs), ("trials", budget.trials), ("seconds", budget.seconds)):
+            if number is not None and number <= 0:
+                raise InvalidArgumentError(f"{name} {number}: expected more than 0")
         security = make_security(self._plan, self._folder)
         if self._plan.upstream is None:
             return await make_seed(self._plan, security, self._from_snapshot)
@@ -228,13 +241,17 @@ class Prover:
             )
         self._baseline = baseline
         self.verdict.outputs = sum(baseline.outputs.values())
+        self._undisturbed = events_of(results[0])
         if not self.verdict.outputs and not baseline.check_output:
             raise NotJudgedError(
-                f"in {self._plan.quiet_s:g} s after it had read its input, the program wrote nothing to "
-                + (", ".join(self._plan.outputs) or "what --check shows"),
+                "the program wrote nothing to "
+                + (", ".join(self._plan.outputs) or "what --check shows")
+                + why_nothing(self._plan, self._undisturbed),
                 results[0],
             )
-        self._undisturbed = events_of(results[0])
+        check_paths(self._plan, [one for rows in results[0].records.values() for one in rows])
+        if not self._plan.until_exit:
+            self.verdict.notes += doubts(self._plan, results[0])
         self.verdict.undisturbed_s = results[-1].duration_s
         return list(zip(counters, results[0].matched, strict=True))
 
@@ -254,13 +271,13 @@ class Prover:
             self.verdict.findings.append(Finding((), (problem,), why, mistake, mend_of(mistake), rows))
             raise FailedUndisturbedError
         if result.own_ends and not (self._plan.until_exit and result.stuck is None):
-            raise NotJudgedError(
-                f"undisturbed, the program ends by itself ({result.own_ends[0]}); a job that ends when it is done "
-                "needs --until-exit",
-                result,
-            )
+            end = result.own_ends[0]
+            job = "" if end.exit_code else "; a job that ends when it is done needs --until-exit"
+            raise NotJudgedError(f"undisturbed, the program ends by itself ({end}){job}", result)
         if result.stuck is not None:
-            reasons = "; ".join([result.stuck, *silent_members(result, events)])
+            reasons = "; ".join(
+                [result.stuck, *unknown_topics(self._plan, events), *silent_members(result, events)]
+            )
             raise NotJudgedError(f"undisturbed, the program is stuck: {reasons}", result)
 
     # -- trials
@@ -299,7 +316,7 @@ class Prover:
         """Run the trials of the queue, several side by side. Raises what a trial raises."""
         try:
             async with trio.open_nursery() as nursery:
-                for _ in range(max(1, self._jobs)):
+                for _ in range(self._jobs):
                     nursery.start_soon(self._worker)
         except BaseExceptionGroup as group:
             error = first_error(group)

@@ -27,6 +27,7 @@ def text_of(verdict: Verdict, files: Mapping[int, str]) -> str:
     )
     if verdict.late_ms:
         lines.append("  late: " + LATE_TEXT.format(verdict.late_ms / 1000, verdict.late_step))
+    lines += [f"  note: {note}" for note in verdict.notes]
     for number, finding in enumerate(verdict.findings):
         lines += ["", *_finding_lines(number, finding, files)]
     for finding in verdict.unsteady:
@@ -35,7 +36,8 @@ def text_of(verdict: Verdict, files: Mapping[int, str]) -> str:
 
 
 def _finding_lines(number: int, finding: Finding, files: Mapping[int, str]) -> Iterator[str]:
-    same = f" (and {finding.same - 1} more trials)" if finding.same > 1 else ""
+    more = finding.same - 1
+    same = f" (and {more} more {'trial' if more == 1 else 'trials'})" if more else ""
     yield f"{number + 1}. {finding.title}{same}"
     yield f"   step: {finding.step}"
     for problem in finding.problems:
@@ -86,6 +88,7 @@ def html_of(verdict: Verdict, files: Mapping[int, str]) -> str:
         parts.append(f"<p>{escape(verdict.reason)}</p>")
     if verdict.late_ms:
         parts.append(f"<p>{escape(LATE_TEXT.format(verdict.late_ms / 1000, verdict.late_step))}</p>")
+    parts += [f"<p>Note: {escape(note)}.</p>" for note in verdict.notes]
     for number, finding in enumerate(verdict.findings):
         parts += _finding_parts(number, finding, files)
     if verdict.unsteady:

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from oncelog.broker.control.errors import BrokerFailedError, NotFoundError, NotRunningError
+from oncelog.broker.control.errors import (
+    BrokerFailedError,
+    InvalidArgumentError,
+    NotFoundError,
+    NotRunningError,
+)
 from oncelog.broker.prove.disturbances import KINDS, OF_NODES, Then
 from oncelog.broker.prove.history import LEFT_OUT
-from oncelog.broker.prove.program import Program, filled, listener_of
+from oncelog.broker.prove.program import Program, filled, last_line, listener_of
 from oncelog.broker.prove.trial_result import TrialResult
 from oncelog.broker.prove.watch import Watch
 from oncelog.broker.seams.clock import real_time
@@ -100,7 +105,9 @@ class Trial:
         self._shells = 0
 
     async def run(self) -> TrialResult:
-        """Run it to its end. Raises CommandError where the program cannot be started."""
+        """Run it to its end. Raises CommandError where the program cannot be started, InvalidArgumentError for commands
+        of the plan that fail.
+        """
         make_folder(self._work_folder)
         began = real_time.monotonic()
         try:
@@ -128,7 +135,9 @@ class Trial:
     async def _run(self) -> None:
         result, plan = self._result, self._plan
         if plan.reset is not None:
-            await self._shell(plan.reset)
+            code, output = await self._shell(plan.reset)
+            if code:
+                raise InvalidArgumentError(f"--reset ended with exit code {code}: {last_line(output)}")
         ids = [self._broker.faults.add({**rule, "nth": COUNTER_NTH}) for rule in self._counters]
         self._broker.faults.on_fired.append(self._on_fired)
         self._add_next_rule()
@@ -421,15 +430,19 @@ class Trial:
                 + ", ".join(self._variables)
             )
         if not watch.sightings:
+            login = f", with the log-in in {', '.join(self._variables)}" if self._variables else ""
             return (
                 f"the program sent no request in {plan.timeout_s:g} s: it has to connect to the address in "
-                f"{plan.address_variable}, or in its arguments as {{bootstrap}}"
+                f"{plan.address_variable}, or in its arguments as {{bootstrap}}{login}"
             )
         if self._handled < self._result.happened:
             return "what the disturbance begins does not end"
         if owned := [one for one, _ in watch.open_transactions() if self._is_owned(one)]:
             return f"the transaction of {', '.join(owned)} stays open"
         if not plan.until_exit and not watch.uses_share_groups and not watch.is_at_end(plan.inputs):
+            for one in self._programs:
+                if one.exit_code is None and not watch.has_seen(one.listener, one.run):
+                    return f"start {one.run} of instance {one.instance} sent no request"
             last = watch.sightings[-1]
             return (
                 f"the program does not fetch to the end of its input; its last request was {last.api}, "
@@ -464,6 +477,10 @@ class Trial:
         await result.collect(self._plan, self._bench, self._watch, self._output_ends)
         if self._plan.check is not None:
             code, output = await self._shell(self._plan.check)
+            if code and not result.disturbances and result.stuck is None:
+                raise InvalidArgumentError(
+                    f"--check ended with exit code {code} in an undisturbed run, which must be 0: {last_line(output)}"
+                )
             result.check_output = output if code == 0 else f"exit code {code}\n{output}"
         result.journal, result.watch = self._broker.journal, self._watch
 

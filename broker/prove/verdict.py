@@ -118,6 +118,8 @@ class Verdict:
     depth: int = 1
     not_met: list[Disturbance] = field(default_factory=list)
     """Disturbances that did not happen: the program did not come to the step."""
+    notes: list[str] = field(default_factory=list)
+    """What the undisturbed runs leave in doubt, in sentences."""
     left_out: Sequence[str] = ()
     """The kinds of disturbances that the cluster of the proof cannot take."""
     late_ms: int = 0
@@ -140,12 +142,14 @@ class Verdict:
         """The verdict: ``exactly once``, ``at least once``, ..."""
         if self.reason is not None:
             return DIFFERS if "different outputs" in self.reason else NOT_JUDGED
+        if self.is_interrupted and not self.findings:
+            return NOT_JUDGED
         return word_of(self.kinds)
 
     @property
     def promise(self) -> str:
         """Whether the promise is `KEPT`, `BROKEN`, or `NOT_JUDGED`."""
-        if self.reason is not None or not self.trials:
+        if self.reason is not None or not self.trials or (self.is_interrupted and not self.findings):
             return NOT_JUDGED
         return KEPT if is_kept(self.plan.promise, self.kinds) else BROKEN
 
@@ -187,6 +191,7 @@ class Verdict:
             "findings": [one.to_data(self.plan) for one in self.findings],
             "unsteady": [one.to_data(self.plan) for one in self.unsteady],
             "not_met": [str(one) for one in self.not_met],
+            "notes": self.notes,
             "left_out": list(self.left_out),
             "undisturbed": list(self.undisturbed),
         }

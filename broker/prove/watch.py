@@ -256,6 +256,10 @@ class Watch(Interceptor):
         """Return the transactional ids with an open transaction, each with its time-out in milliseconds."""
         return self._state.open_transactions()
 
+    def has_seen(self, listener: str, run: int) -> bool:
+        """Whether a process of the program has sent a request."""
+        return any(one.listener == listener and one.run == run for one in self.sightings)
+
     def is_pending(self, number: int) -> bool:
         """Whether the request of that number has no response yet."""
         return any(one.number == number for one in self._pending.values())

@@ -115,6 +115,11 @@ async def run_command(
     return code, group.output()
 
 
+def has_variable(name: str) -> bool:
+    """Return whether the environment of this process has a variable."""
+    return name in os.environ
+
+
 def cores() -> int:
     """Return the number of processors."""
     return os.cpu_count() or 1

@@ -61,10 +61,16 @@ def write(member: Member, row: str) -> None:
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
     table, _, after = rest.partition(END)
-    rows = {line.split("`")[1]: line for line in table.splitlines() if line.startswith("| `")}
-    rows[member.name] = row
-    kept = "".join(f"{rows[name]}\n" for name in ZOO if name in rows)
+    rows = {line.split(" | ")[0]: line for line in table.splitlines() if line.startswith("| `")}
+    rows[_label(member)] = row
+    kept = "".join(f"{rows[_label(one)]}\n" for one in ZOO.values() if _label(one) in rows)
     PAGE.write_text(f"{before}{BEGIN}\n\n{HEAD}{kept}\n{END}{after}")
+
+
+def _label(member: Member) -> str:
+    """Return the beginning of its row; a program that the page mends has the name of the wrong one."""
+    name = member.name if member.mend is None else member.name.removesuffix("_mended")
+    return f"| `{name}`" + ("" if member.mend is None else ", mended")
 
 
 def _row(member: Member, proof: Proof) -> str:
@@ -72,7 +78,7 @@ def _row(member: Member, proof: Proof) -> str:
     steps = {_text(failure): None for one in verdict["findings"] for failure in failures_of(one)}
     late = f", readers wait up to {verdict['late_ms'] // 1000} s" if verdict["late_ms"] else ""
     shown = "; ".join(sorted(steps))
-    return f"| `{member.name}` | {verdict['verdict']}{late} | {shown} | {verdict['trials']} |"
+    return f"{_label(member)} | {verdict['verdict']}{late} | {shown} | {verdict['trials']} |"
 
 
 def _text(failure: Failure) -> str:
@@ -81,4 +87,5 @@ def _text(failure: Failure) -> str:
     return f"{failure.problem}: {step}{section}"
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

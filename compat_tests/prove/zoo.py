@@ -162,15 +162,15 @@ RIGHT = (
 
 IN_TWOS = tuple(
     Member(
-        f"{client}_in_twos",
+        name,
         AT_LEAST_ONCE,
         program,
         failures=(_doubled("zombie before", "TxnOffsetCommit", "new-id-without-group"),),
         arguments=("billing-{instance}",),
     )
-    for client, program in (
-        ("aiokafka", "aiokafka_transactions.py"),
-        ("kafkajs", "kafkajs_transactions.mjs"),
+    for name, program in (
+        ("aiokafka_in_twos", "aiokafka_transactions.py"),
+        ("kafkajs_in_twos", "kafkajs_transactions.mjs"),
     )
 )
 """Those that are right alone."""
@@ -232,6 +232,11 @@ WRONG = (
             _doubled("lose response", "Produce", "resends-without-idempotence"),
             Failure("refuse", "Produce", REORDERED, "resends-without-idempotence"),
         ),
+    ),
+    Member(
+        "refused_in_flight",
+        LOST_AND_DOUBLED,
+        failures=(_lost("refuse", "Produce", "refused-in-flight"),),
     ),
     Member(
         "abort_without_rewind",

@@ -69,6 +69,13 @@ GOOD = (
         ((*GOOD, "--quiet", "0", "--", "sh"), "--quiet 0: expected seconds"),
         ((*GOOD, "--promis", "x", "--", "sh"), "unknown option --promis; did you mean --promise?"),
         ((*GOOD, "--judge", "nothing:here", "--", "sh"), "--judge nothing:here: expected MODULE:FUNCTION"),
+        ((*GOOD, "--jobs", "0", "--", "sh"), "--jobs 0: expected more than 0"),
+        ((*GOOD, "--reset", "echo boom; exit 3", "--", "sh"), "--reset ended with exit code 3: boom"),
+        ((*GOOD, "python", "app.py"), "put -- before the program: -- python app.py"),
+        (
+            ("--again", "no.json", "--budget", "4"),
+            "--again repeats a trial with the options that it had: --budget",
+        ),
         (("--again", "no.json"), "--again no.json: No such file or directory"),
         (("--again", "orders.jsonl"), "--again orders.jsonl: this is no finding of oncelog prove"),
     ],

@@ -1,0 +1,23 @@
+"""Wrong, by a fault of librdkafka: when the first request to a partition is refused, others are in flight behind it."""
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_settings import CONSUMER, PRODUCER, good
+from service import running
+
+
+def delivered(error, message):
+    if error:
+        raise KafkaException(error)
+
+
+consumer = Consumer(CONSUMER)
+producer = Producer({**PRODUCER, "enable.idempotence": True, "batch.num.messages": 1})
+consumer.subscribe(["orders"])
+while running():
+    orders = good(consumer.consume(10, 0.1))
+    for order in orders:
+        producer.produce("receipts", b"paid: " + order.value(), order.key(), on_delivery=delivered)
+    producer.flush(10)
+    if orders:
+        consumer.commit(asynchronous=False)
+consumer.close()
