@@ -558,15 +558,11 @@ class PartitionLog:
                 f"Offset {offset} is above the high watermark {self.high_watermark}",
             )
         if offset > self.log_start_offset:
-            before = self.log_start_offset
-            self.log_start_offset = offset
             try:
-                self.env.save_log_start(self)
+                self._save_log_start(offset)
             except OSError as error:
-                self.log_start_offset = before
                 self.fail(error)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            self.log_start_offset = before
             self._raise_log_start(offset)
             self.durability.changed = True
         return self.log_start_offset
@@ -735,6 +731,9 @@ class PartitionLog:
             return
         start = self.local.segments[count].base_offset
         assert start <= self.high_watermark, (start, self.high_watermark)
+        if self.is_replicated:
+            # Or a start after a loss of power would take them for lost, and drop the others (`PartitionRecovery`).
+            self._save_log_start(max(start, self.log_start_offset))
         gone = self.local.detach_oldest(count)
         self.durability.changed = True
         self._raise_log_start(start)
@@ -747,6 +746,14 @@ class PartitionLog:
             reason=reason,
         )
         self.local.delete(gone)
+
+    def _save_log_start(self, offset: int) -> None:
+        """Make a log start offset durable before the log has it. Raises OSError."""
+        before, self.log_start_offset = self.log_start_offset, offset
+        try:
+            self.env.save_log_start(self)
+        finally:
+            self.log_start_offset = before
 
     def _raise_log_start(self, offset: int) -> None:
         """Records below ``offset`` no longer belong to the log."""

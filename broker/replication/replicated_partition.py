@@ -209,9 +209,12 @@ class ReplicatedPartition(LeaderPartition):
 
     async def wait_low_watermark(self, offset: int, timeout_s: float) -> int:
         """See `LeaderPartition.wait_low_watermark`."""
-        if self.low_watermark < offset:
+        low_watermark = self.low_watermark
+        if low_watermark < offset:
             await self._deletions.wait(offset, timeout_s)
-        return self.low_watermark
+            # It was reached. It may be lower again by now: a follower has come that has not deleted yet.
+            low_watermark = max(offset, self.low_watermark)
+        return low_watermark
 
     def notify(self, log: PartitionLog) -> None:
         """The log has grown, was flushed, went offline or was deleted (`LogWaiter`)."""

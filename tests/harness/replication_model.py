@@ -57,6 +57,7 @@ class PartitionModel:
         self.is_safe = is_safe
         self.elections = [Election(state.leader_epoch, state.leader, is_unclean=False)]
         self._isr, self._elr = list(state.isr), list(state.eligible_leader_replicas)
+        self._adding = list(state.adding_replicas)
         self.acknowledged: dict[bytes, Acknowledged] = {}
         self.sent = {MARKER}
         self.deleted_below = 0
@@ -69,15 +70,20 @@ class PartitionModel:
 
     def on_change(self, record: PartitionChangeRecord) -> None:
         """The controller has committed a change."""
+        # A reassignment ends in one record: who has just joined the ISR may lead.
+        known = {*self._isr, *self._elr, *(self._adding if record.replicas is not None else ())}
+        # The cancellation of a reassignment may go back to a replica that was not in sync.
+        is_reverted = bool(record.isr) and known.isdisjoint(record.isr or ())
         if record.leader != NO_LEADER_CHANGE:
             last = self.elections[-1]
-            # A reassignment ends in one record: who has just joined the ISR may lead.
-            is_unclean = record.replicas is None and record.leader not in (NO_LEADER, *self._isr, *self._elr)
-            self.elections.append(Election(last.epoch + 1, record.leader, is_unclean))
+            is_unclean = record.replicas is None and record.leader not in (NO_LEADER, *known)
+            self.elections.append(Election(last.epoch + 1, record.leader, is_unclean or is_reverted))
         if record.isr is not None:
             self._isr = list(record.isr)
         if record.eligible_leader_replicas is not None:
             self._elr = list(record.eligible_leader_replicas)
+        if record.adding_replicas is not None:
+            self._adding = list(record.adding_replicas)
 
     @property
     def epoch(self) -> int:

@@ -242,6 +242,19 @@ def test_a_replica_whose_first_segments_were_deleted_keeps_the_others() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (start, 12)
 
 
+def test_a_replica_whose_first_segments_were_deleted_keeps_the_others_if_no_checkpoint_is_newer() -> None:
+    """The deletion makes the log start offset durable first: without it, what is left would look like a gap."""
+    harness = PartitionLogHarness(is_replicated=True, internal_segment_bytes=400)
+    log = harness.create()
+    fill(log)
+    flush(log)
+    log.advance_high_watermark(12)
+    log.delete_oldest(2, "test")
+    start = log.log_start_offset
+    log = harness.recover()
+    assert (log.log_start_offset, log.log_end_offset) == (start, 12)
+
+
 def test_compaction_leaves_gaps() -> None:
     harness = PartitionLogHarness(internal_segment_bytes=400, cleanup_policy="compact")
     log = harness.create()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
@@ -18,6 +20,7 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.alter_partition import PartitionResult
 from oncelog.wire.stored.metadata import PartitionRecord, RegisterBrokerRecord, TopicRecord
 from tests.harness.partition_log import TOPIC_ID, PartitionLogHarness, batch
+from tests.harness.simulation import simulated
 
 NODES = (1, 2, 3)
 BROKER_EPOCH = 10
@@ -127,6 +130,25 @@ def test_a_fenced_follower_is_not_waited_for() -> None:
     leader.append()
     leader.fetch(2, 3)
     assert leader.high_watermark == 3
+
+
+@simulated
+async def test_a_low_watermark_that_was_reached_counts_although_a_follower_comes_back_below_it() -> None:
+    leader = Leader(records=4, high_watermark=4)
+    leader.log.delete_records(3)
+    leader.image.brokers[3].fenced = True
+    found: list[int] = []
+
+    async def wait() -> None:
+        found.append(await leader.partition.wait_low_watermark(3, 5))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        leader.partition.note_fetch(2, 4, 3, BROKER_EPOCH)
+        leader.image.brokers[3].fenced = False
+        assert leader.partition.low_watermark < 3
+    assert found == [3]
 
 
 def test_a_replica_that_was_proposed_is_waited_for_and_does_not_count_for_min_isr() -> None:

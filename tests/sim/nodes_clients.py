@@ -79,6 +79,8 @@ class World:
         """Whether the faults are over."""
         self.is_finished = False
         """Whether all was compared: what the nodes do when they stop does not count."""
+        self.admin_calls = 0
+        """Requests of admin clients that are under way."""
         self.events: list[str] = []
         """What happened, for who looks for the cause of a failure."""
         self.partitions: dict[tuple[str, int], PartitionModel] = {}

@@ -311,9 +311,11 @@ class Faults:
     async def _call(
         self, client: Client, node_id: int, request: Request[Any], response: type[Message]
     ) -> None:
+        self.world.admin_calls += 1
         with suppress(*LOST):
             await client.call(node_id, request, type(request).MAX_VERSION, response)
         client.hang_up(node_id)
+        self.world.admin_calls -= 1
 
     async def skew(self) -> None:
         node = self.some_node()
@@ -414,6 +416,7 @@ async def mend(world: World) -> None:
         with trio.move_on_after(PATIENCE_S):
             await node.serves.wait()
         assert node.is_up, f"node {node.node_id} does not start"
+    await cluster.wait_until(lambda: not world.admin_calls, "an admin client has no response")
     for topic, partition in world.partitions:
         await replicate_everywhere(world, topic, partition)
 
