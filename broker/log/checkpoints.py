@@ -181,10 +181,12 @@ class PartitionOffsets:
         )
 
     def _log_starts(self) -> dict[PartitionKey, int]:
-        """Only those that differ from the first segment's base offset, as in Kafka."""
+        """Only those that differ from the first segment's base offset, as in Kafka. Of a replicated log all: only they
+        tell a start after a loss of power that nothing is missing before the first segment (`PartitionRecovery`).
+        """
         starts = {}
         for key, log in self._logs.items():
-            if log.log_start_offset > log.segments[0].base_offset:
+            if log.log_start_offset > (0 if log.is_replicated else log.segments[0].base_offset):
                 starts[key] = log.log_start_offset
         return self._current(self.log_starts, starts)
 

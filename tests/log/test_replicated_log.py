@@ -366,6 +366,29 @@ def test_a_replica_starts_at_its_checkpointed_watermark(is_clean: bool) -> None:
     run(second)
 
 
+def test_a_replica_whose_log_begins_above_0_has_it_after_a_loss_of_power() -> None:
+    """Whatever else is saved later: without its log start, what it has would look like what is behind a gap."""
+    harness = LogManagerHarness()
+    harness.add_topic("t", replicated=(0,))
+
+    async def main() -> None:
+        manager = harness.manager()
+        log = manager.get("t", 0)
+        log.raise_log_start(5)  # where its leader's log begins
+        append(log)
+        work = log.prepare_flush()
+        assert work is not None
+        work.run()
+        manager.offsets.save_log_starts()
+        harness.sim.crash("power")
+        async with harness.running() as manager:
+            await manager.recovered()
+            log = manager.get("t", 0)
+            assert (log.log_start_offset, log.log_end_offset) == (5, 6)
+
+    run(main)
+
+
 def test_a_replica_that_has_lost_records_waits_for_its_leader() -> None:
     """No leader epoch rises for it, and no checkpoint claims what it does not have: it grows again."""
     harness = LogManagerHarness()
