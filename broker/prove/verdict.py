@@ -149,7 +149,7 @@ class Verdict:
     @property
     def promise(self) -> str:
         """Whether the promise is `KEPT`, `BROKEN`, or `NOT_JUDGED`."""
-        if self.reason is not None or not self.trials or (self.is_interrupted and not self.findings):
+        if self.word in (DIFFERS, NOT_JUDGED) or not self.trials:
             return NOT_JUDGED
         return KEPT if is_kept(self.plan.promise, self.kinds) else BROKEN
 

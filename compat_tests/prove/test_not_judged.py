@@ -26,7 +26,7 @@ print("nothing to do", flush=True)
 time.sleep(600)
 """
 RIGHT = (PROGRAMS / "at_least_once.py").read_text()
-KEPT, INVALID, NOT_JUDGED = 0, 2, 3
+INVALID, NOT_JUDGED = 2, 3
 
 
 def command(folder: pathlib.Path, program: str, *options: str) -> list[str]:
@@ -44,10 +44,16 @@ def command(folder: pathlib.Path, program: str, *options: str) -> list[str]:
     return [*words, "--report", str(folder), *options, "--", sys.executable, "-c", program]
 
 
+def environment(folder: pathlib.Path) -> dict[str, str]:
+    """That of a proof whose program and rules find their modules."""
+    return {**os.environ, "PYTHONPATH": f"{PROGRAMS}{os.pathsep}{folder}"}
+
+
 def prove(folder: pathlib.Path, program: str, *options: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{PROGRAMS}{os.pathsep}{folder}"}
     words = command(folder, program, *options)
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return subprocess.run(
+        words, capture_output=True, text=True, timeout=60, check=False, env=environment(folder)
+    )
 
 
 def test_the_report_has_the_requests_of_a_stuck_program(tmp_path: pathlib.Path) -> None:
@@ -113,10 +119,9 @@ def test_a_program_that_commits_nothing_gets_a_note(tmp_path: pathlib.Path) -> N
 
 
 def test_an_interrupted_proof_is_no_proof(tmp_path: pathlib.Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(PROGRAMS)}
     words = command(tmp_path, RIGHT)
     with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(tmp_path)
     ) as run:
         assert run.stderr is not None
         assert " classes of steps" in run.stderr.readline()

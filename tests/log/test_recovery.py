@@ -229,20 +229,8 @@ def test_a_replica_gets_what_is_behind_a_gap_from_its_leader(lost: int) -> None:
     assert harness.recovery.truncated
 
 
-def test_a_replica_whose_first_segments_were_deleted_keeps_the_others() -> None:
-    """Retention may have deleted what is below the recovery point before its log start offset was checkpointed."""
-    harness = PartitionLogHarness(is_replicated=True, internal_segment_bytes=400)
-    log = harness.create()
-    fill(log)
-    flush(log)
-    log.advance_high_watermark(12)
-    log.delete_oldest(2, "test")
-    start = log.log_start_offset
-    log = harness.recover(12)
-    assert (log.log_start_offset, log.log_end_offset) == (start, 12)
-
-
-def test_a_replica_whose_first_segments_were_deleted_keeps_the_others_if_no_checkpoint_is_newer() -> None:
+@pytest.mark.parametrize("recovery_point", [12, 0], ids=["checkpointed", "no newer checkpoint"])
+def test_a_replica_whose_first_segments_were_deleted_keeps_the_others(recovery_point: int) -> None:
     """The deletion makes the log start offset durable first: without it, what is left would look like a gap."""
     harness = PartitionLogHarness(is_replicated=True, internal_segment_bytes=400)
     log = harness.create()
@@ -251,7 +239,7 @@ def test_a_replica_whose_first_segments_were_deleted_keeps_the_others_if_no_chec
     log.advance_high_watermark(12)
     log.delete_oldest(2, "test")
     start = log.log_start_offset
-    log = harness.recover()
+    log = harness.recover(recovery_point)
     assert (log.log_start_offset, log.log_end_offset) == (start, 12)
 
 
