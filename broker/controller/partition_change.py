@@ -7,7 +7,8 @@ election); what follows from that is decided in this order, each step on what th
    go than come, all that stay have to be in the ISR, too.
 2. The eligible leader replicas (ELR, KIP-966) are those that left an ISR with fewer than min.insync.replicas members:
    each has all records below the high watermark, which stands still below that number. Whoever lost its page cache is
-   not among them. An ISR that is large enough has no ELR.
+   not among them, nor a replica that is taken away: its log is deleted (Kafka keeps it, docs/reference/differences.md).
+   An ISR that is large enough has no ELR.
 3. The election. A replica may lead if its broker serves (`MayLead`) and its directory is online. Of those, the first:
 
    | candidates, in this order                        | who of them                                | the leader is |
@@ -121,7 +122,7 @@ def change_partition(
         state.removing_replicas if removing is None else removing,
     )
     wanted, isr = _end_reassignment(wanted, state.isr if isr is None else isr)
-    elr = _eligible_leaders(image, state, rules, isr, unclean_shutdown)
+    elr = _eligible_leaders(image, state, wanted.replicas, rules, isr, unclean_shutdown)
     leads = may_lead or (lambda broker: is_active(image, broker))
     leader, is_unclean = _elect(
         image,
@@ -180,14 +181,20 @@ def _end_reassignment(wanted: _Assignment, isr: list[int]) -> tuple[_Assignment,
 
 
 def _eligible_leaders(
-    image: MetadataImage, state: Partition, rules: TopicRules, isr: list[int], unclean_shutdown: int | None
+    image: MetadataImage,
+    state: Partition,
+    replicas: list[int],
+    rules: TopicRules,
+    isr: list[int],
+    unclean_shutdown: int | None,
 ) -> list[int]:
     if not image.elr_enabled:
         return state.eligible_leader_replicas
     if len(isr) >= rules.min_isr:
         return []
     candidates = {*state.eligible_leader_replicas, *state.isr}
-    return sorted(candidates.difference(isr, (unclean_shutdown,)))
+    removed = set(state.replicas).difference(replicas)
+    return sorted(candidates.difference(isr, removed, (unclean_shutdown,)))
 
 
 def _elect(

@@ -107,21 +107,34 @@ class Replication:
         self._to_open: dict[PartitionKey, None] = {}
         self._has_to_open = trio.Event()
         self._nursery: trio.Nursery | None = None
-        """None: it does not run yet."""
+        """None: it does not run."""
         cluster.replicas = self
         metadata.subscribe(self._on_record)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Lead and follow what the metadata say, until cancelled."""
         async with trio.open_nursery() as self._nursery:
-            for topic in self._metadata.image.topics.values():
-                for partition in range(len(topic.partitions)):
-                    self.on_change(topic, partition)
-            task_status.started()
-            await self._has_to_open.wait()  # until there is a partition, a node costs no more tasks
-            tasks = (self.alter_partition.run, self._assignments.run, self._open_all, self._expire_isrs)
-            for task in tasks:
-                self._nursery.start_soon(self._restart_after_internal_errors, task)
+            try:
+                for topic in self._metadata.image.topics.values():
+                    for partition in range(len(topic.partitions)):
+                        self.on_change(topic, partition)
+                task_status.started()
+                await self._has_to_open.wait()  # until there is a partition, a node costs no more tasks
+                for task in (
+                    self.alter_partition.run,
+                    self._assignments.run,
+                    self._open_all,
+                    self._expire_isrs,
+                ):
+                    self._start_soon(self._restart_after_internal_errors, task)
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    def _start_soon(self, task: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Start a task, unless the node ends: followers ask it until its last task has ended."""
+        if self._nursery is not None:
+            self._nursery.start_soon(task, *arguments)
 
     async def _restart_after_internal_errors(self, task: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -156,8 +169,7 @@ class Replication:
             high_watermark=log.high_watermark,
         )
         if log.durable_offset < log.log_end_offset:  # nobody waits for these records: no append flushes them
-            assert self._nursery is not None
-            self._nursery.start_soon(self._flush, log)
+            self._start_soon(self._flush, log)
         return leader
 
     async def _flush(self, log: PartitionLog) -> None:
@@ -296,8 +308,7 @@ class Replication:
                 self._lines,
                 self._throttle,
             )
-            assert self._nursery is not None
-            self._nursery.start_soon(self._run_fetcher, leader, fetcher)
+            self._start_soon(self._run_fetcher, leader, fetcher)
         return fetcher
 
     async def _run_fetcher(self, leader: int, fetcher: ReplicaFetcher) -> None:

@@ -25,7 +25,13 @@ from oncelog.broker.metadata.image import (
     Partition,
 )
 from oncelog.wire.errors import KafkaError
-from oncelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from oncelog.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
 from oncelog.wire.messages.alter_partition_reassignments import ReassignablePartition
 from oncelog.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from oncelog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -254,6 +260,20 @@ class DecidedCluster:
             return alter_partition(self.image, self.config, request, version)
 
         return self._step(f"alter_partition {version} {request.encode(version).hex()}", decide, version)
+
+    def in_sync(self, *isr: int) -> Outcome:
+        """The leader of partition 0 of topic t asks for this ISR."""
+        state = self.partition()
+        brokers = self.image.brokers
+        row = PartitionData(
+            0,
+            state.leader_epoch,
+            new_isr_with_epochs=[BrokerState(one, brokers[one].broker_epoch) for one in isr],
+            partition_epoch=state.partition_epoch,
+        )
+        topic = TopicData(self.image.topics["t"].topic_id, [row])
+        leader = brokers[state.leader]
+        return self.alter_partition(AlterPartitionRequest(leader.broker_id, leader.broker_epoch, [topic]))
 
     def assign_directories(self, request: AssignReplicasToDirsRequest) -> Outcome:
         return self._step(

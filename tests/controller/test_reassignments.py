@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from tests.controller.decided_cluster import UNCLEAN_ENABLE, DecidedCluster
 
 
@@ -19,20 +18,6 @@ def cluster() -> DecidedCluster:
     return cluster
 
 
-def in_sync(cluster: DecidedCluster, *isr: int) -> None:
-    """The leader asks for this ISR."""
-    state = cluster.partition()
-    brokers = cluster.image.brokers
-    row = PartitionData(
-        0,
-        state.leader_epoch,
-        new_isr_with_epochs=[BrokerState(one, brokers[one].broker_epoch) for one in isr],
-        partition_epoch=state.partition_epoch,
-    )
-    topic = TopicData(cluster.image.topics["t"].topic_id, [row])
-    cluster.alter_partition(AlterPartitionRequest(state.leader, brokers[state.leader].broker_epoch, [topic]))
-
-
 def assignment(cluster: DecidedCluster) -> tuple[list[int], list[int], list[int]]:
     state = cluster.partition()
     return state.replicas, state.adding_replicas, state.removing_replicas
@@ -42,9 +27,9 @@ def test_a_partition_moves_when_all_new_replicas_are_in_sync(cluster: DecidedClu
     assert assignment(cluster) == ([3, 4, 1, 2], [3, 4], [1, 2])
     assert cluster.reassignments() == {("t", 0): assignment(cluster)}
     assert (cluster.partition().leader, cluster.partition().leader_epoch) == (1, 0)
-    in_sync(cluster, 1, 2, 3)
+    cluster.in_sync(1, 2, 3)
     assert assignment(cluster) == ([3, 4, 1, 2], [3, 4], [1, 2])
-    in_sync(cluster, 1, 2, 3, 4)
+    cluster.in_sync(1, 2, 3, 4)
     assert assignment(cluster) == ([3, 4], [], [])
     state = cluster.partition()
     assert (state.leader, state.leader_epoch, state.isr) == (3, 1, [3, 4])
@@ -56,7 +41,7 @@ def test_a_reassignment_that_is_asked_for_again_changes_nothing(cluster: Decided
 
 
 def test_a_cancelled_reassignment_leaves_the_old_replicas(cluster: DecidedCluster) -> None:
-    in_sync(cluster, 1, 2, 3)
+    cluster.in_sync(1, 2, 3)
     cluster.reassign("t", 0, None)
     assert assignment(cluster) == ([1, 2], [], [])
     assert (cluster.partition().leader, cluster.partition().isr) == (1, [1, 2])
@@ -65,7 +50,7 @@ def test_a_cancelled_reassignment_leaves_the_old_replicas(cluster: DecidedCluste
 
 
 def test_a_cancellation_that_loses_records_needs_a_topic_that_allows_it(cluster: DecidedCluster) -> None:
-    in_sync(cluster, 1, 3)
+    cluster.in_sync(1, 3)
     cluster.beat(1, fence=True)
     assert (cluster.partition().leader, cluster.partition().isr) == (3, [3])
     assert cluster.reassign("t", 0, None).error == (

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
+from oncelog.broker.metadata.configs import effective_topic_config
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.fetch import FetchRequest, FetchResponse
@@ -121,6 +123,21 @@ async def test_a_follower_that_lags_leaves_the_isr_and_comes_back() -> None:
         await nodes.wait_isr(1, 2, 3)
         assert nodes[3].values() == [b"a", b"b"]
         assert nodes.partition.leader_epoch == 0
+
+
+@simulated
+async def test_a_node_that_ends_can_begin_to_lead() -> None:
+    """A follower's fetch lets it, between the end of the node's tasks and its leaving of the network."""
+    async with running_nodes() as nodes:
+        nodes.create()
+        await nodes[1].produce(b"a")
+        await nodes.wait(lambda: nodes[2].values() == [b"a"])
+        flushing = nodes[2].config.with_changes({"log.flush.interval.messages": "1"})
+        nodes[2].logs.update_config("t", effective_topic_config(nodes[2].metadata.image, flushing, "t"))
+        assert nodes[2].log.durable_offset < nodes[2].log.log_end_offset
+        nodes[2].kill()
+        await trio.testing.wait_all_tasks_blocked()
+        assert nodes[2].replication.lead(nodes[2].metadata.image.topics["t"], 0, None).log is nodes[2].log
 
 
 @simulated
