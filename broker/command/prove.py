@@ -21,6 +21,7 @@ from oncelog.broker.config.options import Parser, UsageError, options_of, unknow
 from oncelog.broker.control.errors import InvalidArgumentError, OncelogError
 from oncelog.broker.prove.disturbances import Disturbance
 from oncelog.broker.prove.judge import Judge
+from oncelog.broker.prove.mistakes import explained
 from oncelog.broker.prove.plan import (
     ADDRESS_VARIABLE,
     MECHANISM,
@@ -33,7 +34,7 @@ from oncelog.broker.prove.plan import (
 )
 from oncelog.broker.prove.prover import Budget, Progress, Prover
 from oncelog.broker.prove.report import html_of, text_of
-from oncelog.broker.prove.verdict import BROKEN, FORMAT, KEPT, NOT_JUDGED, Verdict
+from oncelog.broker.prove.verdict import BROKEN, KEPT, NOT_JUDGED, Verdict, read_finding
 from oncelog.broker.seams.error_groups import first_error
 from oncelog.broker.seams.processes import CommandError, cores, find_command, new_folder, remove_folder
 from oncelog.broker.security.user_options import parse_users
@@ -66,6 +67,9 @@ def main(arguments: Sequence[str]) -> int:
             raise UsageError(f"put -- before the program: -- {shlex.join([*unknown, *command])}; {HELP}")
         if unknown:
             raise UsageError(unknown_option(unknown[0], options_of(parser), "oncelog prove"))
+        if options.explain is not None:
+            print(explained(options.explain), end="")
+            return 0
         if options.again is not None:
             _check_again(options, parser)
             plan, disturbances = _of_finding(options, command)
@@ -202,9 +206,7 @@ def _disturbances(finding: dict[str, Any]) -> tuple[Disturbance, ...]:
 # -- options
 
 
-OF_AGAIN: Final = frozenset(
-    ("again", "command_config", "jobs", "json", "report", "timeout", "upstream", "user")
-)
+OF_AGAIN: Final = frozenset(("again", "command_config", "json", "timeout", "upstream", "user"))
 """Options beside ``--again`` that have an effect: a finding has the others."""
 
 
@@ -218,14 +220,9 @@ def _check_again(options: argparse.Namespace, parser: Parser) -> None:
 
 def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[ProofPlan, tuple[Disturbance, ...]]:
     """Return the plan and the disturbances of a finding's file; a command that is given takes the place of its own."""
+    data = read_finding(options.again)
     try:
-        with open(options.again, encoding="utf-8") as file:
-            data = json.load(file)
         found = _disturbances(data)
-        if data["format"] != FORMAT:
-            raise UsageError(
-                f"--again {options.again}: it has format {data['format']}, and this release reads {FORMAT}"
-            )
         timeout_s = None if options.timeout is options.upstream is None else _timeout(options)
         given = {
             "command": command,
@@ -234,10 +231,8 @@ def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[ProofP
             **_login(options),
         }
         plan = ProofPlan.of_data({**data["plan"], **{name: value for name, value in given.items() if value}})
-    except OSError as error:
-        raise UsageError(f"--again {options.again}: {error.strerror}") from None
     except (ValueError, LookupError, TypeError):
-        raise UsageError(f"--again {options.again}: this is no finding of oncelog prove") from None
+        raise UsageError(f"{options.again} is no finding of oncelog prove") from None
     return plan, found
 
 
@@ -347,7 +342,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="oncelog prove",
         usage="oncelog prove --topic TOPIC:PARTITIONS --input TOPIC=FILE --output TOPIC [OPTION ...] -- COMMAND ...\n"
-        "       oncelog prove --again FILE",
+        "       oncelog prove --again FILE\n"
+        "       oncelog prove --explain MISTAKE",
         description="Run a program once for each step at which it, the broker or the network can fail, and say which "
         "of these loses, doubles or reorders a record.",
         epilog=EPILOG,
@@ -483,4 +479,5 @@ def _parser() -> Parser:
         metavar="FILE",
         help="repeat the trial of a finding; a command behind -- takes the place of its own",
     )
+    add("--explain", metavar="MISTAKE", help="print what a verdict's mistake is, and its mend")
     return parser

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ from oncelog.broker.prove.plan import (
     record_data,
 )
 from oncelog.broker.prove.prover import Budget, Progress, Prover
-from oncelog.broker.prove.verdict import Finding
+from oncelog.broker.prove.verdict import Finding, read_finding
 from oncelog.broker.seams.processes import (
     CommandError,
     cores,
@@ -157,7 +156,10 @@ def prove(
         if tell is not None and progress.text is not None:
             tell(progress.text)
 
-    disturbances = () if again is None else _again(again)
+    try:
+        disturbances = () if again is None else _again(again)
+    except ValueError as error:
+        raise InvalidArgumentError(str(error)) from None
     folder = new_folder()
     prover = Prover(
         plan,
@@ -202,16 +204,7 @@ def _again(again: str | PathLike[str] | Finding | Iterable[Mapping[str, Any]]) -
     """Return the disturbances of a finding, of its file, or of `Finding.again`. Raises InvalidArgumentError."""
     if isinstance(again, Finding):
         return again.disturbances
-    rows: Iterable[Mapping[str, Any]]
-    if not isinstance(again, str | PathLike):
-        rows = again
-    else:
-        try:
-            rows = json.loads(Path(again).read_text(encoding="utf-8"))["disturbances"]
-        except OSError as error:
-            raise InvalidArgumentError(f"again={str(again)!r}: {error.strerror}") from None
-        except (ValueError, LookupError, TypeError):
-            raise InvalidArgumentError(f"again={str(again)!r}: this is no finding of oncelog prove") from None
+    rows = read_finding(str(again))["disturbances"] if isinstance(again, str | PathLike) else again
     return tuple(map(Disturbance.of_data, rows))
 
 

@@ -21,7 +21,7 @@ from oncelog.broker.prove.judge import (
     output_of,
     output_text,
 )
-from oncelog.broker.prove.mistakes import MISTAKES, PAGE
+from oncelog.broker.prove.mistakes import MISTAKES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,14 +53,14 @@ class Explanation(NamedTuple):
 
     @property
     def mend(self) -> str | None:
-        """The mend, and the page that explains it."""
+        """The mend, and how it is explained."""
         return None if self.mistake is None else mend_of(self.mistake)
 
 
 def mend_of(mistake: str) -> str:
-    """Return what to do about a mistake, and where it is explained."""
+    """Return what to do about a mistake, and how it is explained."""
     found = MISTAKES[mistake]
-    return f"{found.title}: {found.mend} ({PAGE}#{mistake})"
+    return f"{found.title}: {found.mend} (oncelog prove --explain {mistake})"
 
 
 def shared_ids(events: Sequence[Event]) -> list[str]:

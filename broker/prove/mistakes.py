@@ -1,8 +1,13 @@
-"""The classic mistakes, each with its mend. docs/how-to/mistakes.md explains each at length, under the same name."""
+"""The classic mistakes, each with its mend. docs/how-to/mistakes.md explains each at length, under the same name: it is
+part of the package, as mistakes.md beside this module.
+"""
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import Final, NamedTuple
+
+from oncelog.broker.control.names import check_word
 
 
 class Mistake(NamedTuple):
@@ -79,4 +84,18 @@ MISTAKES: Final = {
     ),
 }
 """By name: the anchor in docs/how-to/mistakes.md."""
-PAGE: Final = "docs/how-to/mistakes.md"
+
+
+def explained(mistake: str) -> str:
+    """Return the page's section about a mistake. Raises InvalidArgumentError for one that it does not have."""
+    check_word("mistake", mistake, MISTAKES)
+    lines = files(__package__).joinpath("mistakes.md").read_text(encoding="utf-8").splitlines()
+    headings = [number for number, line in enumerate(lines) if line.startswith("## ")]
+    begin = next(one for one in headings if anchor(lines[one].removeprefix("## ")) == mistake)
+    end = next(one for one in [*headings, len(lines)] if one > begin)
+    return "\n".join(lines[begin:end]).rstrip() + "\n"
+
+
+def anchor(heading: str) -> str:
+    """Return what a link to a heading of the page ends in."""
+    return heading.lower().replace(" ", "-")

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.control.names import not_found
+from oncelog.broker.control.names import meant, not_found
 from oncelog.broker.control.new_records import NewRecord, checked_record
 from oncelog.broker.security.user_options import MECHANISMS_OF_USERS
 
@@ -26,6 +27,8 @@ INSTANCE_VARIABLE: Final = "ONCELOG_PROVE_INSTANCE"
 QUIET_S, TIMEOUT_S = 0.3, 20.0
 UPSTREAM_TIMEOUT_S: Final = 180.0
 """`TIMEOUT_S` on a cluster, where sessions and transactions time out in real time."""
+PLACES: Final = ("{bootstrap}", "{dir}", "{instance}")
+"""What a command may have where the address, the trial's folder and the number of the instance belong."""
 INSTANCES_MAX: Final = 8
 NODES_MAX: Final = 9
 """Each takes memory and time in every trial."""
@@ -99,41 +102,43 @@ class ProofPlan:
             raise InvalidArgumentError(f"this is no plan of oncelog prove: {error}") from None
 
     def check_names(self) -> None:
-        """Raises InvalidArgumentError for a plan that cannot be judged."""
+        """Raises InvalidArgumentError for a plan that cannot be judged, in words for the command line and Python."""
         if not self.command:
             raise InvalidArgumentError("there is no command: oncelog prove OPTIONS -- COMMAND")
         if not self.inputs:
-            raise InvalidArgumentError("there is no input: --input TOPIC=FILE says what the program reads")
+            raise InvalidArgumentError(
+                "there is no input: say what the program reads (--input TOPIC=FILE, or inputs=)"
+            )
         for name, records in self.inputs.items():
             if not records:
-                raise InvalidArgumentError(f"--input {name}: there are no records")
+                raise InvalidArgumentError(f"input {name}: there are no records")
         if not self.outputs and self.check is None:
             raise InvalidArgumentError(
-                "there is no output: --output TOPIC, or --check COMMAND, says what counts"
+                "there is no output: say what counts (--output TOPIC or --check COMMAND, or outputs= or check=)"
             )
         for what, names in (("input", self.inputs), ("output", self.outputs)):
             for name in names:
                 if name not in self.topics:
-                    raise InvalidArgumentError(f"--{what} {name}: {not_found('topic', name, self.topics)}")
+                    raise InvalidArgumentError(f"{what} {name}: {not_found('topic', name, self.topics)}")
         if not 1 <= self.instances <= INSTANCES_MAX:
-            raise InvalidArgumentError(f"--instances {self.instances}: expected 1 to {INSTANCES_MAX}")
+            raise InvalidArgumentError(f"instances {self.instances}: expected 1 to {INSTANCES_MAX}")
         if not 1 <= self.nodes <= NODES_MAX:
-            raise InvalidArgumentError(f"--nodes {self.nodes}: expected 1 to {NODES_MAX}")
+            raise InvalidArgumentError(f"nodes {self.nodes}: expected 1 to {NODES_MAX}")
         if self.upstream is not None and self.nodes != 1:
             raise InvalidArgumentError(
-                f"--nodes is for brokers of oncelog, not for the cluster at {self.upstream}"
+                f"nodes {self.nodes}: they are for brokers of oncelog, not for the cluster at {self.upstream}"
             )
         if self.user is not None and not self.password:
             raise InvalidArgumentError(
                 f"the program logs in as {self.user}, and findings have no passwords: --user {self.user}:PASSWORD"
             )
         if self.mechanism not in MECHANISMS_OF_USERS.split(","):
-            raise InvalidArgumentError(f"--mechanism {self.mechanism}: expected one of {MECHANISMS_OF_USERS}")
+            raise InvalidArgumentError(f"mechanism {self.mechanism}: expected one of {MECHANISMS_OF_USERS}")
         if self.upstream is not None and self.config:
             raise InvalidArgumentError(
-                f"-c {next(iter(self.config))} is for a broker of oncelog, not for the cluster at {self.upstream}"
+                f"{next(iter(self.config))} is for a broker of oncelog, not for the cluster at {self.upstream}"
             )
-        for name, seconds in (("--quiet", self.quiet_s), ("--timeout", self.timeout_s)):
+        for name, seconds in (("quiet", self.quiet_s), ("timeout", self.timeout_s)):
             if not 0 < seconds < 3600:
                 raise InvalidArgumentError(f"{name} {seconds:g}: expected seconds, more than 0")
 
@@ -141,6 +146,15 @@ class ProofPlan:
     def input_count(self) -> int:
         """How many records the program is given."""
         return sum(map(len, self.inputs.values()))
+
+
+def misspelt_places(command: Iterable[str]) -> list[str]:
+    """Return, in sentences, what looks like one of `PLACES` in a command, and is none."""
+    return [
+        f"{word} in the command stays as it is{hint}"
+        for word in dict.fromkeys(re.findall(r"\{\w+\}", " ".join(command)))
+        if word not in PLACES and (hint := meant(word, PLACES))
+    ]
 
 
 def record_data(given: object) -> dict[str, Any]:

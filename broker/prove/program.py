@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.broker.prove.disturbances import LISTENER_PREFIX
-from oncelog.broker.prove.plan import FOLDER_VARIABLE, INSTANCE_VARIABLE
+from oncelog.broker.prove.plan import FOLDER_VARIABLE, INSTANCE_VARIABLE, PLACES
 from oncelog.broker.seams.processes import ProcessGroup
 
 if TYPE_CHECKING:
@@ -150,10 +150,10 @@ def filled(
     """Return a command with the address, the trial's folder and the number of the instance where it names them, and
     its environment, which has them, too, beside ``variables``.
     """
-    words = {"{bootstrap}": bootstrap_servers, "{dir}": folder, "{instance}": str(instance)}
+    values = bootstrap_servers, folder, str(instance)
     found = []
     for part in command:
-        for word, value in words.items():
+        for word, value in zip(PLACES, values, strict=True):
             part = part.replace(word, value)
         found.append(part)
     return found, {

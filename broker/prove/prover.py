@@ -34,6 +34,7 @@ from oncelog.broker.prove.judge import (
     judged_problems,
     problems_of,
 )
+from oncelog.broker.prove.plan import misspelt_places
 from oncelog.broker.prove.program import listener_of
 from oncelog.broker.prove.security import make_security
 from oncelog.broker.prove.seed import make_seed
@@ -197,7 +198,9 @@ class Prover:
         from oncelog.broker.prove.upstream import Upstream
 
         if self._from_snapshot is not None:
-            raise InvalidArgumentError("a snapshot is for brokers of oncelog, not for a cluster (--upstream)")
+            raise InvalidArgumentError(
+                f"a snapshot is for brokers of oncelog, not for the cluster at {self._plan.upstream}"
+            )
         upstream = Upstream(self._plan, security, self._command_config)
         await upstream.check(self._plan)
         self.verdict.left_out = upstream.left_out
@@ -207,6 +210,7 @@ class Prover:
 
     async def _begin(self) -> list[tuple[dict[str, Any], int]] | None:
         """Return what `_run_undisturbed` does; None if that has decided the verdict."""
+        self.verdict.notes += misspelt_places(self._plan.command)
         try:
             return await self._run_undisturbed()
         except NotJudgedError as error:

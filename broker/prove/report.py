@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.prove.disturbances import FETCHES
+from oncelog.broker.prove.mistakes import explained
 from oncelog.broker.prove.verdict import NOT_JUDGED
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ def _finding_parts(number: int, finding: Finding, files: Mapping[int, str]) -> I
         yield "<p>Why:</p><ul>" + "".join(f"<li>{escape(one)}</li>" for one in finding.why) + "</ul>"
     if finding.mend is not None:
         yield f"<p>Mend: {escape(finding.mend)}</p>"
+    if finding.mistake is not None:
+        yield f"<details><summary>More</summary><pre>{escape(explained(finding.mistake))}</pre></details>"
     if number in files:
         yield f"<pre>oncelog prove --again {escape(files[number])}</pre>"
     named = frozenset(int(number) for number in re.findall(r"request (\d+)", " ".join(finding.why)))
@@ -119,8 +122,9 @@ def _finding_parts(number: int, finding: Finding, files: Mapping[int, str]) -> I
 
 def _timeline_parts(rows: Sequence[Mapping[str, Any]], named: frozenset[int]) -> Iterator[str]:
     """Yield the table of a timeline; ``named`` are the numbers of the requests that the text above it names."""
-    yield "<details open><summary>Timeline</summary><table>"
-    yield "<tr><th>ms</th><th>request</th><th>program</th><th>broker</th><th>log</th></tr>"
+    yield "<details open><summary>Timeline</summary>"
+    yield "<p><small>Log: the number of writes to all logs, before and after a request that writes.</small></p>"
+    yield "<table><tr><th>ms</th><th>request</th><th>program</th><th>broker</th><th>log</th></tr>"
     for row in rows:
         yield _row(row, is_named=row.get("number") in named)
     yield "</table></details>"

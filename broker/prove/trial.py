@@ -137,7 +137,9 @@ class Trial:
         if plan.reset is not None:
             code, output = await self._shell(plan.reset)
             if code:
-                raise InvalidArgumentError(f"--reset ended with exit code {code}: {last_line(output)}")
+                raise InvalidArgumentError(
+                    f"the reset command ended with exit code {code}: {last_line(output)}"
+                )
         ids = [self._broker.faults.add({**rule, "nth": COUNTER_NTH}) for rule in self._counters]
         self._broker.faults.on_fired.append(self._on_fired)
         self._add_next_rule()

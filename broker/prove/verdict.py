@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import oncelog
+from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.prove.disturbances import KINDS, Disturbance
 from oncelog.broker.prove.judge import is_kept, word_of
+from oncelog.broker.seams.processes import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,6 +103,20 @@ class Finding:
         }
 
 
+def read_finding(path: str) -> dict[str, Any]:
+    """Return the file of a finding (`Finding.to_data`). Raises InvalidArgumentError."""
+    try:
+        data = json.loads(read_file(path))
+        found = data["format"], data["disturbances"], data["plan"]
+    except OSError as error:
+        raise InvalidArgumentError(f"{path}: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError):
+        raise InvalidArgumentError(f"{path} is no finding of oncelog prove") from None
+    if found[0] != FORMAT:
+        raise InvalidArgumentError(f"{path} has format {found[0]}, and this release reads {FORMAT}")
+    return dict(data)
+
+
 @dataclass
 class Verdict:
     """The result of a proof, and its basis."""
@@ -158,7 +175,8 @@ class Verdict:
         """The number of trials and classes that the verdict rests on."""
         text = f"{self.trials} trials, {self.classes} of {self.classes_in_all} classes of steps, depth {self.depth}"
         if self.not_met:
-            text += f"; {len(self.not_met)} disturbances did not happen"
+            count = len(self.not_met)
+            text += f"; {count} {'disturbance' if count == 1 else 'disturbances'} did not happen"
         if self.left_out:
             text += f"; not on a real cluster: {', '.join(self.left_out)}"
         return text + ("; interrupted" if self.is_interrupted else "")

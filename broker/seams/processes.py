@@ -135,6 +135,12 @@ def make_folder(path: str) -> None:
     os.makedirs(path, exist_ok=True)
 
 
+def read_file(path: str) -> str:
+    """Return a file of text. Raises OSError, and UnicodeDecodeError if it is not UTF-8."""
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def write_file(path: str, content: bytes) -> None:
     """Write a file."""
     with open(path, "wb") as file:

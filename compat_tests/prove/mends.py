@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from compat_tests.prove.places import PROGRAMS, ROOT
+from oncelog.broker.prove.mistakes import anchor
 
 PAGE = ROOT / "docs" / "how-to" / "mistakes.md"
 _HEADING = re.compile(r"^## (.+)$")
@@ -39,11 +40,6 @@ class Block(NamedTuple):
 def sections() -> list[str]:
     """The anchors of the page's sections."""
     return [anchor(found[1]) for line in PAGE.read_text().splitlines() if (found := _HEADING.match(line))]
-
-
-def anchor(heading: str) -> str:
-    """What a heading's link is."""
-    return heading.lower().replace(" ", "-")
 
 
 def blocks() -> list[Block]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import oncelog
+from oncelog.broker.prove.mistakes import MISTAKES
 
 pytestmark = pytest.mark.slow
 
@@ -51,10 +52,10 @@ GOOD = (
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("--", "app"), "there is no input: --input TOPIC=FILE says what the program reads"),
+        (("--", "app"), "there is no input: say what the program reads (--input TOPIC=FILE, or inputs=)"),
         (GOOD, "there is no command: oncelog prove OPTIONS -- COMMAND"),
         ((*GOOD, "--", "no-such-app"), "the command 'no-such-app' does not exist"),
-        ((*GOOD, "--output", "recipts", "--", "sh"), "--output recipts: there is no topic"),
+        ((*GOOD, "--output", "recipts", "--", "sh"), "output recipts: there is no topic"),
         (
             (*GOOD, "--topic", "orders:none", "--", "sh"),
             "--topic orders:none: expected NAME or NAME:PARTITIONS",
@@ -65,19 +66,27 @@ GOOD = (
             "--input orders=no.jsonl: No such file or directory",
         ),
         ((*GOOD, "--budget", "soon", "--", "sh"), "--budget soon: expected a number of trials, or a time"),
-        ((*GOOD, "--instances", "0", "--", "sh"), "--instances 0: expected 1 to 8"),
-        ((*GOOD, "--quiet", "0", "--", "sh"), "--quiet 0: expected seconds"),
+        ((*GOOD, "--instances", "0", "--", "sh"), "instances 0: expected 1 to 8"),
+        ((*GOOD, "--quiet", "0", "--", "sh"), "quiet 0: expected seconds"),
         ((*GOOD, "--promis", "x", "--", "sh"), "unknown option --promis; did you mean --promise?"),
         ((*GOOD, "--judge", "nothing:here", "--", "sh"), "--judge nothing:here: expected MODULE:FUNCTION"),
         ((*GOOD, "--jobs", "0", "--", "sh"), "--jobs 0: expected more than 0"),
-        ((*GOOD, "--reset", "echo boom; exit 3", "--", "sh"), "--reset ended with exit code 3: boom"),
+        (
+            (*GOOD, "--reset", "echo boom; exit 3", "--", "sh"),
+            "the reset command ended with exit code 3: boom",
+        ),
         ((*GOOD, "python", "app.py"), "put -- before the program: -- python app.py"),
         (
             ("--again", "no.json", "--budget", "4"),
             "--again repeats a trial with the options that it had: --budget",
         ),
-        (("--again", "no.json"), "--again no.json: No such file or directory"),
-        (("--again", "orders.jsonl"), "--again orders.jsonl: this is no finding of oncelog prove"),
+        (("--again", "no.json"), "no.json: No such file or directory"),
+        (("--again", "orders.jsonl"), "orders.jsonl is no finding of oncelog prove"),
+        (
+            ("--again", "no.json", "--report", "there"),
+            "--again repeats a trial with the options that it had: --report",
+        ),
+        (("--explain", "two-write"), "mistake='two-write'; did you mean two-writes?"),
     ],
 )
 def test_a_mistake_is_one_line(folder: pathlib.Path, arguments: tuple[str, ...], error: str) -> None:
@@ -95,6 +104,16 @@ def test_a_bad_line_of_an_input_is_named(folder: pathlib.Path) -> None:
     assert "orders.jsonl, line 2: " in ended.stderr
 
 
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_explained(folder: pathlib.Path, mistake: str) -> None:
+    ended = prove(folder, "--explain", mistake)
+    heading, _, text = ended.stdout.partition("\n\n")
+    assert heading.startswith("## ")
+    assert "\n    # " in text, "a block of a program"
+    assert "\n## " not in text
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
@@ -109,6 +128,10 @@ def test_a_bad_line_of_an_input_is_named(folder: pathlib.Path) -> None:
         (
             ["sh", "-c", "echo waiting for nothing; sleep 600"],
             "; instance 1 wrote last: waiting for nothing\n",
+        ),
+        (
+            ["sh", "-c", "sleep 600", "{bootsrap}"],
+            "{bootsrap} in the command stays as it is; did you mean {bootstrap}?",
         ),
         # It ignores SIGTERM, and starts another process of its group.
         (["sh", "-c", "trap '' TERM; sleep 6543 & sleep 6543"], "the program sent no request in 1 s"),

@@ -45,7 +45,7 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ((*NOWHERE, "-c", "num.partitions=1"), "-c num.partitions is for a broker of oncelog"),
+        ((*NOWHERE, "-c", "num.partitions=1"), "num.partitions is for a broker of oncelog"),
         (("--command-config", "file"), "--command-config is for a cluster, which --upstream names"),
         (("--upstream", "127.0.0.1:none"), "upstream=127.0.0.1:none: expected HOST:PORT"),
         ((*NOWHERE, "--from-snapshot", "file"), "a snapshot is for brokers of oncelog"),
