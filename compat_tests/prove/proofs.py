@@ -50,7 +50,7 @@ def prove(member: Member, folder: pathlib.Path, *options: str) -> Proof:
 
 def again(member: Member, folder: pathlib.Path, reproduction: pathlib.Path) -> Proof:
     """Repeat a trial of a program. Raises RealPartMissing."""
-    words = [sys.executable, "-m", "oncelog", "prove", "--json", "--report", str(folder / "report")]
+    words = [sys.executable, "-m", "oncelog", "prove", "--json"]
     return Proof([*words, "--again", str(reproduction), "--", *member.command(folder)])
 
 
