@@ -56,14 +56,15 @@ serve: $(VENV)/.serving  ## a broker on 127.0.0.1:9092 (ARGS="--ephemeral ..." f
 	@exec $(BIN)/python -m oncelog serve $(ARGS)
 
 # Stock clients, a JVM broker and ours share two cores: a test that fails is run once more, and the summary names it (R).
-BESIDE := -n 3 --dist loadfile --no-loadscope-reorder --reruns 1 -rR
+# Four wait for clients and brokers more than they compute; Spark computes.
+BESIDE   = -n $(1) --dist loadfile --no-loadscope-reorder --reruns 1 -rR
 
 # What takes one core each comes first, side by side.
 test: $(VENV)/.synced  ## every check and test, with stock clients and a real Kafka where Java is
 	@$(MAKE) --no-print-directory -j2 -O lint lint-spark docs-site
 	$(BIN)/pytest tests -n auto --junit-xml=.runs/tests.xml $(ARGS)
-	$(BIN)/pytest compat_tests $(BESIDE) --junit-xml=.runs/compat_tests.xml $(ARGS)
-	$(SPARK)/bin/pytest spark_it $(BESIDE) --junit-xml=.runs/spark_it.xml $(ARGS)
+	$(BIN)/pytest compat_tests $(call BESIDE,4) --junit-xml=.runs/compat_tests.xml $(ARGS)
+	$(SPARK)/bin/pytest spark_it $(call BESIDE,3) --junit-xml=.runs/spark_it.xml $(ARGS)
 
 minutes: $(VENV)/.synced  ## how long each folder's tests took in the last `make test`; the tables of tests/README.md and compat_tests/README.md are made of it
 	@$(BIN)/python .ci/minutes.py --write
@@ -74,7 +75,7 @@ test-one: $(if $(filter spark_it%,$(T)),$(SPARK)/.synced,$(VENV)/.synced)  ## on
 	$(if $(SEED),ONCELOG_SEED=$(SEED) )$(if $(filter spark_it%,$(T)),$(SPARK),$(VENV))/bin/pytest "$(T)" $(ARGS)
 
 test-spark: lint-spark  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)
-	$(SPARK)/bin/pytest spark_it $(BESIDE) $(ARGS)
+	$(SPARK)/bin/pytest spark_it $(call BESIDE,3) $(ARGS)
 
 # An hour of search, then the log-ins; a finding is a trial with its seed, to become a test.
 soak: $(VENV)/.synced  ## the long random runs: requests that cost much for SECONDS (3600), ten thousand lives of three nodes, a million log-ins, ten thousand by TLS

@@ -27,6 +27,8 @@ from tests.common.real_kafka import RealPartMissing, require
 
 OUTPUT_SHOWN_CHARS = 6000
 LONGEST = (
+    "prove/test_zoo",
+    "nodes/test_coordinators",
     "test_exactly_once",
     "test_transactional_clients",
     "groups/test_group_restart",

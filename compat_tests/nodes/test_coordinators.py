@@ -221,7 +221,8 @@ def test_a_group_goes_on(kafka: Cluster, name: str, protocol: str) -> None:
         for partition in partitions:
             written.append(f"{len(written)}-{partition}")
             row = topic.wait_for(lambda row: row.leader > 0 and kafka.nodes[row.leader].is_running, partition)
-            assert topic.produce(row.leader, written[-1].encode(), partition=partition)["error_code"] == 0
+            said = topic.produce_to_leader(row.leader, written[-1].encode(), partition=partition)
+            assert said["error_code"] == 0
 
     def kill() -> None:
         kafka.nodes[coordinator_of(kafka, GROUP, group)].kill()
@@ -278,11 +279,7 @@ def test_what_a_share_group_accepted_does_not_come_again(kafka: Cluster, name: s
     accepted: list[int] = []
 
     def write() -> int:
-        # The new leader may not know yet that it leads.
-        row = wait_until(
-            lambda: topic.produce(topic.partitions[0].leader, b"value"),
-            lambda answer: answer["error_code"] != KafkaError.NOT_LEADER_FOR_PARTITION,
-        )
+        row = topic.produce_to_leader(topic.partitions[0].leader, b"value")
         assert row["error_code"] == 0, row
         return int(row["base_offset"])
 

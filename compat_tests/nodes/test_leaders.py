@@ -3,12 +3,19 @@
 import pytest
 
 from compat_tests.nodes.target import CONTROLLER, Cluster
-from compat_tests.nodes.topic import PREFERRED, UNCLEAN, Partition, Topic, create_topic
+from compat_tests.nodes.topic import (
+    NOT_LEADER_OR_FOLLOWER,
+    PREFERRED,
+    UNCLEAN,
+    Partition,
+    Topic,
+    create_topic,
+)
 from compat_tests.nodes.writers import Acknowledged, Writer, writing
 from tests.common.real_kafka import run_tool
 
 REPLICAS = (1, 2, 3)
-NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 6, 7, 74, 75
+REQUEST_TIMED_OUT, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 7, 74, 75
 PREFERRED_LEADER_NOT_AVAILABLE, ELECTION_NOT_NEEDED = 80, 84
 KILLS = 4
 
@@ -68,7 +75,7 @@ def test_a_leader_that_is_cut_off_from_the_controller(
     fenced = topic.fetch(2, 0, current_leader_epoch=0)
     assert fenced["error_code"] == FENCED_LEADER_EPOCH
     assert fenced["current_leader"] == {"leader_id": 2, "leader_epoch": 1}
-    assert topic.produce(2, b"after")["base_offset"] == 1
+    assert topic.produce_to_leader(2, b"after")["base_offset"] == 1
     kafka.network.heal()
     assert topic.wait_until_in_sync() == (Partition(2, 1, REPLICAS, REPLICAS, (), (), ()),)
     topic.wait_for_ends(2)

@@ -9,6 +9,8 @@ from compat_tests.nodes.waiting import wait_until
 from tests.common.batches import batch, read_batches, read_values, record
 from tests.common.frames import Connection
 
+NOT_LEADER_OR_FOLLOWER = 6
+
 TIMEOUT_MS = 15_000
 LATEST = -1
 PREFERRED, UNCLEAN = 0, 1
@@ -131,6 +133,15 @@ class Topic:
         sent = {"acks": acks, "timeout_ms": timeout_ms, "topic_data": topics}
         response = call(self._cluster, node, "Produce", 12, sent)
         return response["responses"][0]["partition_responses"][0]
+
+    def produce_to_leader(self, node: int, *values: bytes, partition: int = 0) -> Any:
+        """As `produce`, again as long as the node does not know that it leads: Kafka's brokers tell of a leadership
+        a moment before they take records.
+        """
+        return wait_until(
+            lambda: self.produce(node, *values, partition=partition),
+            lambda row: row["error_code"] != NOT_LEADER_OR_FOLLOWER,
+        )
 
     def fetch(
         self,

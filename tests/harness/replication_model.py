@@ -62,6 +62,8 @@ class PartitionModel:
         self.sent = {MARKER}
         self.deleted_below = 0
         """Somebody has asked to delete the records below this offset; logs may begin up to there."""
+        self.renewed: set[bytes] = set()
+        """Values that a producer has sent again with a new id: what it had sent before may be there, too."""
         self._reads: dict[int, Read] = {}
         self._batches: dict[tuple[int, int], StoredBatch] = {}
         """All batches that any log ever had, by epoch and base offset."""
@@ -94,6 +96,12 @@ class PartitionModel:
         return not self.is_safe and any(one.is_unclean and one.epoch > after for one in self.elections)
 
     # -- clients
+
+    def may_forget_sequences(self) -> bool:
+        """Whether a leader may not know the last batches of a producer: an unclean election has taken them, or they
+        were deleted, and it has started since. A producer snapshot keeps the last batch only, as Kafka's does.
+        """
+        return self.deleted_below > 0 or self.has_unclean_election()
 
     def on_read(self, offset: int, read: Read) -> None:
         """A consumer has read a record."""
@@ -170,8 +178,9 @@ class PartitionModel:
             )
         if not self.has_unclean_election():
             # A producer's values end with a number.
-            for writer in {value.rpartition(b":")[0] for value in there if value != MARKER}:
-                own = [int(value.rpartition(b":")[2]) for value in there if value.startswith(writer + b":")]
+            once = [value for value in there if value not in self.renewed]
+            for writer in {value.rpartition(b":")[0] for value in once if value != MARKER}:
+                own = [int(value.rpartition(b":")[2]) for value in once if value.startswith(writer + b":")]
                 assert own == sorted(set(own)), f"{self.name}: {writer!r} is doubled or reordered: {own}"
 
 

@@ -50,7 +50,7 @@ TOO_LATE = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
-"""What an idempotent producer is told whose records an unclean election has taken."""
+"""What an idempotent producer is told whose last batches the leader does not know."""
 Kind = Literal["kills", "cuts", "power", "unflushed", "all", "none"]
 
 
@@ -265,9 +265,10 @@ class Writer(Client):
                 self.model.acknowledged[value] = Acknowledged(row.base_offset + index, epoch)
             return True
         if code in TOO_LATE:
-            assert self.model.has_unclean_election(), (
+            assert self.model.may_forget_sequences(), (
                 f"{self.model.name}: {code.name} to {values} of {self.name}"
             )
+            self.model.renewed.update(*self.unacknowledged)
             self.producer_id = -1
         else:
             assert code.retriable, code.name
