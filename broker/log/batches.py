@@ -50,7 +50,7 @@ def iterate_headers(file: File, position: int, end: int) -> Iterator[tuple[int, 
 
 def read_fetched_batches(records: Buffer, leader_epoch: int) -> list[tuple[BatchHeader, memoryview]]:
     """The batches in the records of a Fetch response, each with its bytes, checked as a follower does (Kafka:
-    ``UnifiedLog.analyzeAndValidateRecords``). See `PartitionLog.append_as_follower` for those that are left out.
+    ``UnifiedLog.analyzeAndValidateRecords``). See `append_as_follower` for those that are left out.
 
     Raises KafkaError: CORRUPT_MESSAGE for what is no batch or has another CRC; INVALID_RECORD where offsets fall.
     """

@@ -1,6 +1,6 @@
 """One partition's log: the only way to read and write it.
 
-Every record goes through ``append``, or through ``append_as_follower`` where another node leads. First come the
+Every record goes through ``append``, or through `append_as_follower` where another node leads. First come the
 steps that may refuse it (validation, producer state), then those that may fail (roll, write), and last those that
 others see (log end offset, producer state, leader epoch, high watermark, waiters). So a batch that is refused or
 cannot be written leaves no trace. Neither waits, so nothing runs between its steps.
@@ -15,15 +15,13 @@ Source: Kafka's ``UnifiedLog``, ``LocalLog``.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.log.batches import read_fetched_batches
 from oncelog.broker.log.durability import Durability
 from oncelog.broker.log.environment import WaiterSet, shortage_of
 from oncelog.broker.log.local_log import LocalLog
 from oncelog.broker.log.producers.entry import NO_SEQUENCE
-from oncelog.broker.log.producers.replay import producers_at, read_marker, replay, restore_earlier_batches
+from oncelog.broker.log.producers.replay import read_marker, restore_earlier_batches
 from oncelog.broker.log.producers.state import AppendOrigin, ProducerStateManager
 from oncelog.broker.log.results import AppendResult, LogRead, first_at_or_after, latest_timestamp
 from oncelog.broker.log.validation import ZSTD_PRODUCE_VERSION, AppendRules
@@ -34,7 +32,7 @@ from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.validate import read_produced_batch, validate, validate_built
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.log.durability import FlushWork
@@ -44,10 +42,8 @@ if TYPE_CHECKING:
     from oncelog.broker.log.producers.entry import BatchMetadata
     from oncelog.broker.log.producers.snapshots import ProducerSnapshots
     from oncelog.broker.log.producers.state import Marker
-    from oncelog.broker.log.read_ahead import Progress
     from oncelog.broker.log.results import TimestampOffset
     from oncelog.broker.log.segment import Segment
-    from oncelog.broker.seams.files import Buffer
     from oncelog.wire.batch import BatchHeader
     from oncelog.wire.steps import Steps
     from oncelog.wire.validate import LongValidation, ValidatedBatch
@@ -66,11 +62,18 @@ VALIDATION_STEPS_MAX = 8
 _NOTHING = b""
 
 
+class PreparedTruncation(NamedTuple):
+    """The producers of a log that is truncated to an offset, unless it has been truncated once more by now."""
+
+    offset: int
+    truncations: int
+    producers: ProducerStateManager
+
+
 class PartitionLog:
     """The log of one partition. ``broker/log/opening.py`` makes one, from a directory."""
 
     __slots__ = (
-        "_prepared",
         "_rules",
         "appended",
         "config",
@@ -88,6 +91,7 @@ class PartitionLog:
         "log_start_offset",
         "offline",
         "partition",
+        "prepared_truncation",
         "producers",
         "topic",
         "topic_id",
@@ -142,8 +146,7 @@ class PartitionLog:
         """In a replicated log: who reads to its end (`add_end_waiter`)."""
         self.truncations = 0
         """How often it was truncated: what takes several turns (a cleaning) must notice."""
-        self._prepared: tuple[int, int, ProducerStateManager] | None = None
-        """By `prepare_truncation`: the producers at an offset, unless `truncations` is another number by now."""
+        self.prepared_truncation: PreparedTruncation | None = None
         self.appended: tuple[int, memoryview] | None = None
         """Set while waiters are notified of an append: base offset and bytes of its batch, the last of the
         log."""
@@ -308,77 +311,6 @@ class PartitionLog:
 
                 return refused
         return lambda _batch, _header, _rules, now_ms: valid.appended_at(now_ms)
-
-    def append_as_follower(self, records: Buffer, leader_epoch: int, leader_log_start: int = 0) -> None:
-        """Append batches as they came from the leader, with its offsets and epochs (Kafka:
-        ``UnifiedLog.appendAsFollower``). A last batch that is not whole is left out.
-
-        So is everything from the first batch on whose leader epoch is above ``leader_epoch``, the epoch in which they
-        were asked for: such a batch was written after its sender had lost the leadership (KAFKA-18723).
-
-        Where the leader's log starts within a batch, the first batch may begin below the end of this one, which is
-        empty, or ends at ``leader_log_start``: all that it has, the leader has deleted. It begins with that batch then.
-
-        Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (a batch begins below the end of those before it), and then
-        nothing was appended; KAFKA_STORAGE_ERROR where a batch cannot be written, and then those before it are in
-        the log.
-        """
-        self.check_alive()
-        batches = read_fetched_batches(records, leader_epoch)
-        if not batches:
-            return
-        for header, batch in batches:
-            if header.is_control and header.has_producer_id:
-                read_marker(batch)  # or a bad one would be noticed when it is in the file
-        first = batches[0][0]
-        start_offset = max(self.log_start_offset, leader_log_start)
-        if first.base_offset < self.log_end_offset == start_offset < first.next_offset:
-            self.truncate_fully_and_start_at(first.base_offset)
-        if first.base_offset < self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"A batch from the leader begins at offset {first.base_offset}, below {self.log_end_offset}",
-            )
-        try:
-            for header, batch in batches:
-                self._append_fetched(header, batch)
-        finally:
-            self._fetched_appended()
-
-    def _append_fetched(self, header: BatchHeader, batch: memoryview) -> None:
-        base_offset, last_offset, size = header.base_offset, header.last_offset, header.size
-        # Where the leader has a gap, there is one here, too: a segment that begins now begins after it.
-        self.log_end_offset = base_offset
-        local, durability, config = self.local, self.durability, self.config
-        try:
-            if local.active.should_roll(
-                size, last_offset, header.max_timestamp, self.env.clock.now_ms(), config
-            ):
-                self.roll()
-            local.active.append(batch, size, last_offset, header.max_timestamp)
-        except OSError as error:
-            self.write_failed(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        local.size += size
-        durability.changed = True
-        durability.unflushed_bytes += size
-        self.log_end_offset = last_offset + 1
-        if 0 <= header.partition_leader_epoch != self.epochs.latest:
-            self.epochs.assign(header.partition_leader_epoch, base_offset)
-        aborted = replay(self.producers, header, batch)
-        if aborted is not None:
-            local.active.txn_index.append(aborted)
-
-    def _fetched_appended(self) -> None:
-        """Tell others of the batches that `append_as_follower` has written."""
-        durability = self.durability
-        if self.is_replicated:
-            self.local.remember_end(self.log_end_offset)
-            self.end_waiters.notify(self)
-        else:
-            self.advance_high_watermark(self.durable_offset)
-        if durability.unflushed_bytes >= durability.due_bytes:
-            self.env.flusher.due(self)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Move the high watermark of a replicated log to ``offset``: not beyond the log end offset, and never back."""
@@ -563,100 +495,12 @@ class PartitionLog:
             except OSError as error:
                 self.fail(error)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            self._raise_log_start(offset)
+            self.raise_log_start(offset)
             self.durability.changed = True
         return self.log_start_offset
 
-    def raise_log_start(self, offset: int) -> None:
-        """Follow the leader's log start offset. It becomes durable some time later, as the leader's is durable. Raises
-        KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        self.check_alive()
-        if offset > self.log_end_offset:
-            self.truncate_fully_and_start_at(offset)
-        elif offset > self.log_start_offset:
-            self._raise_log_start(offset)
-            self.durability.changed = True
-
-    # Truncation: another replica leads, and this log has what the leader's has not.
-
-    def truncate_to(self, offset: int) -> None:
-        """Remove all batches from the one on that holds ``offset`` (Kafka: ``UnifiedLog.truncateTo``). The log then
-        ends at ``offset``, or where that batch began: Kafka leaves a gap there, and its next fetch fails.
-
-        Producers, epochs, watermark and recovery point follow, a flush that is under way counts for what is left, a
-        cleaning is given up, and waiters are notified. What a reader holds can be read as far as it is left.
-        Durable when it returns. It blocks for the syncs, which are short after a `flush`, and for what
-        `prepare_truncation` does. Raises KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        assert offset >= 0, offset
-        self.check_alive()
-        if offset >= self.log_end_offset:
-            # The latest epoch may have begun here without a record: this replica led, and wrote nothing.
-            self.epochs.truncate_from_end(self.log_end_offset)
-            self.durability.changed = self.durability.changed or self.epochs.changed
-        elif offset < self.local.segments[0].base_offset:
-            self.truncate_fully_and_start_at(offset)
-        else:
-            with self._truncating():
-                offset = self.local.boundary_at(offset)
-                producers = self._producers_at(offset)
-                start = offset if offset < self.log_start_offset else None
-                self.env.lower_checkpoints(self, offset, start)
-            with self._truncating(is_begun=True):
-                self.local.truncate_to(offset)
-                self.epochs.truncate_from_end(offset)
-                self.producers.replace_with(producers)
-                self._truncated(offset, min(offset, self.log_start_offset))
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything, and begin anew at ``offset`` (Kafka: ``UnifiedLog.truncateFullyAndStartAt``). Otherwise as
-        `truncate_to`.
-        """
-        self.check_alive()
-        with self._truncating():
-            self.env.lower_checkpoints(self, offset, offset)
-        with self._truncating(is_begun=True):
-            self.local.start_at(offset, self.config)
-            self.epochs.clear()
-            self.producers.clear()
-            self._truncated(offset, offset)
-
-    def prepare_truncation(self, offset: int) -> Iterator[Progress]:
-        """Find out, in steps, which producers `truncate_to` will leave: that reads the headers of up to a segment.
-        Raises KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        self.check_alive()
-        if self.local.segments[0].base_offset <= offset < self.log_end_offset:
-            with self._truncating():
-                offset = self.local.boundary_at(offset)
-                truncations = self.truncations
-                found = yield from producers_at(
-                    self.env, self.snapshots, self.segments, self.producers, offset
-                )
-                self._prepared = (offset, truncations, found)
-
-    def _producers_at(self, offset: int) -> ProducerStateManager:
-        if self._prepared is None or self._prepared[:2] != (offset, self.truncations):
-            for _ in self.prepare_truncation(offset):
-                pass
-        assert self._prepared is not None
-        (_, _, found), self._prepared = self._prepared, None
-        return found
-
-    @contextmanager
-    def _truncating(self, *, is_begun: bool = False) -> Iterator[None]:
-        """A part of a truncation. Raises KafkaError where it fails, and takes the log offline if files were changed."""
-        try:
-            yield
-        except (OSError, DecodeError) as error:
-            if not is_begun and isinstance(error, OSError):
-                raise self.storage_error(error) from error
-            self.fail(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-
-    def _truncated(self, end: int, start: int) -> None:
-        """The log now begins at ``start`` and ends at ``end``."""
+    def truncated(self, end: int, start: int) -> None:
+        """The log now begins at ``start`` and ends at ``end`` (truncation.py)."""
         before = self.log_end_offset
         self.log_start_offset, self.log_end_offset = start, end
         self.truncations += 1
@@ -736,7 +580,7 @@ class PartitionLog:
             self._save_log_start(max(start, self.log_start_offset))
         gone = self.local.detach_oldest(count)
         self.durability.changed = True
-        self._raise_log_start(start)
+        self.raise_log_start(start)
         _log.info(
             "deleting segments",
             topic=self.topic,
@@ -755,7 +599,7 @@ class PartitionLog:
         finally:
             self.log_start_offset = before
 
-    def _raise_log_start(self, offset: int) -> None:
+    def raise_log_start(self, offset: int) -> None:
         """Records below ``offset`` no longer belong to the log."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from oncelog.broker.log.following import append_as_follower, follow_log_start
+from oncelog.broker.log.truncation import prepare_truncation, truncate_fully_and_start_at, truncate_to
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.network.network import LinkDownError
 from oncelog.broker.replication.fetch_state import NOT_DELAYED, ON_ERROR, Step, truncation_offset
@@ -268,11 +270,11 @@ class ReplicaFetcher:
             return
         records: Any = row.records
         if records:
-            log.append_as_follower(records, partition.leader_epoch, row.log_start_offset)
+            append_as_follower(log, records, partition.leader_epoch, row.log_start_offset)
             if self._throttle.applies_to(log):
                 self._throttle.record(len(records))
         log.advance_high_watermark(row.high_watermark)
-        log.raise_log_start(row.log_start_offset)
+        follow_log_start(log, row.log_start_offset)
         partition.offset = log.log_end_offset
         partition.lag = max(0, row.high_watermark - partition.offset)
         if not partition.is_asked():
@@ -282,7 +284,7 @@ class ReplicaFetcher:
         """Cut the log, and fetch from there. Raises KafkaError."""
         log = partition.log
         await log.flush(log.log_end_offset)  # to truncate blocks the loop: for a shorter time after this
-        await in_slices(log.prepare_truncation(offset))
+        await in_slices(prepare_truncation(log, offset))
         if partition.is_current:
             if offset < log.high_watermark:
                 _log.warning(
@@ -293,7 +295,7 @@ class ReplicaFetcher:
                     high_watermark=log.high_watermark,
                 )
             before = log.log_end_offset, log.latest_epoch
-            log.truncate_to(offset)
+            truncate_to(log, offset)
             self._fetch_anew(partition, before)
 
     def _fetch_anew(self, partition: PartitionFetchState, before: tuple[int, int]) -> None:
@@ -344,7 +346,7 @@ class ReplicaFetcher:
                 end_offset=log.log_end_offset,
                 start_offset=start_offset,
             )
-            log.truncate_fully_and_start_at(start_offset)
+            truncate_fully_and_start_at(log, start_offset)
         self._fetch_anew(partition, before)
 
     async def _list_offset(self, partition: PartitionFetchState, timestamp: int) -> int:

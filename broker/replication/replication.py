@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from oncelog.broker.cluster.cluster import FollowerPartition, LeaderPartition
+from oncelog.broker.log.truncation import truncate_to
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.broker.replication.alter_partition_manager import AlterPartitionManager
@@ -280,7 +281,7 @@ class Replication:
         log.check_alive()
         log.set_replicated(is_replicated)
         if log.latest_epoch < 0:  # no epoch says where the logs part; an empty log has none
-            log.truncate_to(log.high_watermark)
+            truncate_to(log, log.high_watermark)
         self._followers[key] = FollowerPartition(log, leader_epoch)
         _log.info(
             "following",

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.broker.log.following import append_as_follower
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import AppendOrigin
+from oncelog.broker.log.truncation import truncate_fully_and_start_at, truncate_to
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.control import end_transaction_marker
 from tests.common.real_kafka import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, require
@@ -157,13 +159,13 @@ def test_of_a_follower_that_was_truncated(directory: Path, is_clean: bool) -> No
     log = harness.create()
     follow(log, leader)
     for offset in (leader.log_end_offset - 3, 600, 333):
-        log.truncate_to(offset)
+        truncate_to(log, offset)
         if is_clean:
             flush(log)
             follow(log, leader)
-    log.truncate_fully_and_start_at(0)
+    truncate_fully_and_start_at(log, 0)
     follow(log, leader)
-    log.truncate_to(leader.log_end_offset - 5)  # where the transactions began
+    truncate_to(log, leader.log_end_offset - 5)  # where the transactions began
     follow(log, leader)
     assert len(log.segments) > 3
     if not is_clean:
@@ -181,4 +183,4 @@ def test_of_a_follower_that_was_truncated(directory: Path, is_clean: bool) -> No
 def follow(log: PartitionLog, leader: PartitionLog) -> None:
     while log.log_end_offset < leader.log_end_offset:
         read = leader.read(log.log_end_offset, 3_000, minimum_one=True, up_to=leader.log_end_offset)
-        log.append_as_follower(bytes_of(read), leader.latest_epoch)
+        append_as_follower(log, bytes_of(read), leader.latest_epoch)

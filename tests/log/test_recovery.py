@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from oncelog.broker.log.producers.state import AppendOrigin
+from oncelog.broker.log.truncation import truncate_to
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.crc import crc32c
@@ -456,7 +457,7 @@ def test_a_transaction_that_was_cut_does_not_come_back(seed: int) -> None:
     log.append(batch(producer=(7, 0, 0), transactional=True), leader_epoch=0)
     log.append(ended(7), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
     flush(log)
-    log.truncate_to(1)
+    truncate_to(log, 1)
     log.append(ended(7, commit=True), leader_epoch=1, origin=AppendOrigin.COORDINATOR)
     flush(log)
     harness.checkpoint(log)

@@ -15,9 +15,11 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from oncelog.broker.log.durability import FlushWork
+from oncelog.broker.log.following import append_as_follower, follow_log_start
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.log.results import FileRange
+from oncelog.broker.log.truncation import truncate_fully_and_start_at, truncate_to
 from oncelog.wire.batch import read_header
 from oncelog.wire.control import COMMIT_MARKER, end_transaction_marker, read_control_type
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -166,7 +168,7 @@ class Model:
         ]
         if offsets and self.chance.random() < 0.8:
             offset = self.chance.choice(offsets)
-            self.leader.truncate_to(offset)
+            truncate_to(self.leader, offset)
             self.leader_rows = [row for row in self.leader_rows if row.last < offset]
         self.epoch += 1
         self.leader.become_leader(self.epoch)
@@ -204,7 +206,7 @@ class Model:
     def truncate_to(self, offset: int) -> None:
         kept = [row for row in self.rows if row.last < offset]
         self.possible = self.rows[len(kept) :]
-        self.log.truncate_to(offset)
+        truncate_to(self.log, offset)
         straddling = [row.first for row in self.possible if row.first < offset]
         self.cut(kept, min(self.end, *straddling, offset))
 
@@ -227,7 +229,7 @@ class Model:
 
     def begin_anew(self, offset: int) -> None:
         self.possible, self.beginning = self.rows, offset
-        self.log.truncate_fully_and_start_at(offset)
+        truncate_fully_and_start_at(self.log, offset)
         self.cut([], offset)
 
     def begin_anew_somewhere(self) -> None:
@@ -237,7 +239,7 @@ class Model:
         offset = self.leader.log_start_offset
         if offset > self.end:
             self.possible, self.beginning = self.rows, offset
-        self.log.raise_log_start(offset)
+        follow_log_start(self.log, offset)
         if offset > self.end:
             self.cut([], offset)
 
@@ -254,7 +256,7 @@ class Model:
         if whole and whole[0].first < self.end:
             # Where the leader's log starts within a batch, an empty log begins with that batch.
             assert self.log.log_start_offset == self.log.log_end_offset
-        self.log.append_as_follower(data, self.epoch)
+        append_as_follower(self.log, data, self.epoch)
         self.take(whole)
         self.follow_log_start()
         self.log.advance_high_watermark(self.leader.high_watermark)
@@ -273,7 +275,7 @@ class Model:
         self.harness.disk.faults.append(fault)
         self.possible = whole
         try:
-            self.log.append_as_follower(data, self.epoch)
+            append_as_follower(self.log, data, self.epoch)
         except KafkaError as error:
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR  # noqa: PT017
         self.harness.disk.faults.clear()
@@ -293,7 +295,7 @@ class Model:
         else:
             data[: len(rows[0][2])] = rows[0][2] * 2  # twice the same offsets
         with pytest.raises(KafkaError):
-            self.log.append_as_follower(data, self.epoch)
+            append_as_follower(self.log, data, self.epoch)
         assert before == (self.log.log_end_offset, self.log.size)
 
     def move_watermark(self) -> None:

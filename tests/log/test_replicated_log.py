@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import trio
 
+from oncelog.broker.log.following import append_as_follower, follow_log_start
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import AppendOrigin
+from oncelog.broker.log.truncation import truncate_fully_and_start_at, truncate_to
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
 from tests.harness.log_manager import DATA, LogManagerHarness, append, run
@@ -132,7 +134,7 @@ def test_all_waiters_hear_of_what_ends_their_wait(event: str) -> None:
     elif event == "failure":
         log.fail(OSError(errno.EIO, "test"))
     else:
-        log.truncate_to(0)
+        truncate_to(log, 0)
     assert all(waiter.seen for waiter in waiters)
 
 
@@ -212,7 +214,7 @@ def test_a_follower_takes_batches_as_they_are() -> None:
         leader_epoch=4,
         origin=AppendOrigin.COORDINATOR,
     )
-    follower.append_as_follower(everything(leader), 4)
+    append_as_follower(follower, everything(leader), 4)
     assert everything(follower) == everything(leader)
     assert [segment.base_offset for segment in follower.segments] == [
         segment.base_offset for segment in leader.segments
@@ -228,9 +230,9 @@ def test_a_batch_that_is_cut_is_left_out() -> None:
     leader, follower = replicated(), replicated()
     for _ in range(2):
         leader.append(batch(), leader_epoch=0)
-    follower.append_as_follower(everything(leader)[:-1], 0)
+    append_as_follower(follower, everything(leader)[:-1], 0)
     assert follower.log_end_offset == 1
-    follower.append_as_follower(b"", 0)
+    append_as_follower(follower, b"", 0)
     assert follower.log_end_offset == 1
 
 
@@ -238,7 +240,7 @@ def test_batches_of_a_later_epoch_than_was_asked_for_are_left_out() -> None:
     leader, follower = replicated(), replicated()
     for epoch in (3, 4, 3):
         leader.append(batch(), leader_epoch=epoch)
-    follower.append_as_follower(everything(leader), 3)
+    append_as_follower(follower, everything(leader), 3)
     assert (follower.log_end_offset, follower.epochs.entries()) == (1, [(3, 0)])
 
 
@@ -255,12 +257,12 @@ def test_what_is_damaged_or_was_there_before_is_refused_whole() -> None:
         (rows[0] + bytes(70), ErrorCode.CORRUPT_MESSAGE),
     ):
         with pytest.raises(KafkaError) as error:
-            follower.append_as_follower(sent, 0)
+            append_as_follower(follower, sent, 0)
         assert error.value.code is code
         assert (follower.log_end_offset, follower.size) == (0, 0)
-    follower.append_as_follower(rows[0], 0)
+    append_as_follower(follower, rows[0], 0)
     with pytest.raises(KafkaError) as error:
-        follower.append_as_follower(rows[0] + rows[1], 0)
+        append_as_follower(follower, rows[0] + rows[1], 0)
     assert error.value.code is ErrorCode.INVALID_RECORD
     assert everything(follower) == rows[0]
 
@@ -270,7 +272,7 @@ def test_a_follower_has_the_gaps_of_its_leader() -> None:
     follower = replicated(index_interval_bytes=0)
     far = 1 << 33
     for offset in (0, 5, far, far + 1):
-        follower.append_as_follower(stamped(batch(), offset, 0), 0)
+        append_as_follower(follower, stamped(batch(), offset, 0), 0)
     assert [segment.base_offset for segment in follower.segments] == [0, far]
     assert follower.log_end_offset == far + 2
     for asked, given in ((0, 0), (1, 5), (5, 5), (6, far), (far + 1, far + 1)):
@@ -283,9 +285,9 @@ def test_an_empty_log_begins_with_the_batch_within_which_the_leaders_log_starts(
     leader.append(batch((b"a", b"b", b"c")), leader_epoch=0)
     leader.advance_high_watermark(3)
     leader.delete_records(2)
-    follower.truncate_fully_and_start_at(2)
-    follower.append_as_follower(everything(leader), 0)
-    follower.raise_log_start(leader.log_start_offset)
+    truncate_fully_and_start_at(follower, 2)
+    append_as_follower(follower, everything(leader), 0)
+    follow_log_start(follower, leader.log_start_offset)
     assert everything(follower) == everything(leader)
     assert (follower.log_start_offset, follower.high_watermark, follower.log_end_offset) == (2, 2, 3)
 
@@ -294,13 +296,13 @@ def test_a_log_that_ends_where_the_leaders_starts_begins_with_the_batch_in_which
     """Its records are of an epoch that the leader's log no longer knows: it is not told that they diverge."""
     leader, follower = replicated(), replicated()
     for _ in range(2):
-        follower.append_as_follower(stamped(batch(), follower.log_end_offset, 0), 0)
+        append_as_follower(follower, stamped(batch(), follower.log_end_offset, 0), 0)
     leader.append(batch((b"a", b"b", b"c")), leader_epoch=1)
     leader.advance_high_watermark(3)
     leader.delete_records(2)
     assert leader.end_offset_for_epoch(0) == (0, 2)
-    follower.append_as_follower(everything(leader), 1, leader.log_start_offset)
-    follower.raise_log_start(leader.log_start_offset)
+    append_as_follower(follower, everything(leader), 1, leader.log_start_offset)
+    follow_log_start(follower, leader.log_start_offset)
     assert everything(follower) == everything(leader)
     assert (follower.log_start_offset, follower.log_end_offset) == (2, 3)
     assert follower.epochs.entries() == leader.epochs.entries()
@@ -315,23 +317,23 @@ def test_a_full_disk_leaves_the_batches_that_were_written() -> None:
     size = len(batch())
     harness.disk.faults.append(Fault("write", errno.ENOSPC, after_bytes=size + 3, times=1))
     with pytest.raises(KafkaError) as error:
-        follower.append_as_follower(everything(leader), 0)
+        append_as_follower(follower, everything(leader), 0)
     assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (follower.log_end_offset, follower.offline) == (1, False)
-    follower.append_as_follower(everything(leader)[size:], 0)
+    append_as_follower(follower, everything(leader)[size:], 0)
     assert everything(follower) == everything(leader)
 
 
 def test_the_log_start_follows_the_leaders() -> None:
     follower = replicated()
     for offset in range(4):
-        follower.append_as_follower(stamped(batch(), offset, 2), 2)
+        append_as_follower(follower, stamped(batch(), offset, 2), 2)
         follower.roll()
-    follower.raise_log_start(2)
+    follow_log_start(follower, 2)
     assert (follower.log_start_offset, follower.high_watermark, follower.epochs.entries()) == (2, 2, [(2, 2)])
-    follower.raise_log_start(1)
+    follow_log_start(follower, 1)
     assert follower.log_start_offset == 2
-    follower.raise_log_start(9)
+    follow_log_start(follower, 9)
     assert (follower.log_start_offset, follower.log_end_offset, follower.size) == (9, 9, 0)
     assert follower.epochs.entries() == []
 
@@ -374,7 +376,7 @@ def test_a_replica_whose_log_begins_above_0_has_it_after_a_loss_of_power() -> No
     async def main() -> None:
         manager = harness.manager()
         log = manager.get("t", 0)
-        log.raise_log_start(5)  # where its leader's log begins
+        follow_log_start(log, 5)  # where its leader's log begins
         append(log)
         work = log.prepare_flush()
         assert work is not None

@@ -12,9 +12,11 @@ import pytest
 import trio
 
 from oncelog.broker.log.cleaner.cleaner import Cleaner
+from oncelog.broker.log.following import append_as_follower
 from oncelog.broker.log.partition_log import PartitionLog
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.log.results import FileRange
+from oncelog.broker.log.truncation import prepare_truncation, truncate_fully_and_start_at, truncate_to
 from oncelog.wire.batch import read_header
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -64,7 +66,7 @@ def test_batches_from_the_offset_on_go(offset: int) -> None:
     assert len(log.segments) > 2
     log.advance_high_watermark(6)
     flush(log)
-    log.truncate_to(offset)
+    truncate_to(log, offset)
     left = min(offset, 11)
     assert everything(log) == b"".join(rows[:left])
     assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (left, min(6, left), left)
@@ -80,7 +82,7 @@ def test_a_batch_that_reaches_across_the_offset_goes_as_a_whole() -> None:
     log = replicated().create()
     for values in ((b"a", b"b"), (b"c", b"d", b"e")):
         log.append(batch(values), leader_epoch=0)
-    log.truncate_to(4)
+    truncate_to(log, 4)
     assert (log.log_end_offset, len(batches_in(everything(log)))) == (2, 1)
 
 
@@ -89,7 +91,7 @@ def test_an_epoch_that_began_without_a_record_goes_with_a_truncation_to_the_end(
     log.append(batch(), leader_epoch=1)
     log.become_leader(4)
     assert log.epochs.entries()[-1] == (4, 1)
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert log.epochs.entries()[-1] == (1, 0)
 
 
@@ -98,10 +100,10 @@ def test_leader_epochs_follow() -> None:
     log = harness.create()
     for epoch in (1, 1, 4, 6, 6):
         log.append(batch(), leader_epoch=epoch)
-    log.truncate_to(3)
+    truncate_to(log, 3)
     assert log.epochs.entries() == [(1, 0), (4, 2)]
     assert log.end_offset_for_epoch(6) == (-1, -1)
-    log.truncate_to(2)
+    truncate_to(log, 2)
     log.append(batch(), leader_epoch=7)
     assert log.epochs.entries() == [(1, 0), (7, 2)]
     harness.checkpoint(log)
@@ -122,12 +124,12 @@ def test_producers_are_what_they_were_at_the_offset(is_flushed: bool) -> None:
     if is_flushed:
         flush(log)
     for offset in (7, 6, 4, 1, 0):
-        log.truncate_to(offset)
+        truncate_to(log, offset)
         assert log.producers.snapshot() == states[offset]
     # Its five last batches are known again, too.
     for sequence in range(4):
         log.append(batch(producer=(7, 0, sequence)), leader_epoch=1)
-    log.truncate_to(3)
+    truncate_to(log, 3)
     assert log.append(batch(producer=(7, 0, 1)), leader_epoch=1).base_offset == 1
     assert not log.append(batch(producer=(7, 0, 3)), leader_epoch=1).duplicate
 
@@ -139,20 +141,20 @@ def test_the_producers_can_be_found_beforehand_and_in_steps() -> None:
     for sequence in range(40):
         states.append(log.producers.snapshot())
         log.append(batch(producer=(7, 0, sequence)), leader_epoch=0)
-    steps = log.prepare_truncation(30)
+    steps = prepare_truncation(log, 30)
     next(steps)
     log.append(batch(producer=(7, 0, 40)), leader_epoch=0)
     assert len(list(steps)) > 20
-    few = count_lines(partial(log.truncate_to, 30))
+    few = count_lines(partial(truncate_to, log, 30))
     assert log.producers.snapshot() == states[30]
-    assert few < count_lines(partial(log.truncate_to, 29)) / 2
+    assert few < count_lines(partial(truncate_to, log, 29)) / 2
     assert log.producers.snapshot() == states[29]
-    for _ in log.prepare_truncation(20):
+    for _ in prepare_truncation(log, 20):
         pass
-    log.truncate_fully_and_start_at(0)
+    truncate_fully_and_start_at(log, 0)
     for sequence in range(30):
         log.append(batch(producer=(8, 0, sequence)), leader_epoch=1)
-    log.truncate_to(20)
+    truncate_to(log, 20)
     assert list(log.producers.producers) == [8]
 
 
@@ -164,7 +166,7 @@ def test_a_transaction_whose_marker_was_cut_is_open_again() -> None:
     log.append(batch(), leader_epoch=0)
     log.advance_high_watermark(4)
     assert log.aborted_transactions(0, 4) != []
-    log.truncate_to(2)
+    truncate_to(log, 2)
     assert (log.high_watermark, log.last_stable_offset, log.aborted_transactions(0, 4)) == (2, 1, [])
     append_marker(log, 7, commit=True)
     log.advance_high_watermark(3)
@@ -178,7 +180,7 @@ def test_a_marker_between_watermark_and_offset_keeps_its_transaction_undecided()
     log.roll()  # whose snapshot no longer has the transaction
     log.append(batch(producer=(7, 0, 1)), leader_epoch=0)
     log.advance_high_watermark(1)
-    log.truncate_to(2)
+    truncate_to(log, 2)
     assert (log.high_watermark, log.last_stable_offset) == (1, 0)
     log.advance_high_watermark(2)
     assert log.last_stable_offset == 2
@@ -188,7 +190,7 @@ def test_times_follow() -> None:
     log = replicated(index_interval_bytes=0).create()
     for at in range(10):
         log.append(batch(timestamp=START_MS + 10 * at), leader_epoch=0)
-    log.truncate_to(4)
+    truncate_to(log, 4)
     latest = finish(log.max_timestamp())
     assert latest is not None
     assert latest.offset == 3
@@ -202,7 +204,7 @@ def test_everything_goes() -> None:
         fill(log, 11)
         log.append(batch(producer=(7, 0, 0), transactional=True), leader_epoch=0)
         log.advance_high_watermark(8)
-        log.truncate_fully_and_start_at(offset)
+        truncate_fully_and_start_at(log, offset)
         assert (log.log_start_offset, log.high_watermark, log.last_stable_offset, log.log_end_offset) == (
             (offset,) * 4
         )
@@ -216,9 +218,9 @@ def test_everything_goes() -> None:
 
 def test_a_truncation_below_the_first_segment_begins_anew() -> None:
     log = replicated().create()
-    log.truncate_fully_and_start_at(50)
+    truncate_fully_and_start_at(log, 50)
     log.append(batch(), leader_epoch=0)
-    log.truncate_to(20)
+    truncate_to(log, 20)
     assert (log.log_start_offset, log.log_end_offset, log.size) == (20, 20, 0)
 
 
@@ -228,7 +230,7 @@ def test_a_truncation_below_the_log_start_lowers_it() -> None:
     fill(log, 6)
     log.advance_high_watermark(6)
     log.delete_records(5)
-    log.truncate_to(3)
+    truncate_to(log, 3)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (3, 3, 3)
     assert harness.saved_log_start == 3
 
@@ -239,7 +241,7 @@ def test_a_failed_truncation_takes_the_log_offline() -> None:
     fill(log)
     harness.disk.faults.append(Fault("fsync", errno.EIO, times=1))
     with pytest.raises(KafkaError) as error:
-        log.truncate_to(4)
+        truncate_to(log, 4)
     assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.offline
 
@@ -268,7 +270,7 @@ def test_no_checkpoint_claims_more_than_the_log_has() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(manager.offsets.save_recovery_points)
                 await trio.sleep(0.5)
-                log.truncate_to(4)
+                truncate_to(log, 4)
                 for _ in range(9):
                     append(log)  # the log has grown again before the thread is through
             for name in names:
@@ -300,9 +302,9 @@ def test_a_crash_at_every_step_of_a_truncation(
         new = [stamped(batch((bytes(at * 30),)), offset + at, 8) for at in range(6)]
         written = -1
         with suppress(SimulatedCrash):
-            log.truncate_to(offset)
+            truncate_to(log, offset)
             for written, sent in enumerate(new):  # noqa: B007
-                log.append_as_follower(sent, 8)
+                append_as_follower(log, sent, 8)
             written = len(new)
         died = harness.disk.is_dead
         harness.disk.crash(kind)
@@ -330,7 +332,7 @@ def test_a_reader_has_what_is_left_of_its_range() -> None:
     log = replicated(internal_segment_bytes=500).create()
     rows = fill(log, 11)
     reads = [log.read(offset, 10_000, minimum_one=True, up_to=11).records for offset in (0, 10)]
-    log.truncate_to(1)
+    truncate_to(log, 1)
     for records, expected in zip(reads, (rows[0], rows[10]), strict=True):
         assert isinstance(records, FileRange)
         assert records.read().startswith(expected)  # of a segment that went, all is left
@@ -344,7 +346,7 @@ def test_a_search_by_time_ends_with_what_is_left() -> None:
     searches = [log.offset_for_timestamp(START_MS + at) for at in (90, 200, 590)]
     for search in searches:
         next(search)
-    log.truncate_to(100)
+    truncate_to(log, 100)
     found = finish(searches[0])
     assert found is not None
     assert found.offset == 90
@@ -360,7 +362,7 @@ def test_a_flush_that_is_under_way_counts_for_what_is_left() -> None:
     fill(log)
     work = log.prepare_flush()
     assert work is not None
-    log.truncate_to(6)
+    truncate_to(log, 6)
     for _ in range(4):
         log.append(batch((b"new",)), leader_epoch=1)
     work.run()
@@ -379,7 +381,7 @@ def test_so_it_does_when_the_log_has_rolled_in_between() -> None:
     assert work is not None
     log.roll()
     fill(log, 3)
-    log.truncate_to(4)
+    truncate_to(log, 4)
     new = batch((b"new",))
     log.append(new, leader_epoch=1)
     log.roll()
@@ -415,7 +417,7 @@ def test_who_waits_for_the_flush_of_what_was_cut_is_told() -> None:
                 for up_to in (1, 2, 3):
                     nursery.start_soon(wait, up_to)
                 await trio.sleep(0.5)
-                log.truncate_to(2)
+                truncate_to(log, 2)
             assert refused == [(3, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
             assert log.recovery_point == 2
             harness.sim.latency_s = 0
@@ -444,7 +446,7 @@ def test_a_cleaning_is_given_up(offset: int) -> None:
                 nursery.start_soon(cleaning)
                 await trio.sleep(0.5)  # in the fsync of the cleaned segment
                 assert any(".cleaned" in name for name in harness.sim.listdir(f"{DATA}/t-0"))
-                log.truncate_to(offset)
+                truncate_to(log, offset)
             harness.sim.latency_s = 0
             assert results == [True]
             assert len(read_all(log)) == log.log_end_offset == offset
@@ -473,7 +475,7 @@ def test_a_cleaning_that_reads_what_is_cut_is_given_up_and_the_log_cleaned_later
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(cleaner.clean_filthiest)
                 await trio.lowlevel.checkpoint()
-                log.truncate_to(5)
+                truncate_to(log, 5)
             harness.sim.is_cold = lambda path: False
             assert manager.offsets.cleaned.known == {}
             log.roll()
@@ -496,7 +498,7 @@ def test_what_was_cleaned_before_is_dirty_again_from_the_offset_on() -> None:
             log.advance_high_watermark(121)
             assert await clean(manager)
             assert manager.offsets.cleaned.known["t", 0] == 120
-            log.truncate_to(117)
+            truncate_to(log, 117)
             for number in range(7):
                 keyed(log, b"key-%d" % number, b"new")
             log.roll()
@@ -511,7 +513,7 @@ def test_what_was_cleaned_before_is_dirty_again_from_the_offset_on() -> None:
 def test_retention_goes_on_after_a_truncation() -> None:
     log = replicated(internal_segment_bytes=500).create()
     fill(log, 11)
-    log.truncate_to(7)
+    truncate_to(log, 7)
     fill(log, 5)
     log.advance_high_watermark(12)
     log.delete_oldest(len(log.segments), "test")

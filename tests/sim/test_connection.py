@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from oncelog.broker.log.truncation import truncate_to
 from oncelog.broker.net.server import SHARED_BUFFER_BYTES
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.fetch import FetchResponse
@@ -172,7 +173,7 @@ async def test_a_reader_whose_records_are_truncated_is_closed() -> None:
             await produce(other, "t", batch([record(None, bytes(900_000))]))
         await slow.send(fetch_request("t", 0, max_bytes=4_000_000), 12)
         await trio.testing.wait_all_tasks_blocked()
-        broker.node.cluster.leader_partition("t", 0).log.truncate_to(2)
+        truncate_to(broker.node.cluster.leader_partition("t", 0).log, 2)
         assert await is_closed(slow)
         assert (await fetch(other, "t", 0)).high_watermark == 2
 

@@ -12,7 +12,7 @@ from oncelog.wire.messages.list_groups import ListGroupsRequest
 from tests.soak.costly_requests import Search
 
 SEEDS = range(2)
-TRIALS = 150
+TRIALS = 60
 BYTES_MAX = 60_000
 """Lines are counted thirty times as slowly as they run. A turn costs no more for a larger request, unless it is new."""
 LINES_MAX = 400_000
