@@ -5,6 +5,10 @@ from __future__ import annotations
 _HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
 _HTTP2_PREFACE = b"PRI "
 _PROXY_HEADERS = (b"PROX", b"\r\n\r\n")
+_TLS = "this looks like a TLS handshake: this listener speaks plaintext"
+_HTTP = "this looks like an HTTP request: this listener speaks Kafka's protocol"
+_PROXY = "this looks like a PROXY protocol header: this listener takes none"
+SENTENCES = (_TLS, _HTTP, _PROXY)
 _TLS_HANDSHAKE = 22
 _TLS_MAJOR_VERSION = 3
 _TLS_MINOR_VERSION_MAX = 4
@@ -23,9 +27,9 @@ def unexpected_bytes(first: bytes | bytearray | memoryview) -> str | None:
     if len(start) < 4:
         return None
     if start[:2] == bytes((_TLS_HANDSHAKE, _TLS_MAJOR_VERSION)) and start[2] <= _TLS_MINOR_VERSION_MAX:
-        return "this looks like a TLS handshake: this listener speaks plaintext"
+        return _TLS
     if start in _HTTP_METHODS or start == _HTTP2_PREFACE:
-        return "this looks like an HTTP request: this listener speaks Kafka's protocol"
+        return _HTTP
     if start in _PROXY_HEADERS:
-        return "this looks like a PROXY protocol header: this listener takes none"
+        return _PROXY
     return None

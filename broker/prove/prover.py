@@ -57,6 +57,8 @@ UNDISTURBED_RUNS: Final = 2
 UNDISTURBED_QUIET: Final = 3
 """How many times as long as in a trial an undisturbed program has to be quiet until it counts as done: nobody knows
 what is to come yet."""
+REPEATS_MAX: Final = 3
+"""How often a trial that failed is run again."""
 SECOND_KINDS: Final = ("kill after", "lose response", "kill before")
 """The disturbances of what only a failure shows."""
 SECOND_APIS: Final = (
@@ -349,11 +351,24 @@ class Prover:
             if self._depth > 1 and len(disturbances) == 1:
                 self._go_deeper(disturbances[0], result)
             return None
-        again = await self._trial(disturbances)
-        same = self._problems(again) if again.happened == len(disturbances) else []
-        if same:  # the second run is as good to show, and its journal is at hand
-            result, problems = again, same
-        return self._add(self._finding(disturbances, result, problems, is_unsteady=not same))
+        repeated = await self._repeat(disturbances, problems)
+        return self._add(
+            self._finding(disturbances, *(repeated or (result, problems)), is_unsteady=repeated is None)
+        )
+
+    async def _repeat(
+        self, disturbances: tuple[Disturbance, ...], problems: list[Problem]
+    ) -> tuple[TrialResult, list[Problem]] | None:
+        """Run a trial again that failed; return its result and what is wrong then, None if it passes each time. What is
+        lost only if the program is slow enough may not be lost at once; where it was just stuck, the machine may have
+        been slow, and one run decides.
+        """
+        for _ in range(REPEATS_MAX if any(one.kind != STUCK for one in problems) else 1):
+            again = await self._trial(disturbances)
+            same = self._problems(again) if again.happened == len(disturbances) else []
+            if same:
+                return again, same
+        return None
 
     def _problems(self, result: TrialResult) -> list[Problem]:
         """Return what is wrong with a trial."""

@@ -17,6 +17,7 @@ from oncelog.broker.control.errors import (
     NotFoundError,
     NotRunningError,
 )
+from oncelog.broker.net.unexpected_bytes import SENTENCES
 from oncelog.broker.prove.disturbances import KINDS, OF_NODES, Then
 from oncelog.broker.prove.history import LEFT_OUT
 from oncelog.broker.prove.program import Program, filled, last_line, listener_of
@@ -346,7 +347,7 @@ class Trial:
                 await self._abandon(abandoned)
             now = real_time.monotonic()
             if now > self._deadline:
-                return self._why_stuck() + self._last_lines()
+                return self._why_stuck() + await self._strange_bytes() + self._last_lines()
             quiet_in = self._watch.last_activity + self._plan.quiet_s - now
             await real_time.sleep(quiet_in if 0 < quiet_in < TURN_S else TURN_S)
 
@@ -453,6 +454,13 @@ class Trial:
         if plan.until_exit:
             return f"the program has not ended in {plan.timeout_s:g} s"
         return f"the program is busy for {plan.timeout_s:g} s, and comes to no end"
+
+    async def _strange_bytes(self) -> str:
+        """Return what the broker's log says of connections that speak another protocol, if there is no request."""
+        if self._watch.sightings:
+            return ""
+        log = "\n".join(await self._broker.call("log_lines", {}))
+        return "".join(f"; its connections are closed: {one}" for one in SENTENCES if one in log)
 
     def _last_lines(self) -> str:
         """Return what the processes wrote last, to be added to why they are stuck."""

@@ -17,6 +17,13 @@ from oncelog.broker.prove.mistakes import MISTAKES
 
 pytestmark = pytest.mark.slow
 
+SPEAKS_TLS = """
+import os, socket, time
+host, port = os.environ["KAFKA_BOOTSTRAP_SERVERS"].split(":")
+connection = socket.create_connection((host, int(port)))
+connection.sendall(bytes.fromhex("16030102000100"))
+time.sleep(600)
+"""
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
@@ -128,6 +135,10 @@ def test_a_mistake_is_explained(folder: pathlib.Path, mistake: str) -> None:
         (
             ["sh", "-c", "echo waiting for nothing; sleep 600"],
             "; instance 1 wrote last: waiting for nothing\n",
+        ),
+        (
+            [sys.executable, "-c", SPEAKS_TLS],
+            "; its connections are closed: this looks like a TLS handshake: this listener speaks plaintext\n",
         ),
         (
             ["sh", "-c", "sleep 600", "{bootsrap}"],
