@@ -57,7 +57,7 @@ UNDISTURBED_RUNS: Final = 2
 UNDISTURBED_QUIET: Final = 3
 """How many times as long as in a trial an undisturbed program has to be quiet until it counts as done: nobody knows
 what is to come yet."""
-REPEATS_MAX: Final = 3
+REPEATS: Final = 3
 """How often a trial that failed is run again."""
 SECOND_KINDS: Final = ("kill after", "lose response", "kill before")
 """The disturbances of what only a failure shows."""
@@ -363,7 +363,7 @@ class Prover:
         lost only if the program is slow enough may not be lost at once; where it was just stuck, the machine may have
         been slow, and one run decides.
         """
-        for _ in range(REPEATS_MAX if any(one.kind != STUCK for one in problems) else 1):
+        for _ in range(REPEATS if any(one.kind != STUCK for one in problems) else 1):
             again = await self._trial(disturbances)
             same = self._problems(again) if again.happened == len(disturbances) else []
             if same:
