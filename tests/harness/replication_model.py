@@ -98,8 +98,9 @@ class PartitionModel:
     # -- clients
 
     def may_forget_sequences(self) -> bool:
-        """Whether a leader may not know the last batches of a producer: an unclean election has taken them, or they
-        were deleted, and it has started since. A producer snapshot keeps the last batch only, as Kafka's does.
+        """Whether a leader may not know the last batches of a producer: an unclean election has taken them, or their
+        records were deleted, and the leader has started since. A producer snapshot has the last batch only; the others
+        come from the log.
         """
         return self.deleted_below > 0 or self.has_unclean_election()
 
