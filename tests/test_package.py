@@ -53,7 +53,8 @@ def files_of(source: pathlib.Path, *, installed: bool) -> set[str]:
         if entry.is_symlink():
             real = entry.resolve()
             place = pathlib.PurePath("oncelog", entry.name) if installed else real.relative_to(source)
-            below = [file.relative_to(real) for file in real.rglob("*") if file.is_file()]
+            files = [file for file in real.rglob("*") if file.is_file()]
+            below = [file.relative_to(real) for file in files if installed or not file.is_symlink()]
             found |= {str(place / file) for file in below if "__pycache__" not in file.parts}
         elif entry.is_dir() and entry.name != "__pycache__":
             found |= {f"oncelog/{entry.name}/{file.name}" for file in entry.iterdir() if file.is_file()}
