@@ -186,7 +186,7 @@ def test_a_signal_ends_the_proof_and_leaves_nothing_running(folder: pathlib.Path
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(pathlib.Path(oncelog.__file__).parent.parent)},
-        # A shell's background job, and all that it starts, ignores SIGINT, and that of nohup SIGHUP: perhaps this suite.
+        # A shell's background job, and all that it starts, ignores SIGINT; that of nohup, SIGHUP. Perhaps this is one.
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     pid = int(pid_file.read_text())  # as soon as the program has begun
