@@ -1,4 +1,4 @@
-"""What a follower does with its log: it appends its leader's batches, and follows the start of the leader's log."""
+"""A follower's log takes the leader's batches, and follows the start of the leader's log."""
 
 from __future__ import annotations
 

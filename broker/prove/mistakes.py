@@ -89,11 +89,9 @@ MISTAKES: Final = {
 def explained(mistake: str) -> str:
     """Return the page's section about a mistake. Raises InvalidArgumentError for one that it does not have."""
     check_word("mistake", mistake, MISTAKES)
-    lines = files(__package__).joinpath("mistakes.md").read_text(encoding="utf-8").splitlines()
-    headings = [number for number, line in enumerate(lines) if line.startswith("## ")]
-    begin = next(one for one in headings if anchor(lines[one].removeprefix("## ")) == mistake)
-    end = next(one for one in [*headings, len(lines)] if one > begin)
-    return "\n".join(lines[begin:end]).rstrip() + "\n"
+    sections = files(__package__).joinpath("mistakes.md").read_text(encoding="utf-8").split("\n## ")
+    found = next(one for one in sections if anchor(one.partition("\n")[0]) == mistake)
+    return f"## {found.rstrip()}\n"
 
 
 def anchor(heading: str) -> str:

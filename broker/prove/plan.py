@@ -28,7 +28,7 @@ QUIET_S, TIMEOUT_S = 0.3, 20.0
 UPSTREAM_TIMEOUT_S: Final = 180.0
 """`TIMEOUT_S` on a cluster, where sessions and transactions time out in real time."""
 PLACES: Final = ("{bootstrap}", "{dir}", "{instance}")
-"""What a command may have where the address, the trial's folder and the number of the instance belong."""
+"""In a command they stand for the broker's address, the trial's folder and the number of the instance."""
 INSTANCES_MAX: Final = 8
 NODES_MAX: Final = 9
 """Each takes memory and time in every trial."""

@@ -107,13 +107,13 @@ def read_finding(path: str) -> dict[str, Any]:
     """Return the file of a finding (`Finding.to_data`). Raises InvalidArgumentError."""
     try:
         data = json.loads(read_file(path))
-        found = data["format"], data["disturbances"], data["plan"]
+        version, _, _ = data["format"], data["disturbances"], data["plan"]
     except OSError as error:
         raise InvalidArgumentError(f"{path}: {error.strerror}") from None
     except (ValueError, LookupError, TypeError):
         raise InvalidArgumentError(f"{path} is no finding of oncelog prove") from None
-    if found[0] != FORMAT:
-        raise InvalidArgumentError(f"{path} has format {found[0]}, and this release reads {FORMAT}")
+    if version != FORMAT:
+        raise InvalidArgumentError(f"{path} has format {version}, and this release reads {FORMAT}")
     return dict(data)
 
 

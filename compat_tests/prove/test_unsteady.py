@@ -8,26 +8,26 @@ import sys
 import pytest
 
 import oncelog
+from compat_tests.prove.places import PROGRAMS
 
 pytestmark = pytest.mark.slow
 
 # After a restart it skips an order without a receipt, in the runs that its last argument names.
 PROGRAM = """
-import os, pathlib, sys
+import pathlib, sys
 from confluent_kafka import Consumer, Producer
+from confluent_settings import CONSUMER, PRODUCER
+from service import FOLDER
 
-folder, count_file, bad_runs = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3].split(",")
+started, count_file, bad_runs = pathlib.Path(FOLDER, "started"), pathlib.Path(sys.argv[1]), sys.argv[2].split(",")
 is_bad = False
-if (folder / "started").exists():
+if started.exists():
     count = int(count_file.read_text()) + 1 if count_file.exists() else 1
     count_file.write_text(str(count))
     is_bad = str(count) in bad_runs
-(folder / "started").touch()
-servers = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"], "metadata.recovery.strategy": "none"}
-soon = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
-group = {"group.id": "billing", "auto.offset.reset": "earliest", "enable.auto.commit": False}
-consumer = Consumer({**servers, **soon, **group, "session.timeout.ms": 6000})
-producer = Producer({**servers, **soon})
+started.touch()
+consumer = Consumer(CONSUMER)
+producer = Producer(PRODUCER)
 consumer.subscribe(["orders"])
 while True:
     order = consumer.poll(1)
@@ -46,10 +46,13 @@ while True:
     [("1,3", "at most once", 0), ("1", "exactly once", 1)],
     ids=["fails again later", "never again"],
 )
-def test_a_trial_is_repeated(tmp_path: pathlib.Path, bad_runs: str, word: str, unsteady: int) -> None:
+def test_a_trial_is_repeated(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, bad_runs: str, word: str, unsteady: int
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS))
     (tmp_path / "app.py").write_text(PROGRAM)
     verdict = oncelog.prove(
-        [sys.executable, str(tmp_path / "app.py"), "{dir}", str(tmp_path / "count"), bad_runs],
+        [sys.executable, str(tmp_path / "app.py"), str(tmp_path / "count"), bad_runs],
         topics=["orders", "receipts"],
         inputs={"orders": ["tea", "cake"]},
         outputs="receipts",

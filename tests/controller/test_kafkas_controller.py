@@ -28,8 +28,8 @@ pytestmark = pytest.mark.slow
 
 
 def keeps_removed_eligible_leader(kafkas: Outcome, ours: Outcome) -> bool:
-    """Whether only the ELRs of records with a new assignment differ: Kafka lets a replica that one removes be eligible
-    still (docs/reference/differences.md).
+    """Return whether only the ELRs of records with a new assignment differ: in Kafka, a replica that one removes stays
+    eligible (docs/reference/differences.md).
     """
     if len(kafkas.records) != len(ours.records):
         return False

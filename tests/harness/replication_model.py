@@ -98,7 +98,7 @@ class PartitionModel:
     # -- clients
 
     def may_forget_sequences(self) -> bool:
-        """Whether a leader may not know the last batches of a producer: an unclean election has taken them, or their
+        """Return whether a leader may not know a producer's last batches: an unclean election has taken them, or their
         records were deleted, and the leader has started since. A producer snapshot has the last batch only; the others
         come from the log.
         """

@@ -50,7 +50,7 @@ TOO_LATE = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
-"""What an idempotent producer is told whose last batches the leader does not know."""
+"""The errors for an idempotent producer whose last batches the leader does not know."""
 Kind = Literal["kills", "cuts", "power", "unflushed", "all", "none"]
 
 
