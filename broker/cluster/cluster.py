@@ -174,12 +174,14 @@ class Cluster:
     def cluster_id(self) -> str:
         return self._metadata.cluster_id
 
-    def nodes(self, listener_name: str) -> list[NodeAddress]:
-        """Return every live node that has that listener, with its address on it."""
+    def nodes(self, listener_name: str, *, with_fenced: bool = False) -> list[NodeAddress]:
+        """Return every live node that has that listener, with its address on it; ``with_fenced``: also those that are
+        not alive.
+        """
         return [
             NodeAddress(broker.broker_id, endpoint.host, endpoint.port, broker.rack)
             for _, broker in sorted(self._metadata.image.brokers.items())
-            if not broker.fenced
+            if with_fenced or not broker.fenced
             for endpoint in broker.end_points
             if endpoint.name == listener_name
         ]

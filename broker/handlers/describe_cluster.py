@@ -22,16 +22,18 @@ def handle(
     if request.endpoint_type != BROKERS:
         return _unserved_endpoint_type(request.endpoint_type, context.api_version)
     wants_operations = request.include_cluster_authorized_operations
+    cluster, listener_name = services.cluster, context.connection.listener_name
+    live = cluster.alive(listener_name)
     return DescribeClusterResponse(
         0,
         0,
         None,
         BROKERS,
-        services.cluster.cluster_id,
-        services.cluster.controller_id(),
+        cluster.cluster_id,
+        cluster.controller_id(),
         [
-            DescribeClusterBroker(*endpoint)
-            for endpoint in services.cluster.nodes(context.connection.listener_name)
+            DescribeClusterBroker(*node, is_fenced=node.node_id not in live)
+            for node in cluster.nodes(listener_name, with_fenced=request.include_fenced_brokers)
         ],
         services.authorization.cluster_operations(context) if wants_operations else NOT_ASKED,
     )

@@ -19,6 +19,12 @@ def addresses(kafka: Cluster, node: int) -> dict[int, str]:
     return {row["node_id"]: f"{row['host']}:{row['port']}" for row in rows}
 
 
+def described(kafka: Cluster, *, with_fenced: bool) -> dict[int, bool]:
+    """Return whether each broker is fenced."""
+    response = call(kafka, 1, "DescribeCluster", 2, {"include_fenced_brokers": with_fenced})
+    return {row["broker_id"]: row["is_fenced"] for row in response["brokers"]}
+
+
 def test_every_node_knows_every_node(kafka: Cluster) -> None:
     expected = {node: kafka.nodes[node].bootstrap for node in NODES}
     assert len({*expected.values()}) == len(NODES)
@@ -52,6 +58,8 @@ def test_a_node_that_was_away_has_its_address_and_data(kafka: Cluster, name: str
         leave()
         row = topic.wait_for(lambda row: row.leader == -1, partition)
         assert (row.epoch, row.isr, row.elr, row.offline) == (2 * number + 1, (), (3,), (3,))
+        assert addresses(kafka, 1).keys() == described(kafka, with_fenced=False).keys() == {1, 2}
+        assert described(kafka, with_fenced=True) == {1: False, 2: False, 3: True}
         kafka.nodes[3].start()
         assert topic.wait_for(lambda row: row.leader == 3, partition)[:4] == (3, 2 * number + 2, (3,), (3,))
         assert topic.ends(partition) == {3: 1}
