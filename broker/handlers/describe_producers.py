@@ -1,4 +1,4 @@
-"""DescribeProducers (API key 61): lists the producers that a partition's leader knows, and their open transactions.
+"""DescribeProducers (API key 61): lists the producers that a replica knows, and their open transactions.
 
 KIP-664.
 """
@@ -60,7 +60,7 @@ def _partition(
     except KafkaError as error:
         return PartitionResponse(partition, error.code, error.message)
     try:
-        producers = cluster.leader_partition(topic, partition).log.producers.producers.values()
+        producers = cluster.readable_partition(topic, partition).log.producers.producers.values()
     except KafkaError as error:
         return PartitionResponse(partition, error.code)
     return PartitionResponse(

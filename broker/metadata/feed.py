@@ -22,6 +22,7 @@ from oncelog.wire.messages.fetch_snapshot import (
     TopicResult,
 )
 from oncelog.wire.messages.fetch_snapshot import SnapshotId as WantedSnapshotId
+from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -37,9 +38,11 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"
 class Observer:
     """What the controller knows of a node that follows its log (Kafka: ``LeaderState.ReplicaState``)."""
 
-    __slots__ = ("end_offset", "last_caught_up_ms", "last_fetch_ms")
+    __slots__ = ("directory_id", "end_offset", "last_caught_up_ms", "last_fetch_ms")
 
     def __init__(self) -> None:
+        self.directory_id = ZERO_UUID
+        """Known from its first Fetch on."""
         self.end_offset = 0
         """The offset of the next batch that it wants."""
         self.last_fetch_ms = -1
@@ -88,8 +91,9 @@ class MetadataFeed:
     def fetch(self, request: FetchRequest) -> FetchResponse | FeedFetch:
         """Return the batches from the offset of a node's Fetch on; if there are none, a response that waits for one."""
         assert request.replica_state is not None
-        offset = request.topics[0].partitions[0].fetch_offset
-        self._note(request.replica_state.replica_id, offset)
+        wanted = request.topics[0].partitions[0]
+        offset = wanted.fetch_offset
+        self._note(request.replica_state.replica_id, offset).directory_id = wanted.replica_directory_id
         if offset == self._store.end_offset:
             event = trio.Event()
             self._waiting.append(event)
@@ -125,7 +129,7 @@ class MetadataFeed:
         )
         return FetchSnapshotResponse(topics=[TopicResult(CLUSTER_METADATA_TOPIC, [row])])
 
-    def _note(self, node_id: int, offset: int) -> None:
+    def _note(self, node_id: int, offset: int) -> Observer:
         now_ms = self._clock.now_ms()
         observer = self._observers.setdefault(node_id, Observer())
         observer.end_offset = offset
@@ -133,6 +137,7 @@ class MetadataFeed:
         if offset == self._store.end_offset:
             observer.last_caught_up_ms = now_ms
         self._drop_before(min(one.end_offset for one in self._observers.values()))
+        return observer
 
     def forget(self, node_id: int) -> None:
         """Keep nothing for a node's last run: the next one has registered, and begins with a snapshot."""
@@ -143,6 +148,7 @@ class MetadataFeed:
         return [
             ReplicaState(
                 node_id,
+                one.directory_id,
                 log_end_offset=one.end_offset,
                 last_fetch_timestamp=one.last_fetch_ms,
                 last_caught_up_timestamp=one.last_caught_up_ms,

@@ -177,7 +177,11 @@ class Member:
         """Fetch the next batches and replay them. Raises LinkDownError."""
         image = self._metadata.image
         wanted = FetchPartition(
-            0, fetch_offset=image.offset + 1, last_fetched_epoch=0, partition_max_bytes=FETCH_BYTES_MAX
+            0,
+            fetch_offset=image.offset + 1,
+            last_fetched_epoch=0,
+            partition_max_bytes=FETCH_BYTES_MAX,
+            replica_directory_id=self._metadata.directory_id,
         )
         request = FetchRequest(
             replica_state=ReplicaState(self._node_id, self._metadata.broker_epoch),
