@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 """The topic id of ``__cluster_metadata`` (``Uuid.METADATA_TOPIC_ID``)."""
+OBSERVER_SESSION_MS = 300_000
+"""For so long a node that does not fetch any more is described (``LeaderState.OBSERVER_SESSION_TIMEOUT_MS``)."""
 
 
 class Observer:
@@ -144,7 +146,9 @@ class MetadataFeed:
         self._observers.pop(node_id, None)
 
     def states(self) -> list[ReplicaState]:
-        """Return how far each node has fetched, for DescribeQuorum."""
+        """Return how far each node has fetched, for DescribeQuorum; none that has been away for long."""
+        from_ms, brokers = self._clock.now_ms() - OBSERVER_SESSION_MS, self._store.image.brokers
+        live = {node_id for node_id, broker in brokers.items() if not broker.fenced}
         return [
             ReplicaState(
                 node_id,
@@ -154,6 +158,7 @@ class MetadataFeed:
                 last_caught_up_timestamp=one.last_caught_up_ms,
             )
             for node_id, one in sorted(self._observers.items())
+            if node_id in live or one.last_fetch_ms > from_ms
         ]
 
     def _drop_before(self, offset: int) -> None:

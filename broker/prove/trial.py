@@ -148,14 +148,27 @@ class Trial:
             await self._start(program)
         result.stuck = await self._loop(self._is_done)
         await self._collect_at_rest()
-        patience_ends = real_time.monotonic() + PATIENCE * plan.quiet_s
-        while result.stuck is None and self._is_behind(result) and real_time.monotonic() < patience_ends:
-            await real_time.sleep(plan.quiet_s / 4)
-            result.stuck = await self._loop(self._is_done)
-            await self._collect_at_rest()
+        await self._wait_while_behind()
         self._broker.faults.on_fired.remove(self._on_fired)
         matched = {state.id: state.matched for state in self._broker.faults.states}
         result.matched = [matched[one] for one in ids]
+
+    async def _wait_while_behind(self) -> None:
+        """Give a program more time that is behind, and again after each of its own ends: the next process may catch up,
+        or end as well.
+        """
+        result, quiet_s = self._result, self._plan.quiet_s
+        ends, began = len(result.own_ends), real_time.monotonic()
+        while (
+            result.stuck is None
+            and self._is_behind(result)
+            and real_time.monotonic() < began + PATIENCE * quiet_s
+        ):
+            await real_time.sleep(quiet_s / 4)
+            result.stuck = await self._loop(self._is_done)
+            await self._collect_at_rest()
+            if len(result.own_ends) > ends:
+                ends, began = len(result.own_ends), real_time.monotonic()
 
     # -- the program
 

@@ -16,6 +16,7 @@ from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
 from oncelog.broker.control.nodes.options import cluster_options
 from oncelog.broker.control.options import checked_options
 from oncelog.broker.control.types import PartitionState
+from oncelog.broker.metadata.feed import OBSERVER_SESSION_MS
 from oncelog.broker.network.network import CONTROLLER_ID, Client, Delivery
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -28,6 +29,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
 )
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC
 
 ONE_REPLICA = {"default.replication.factor": 1, "min.insync.replicas": 1}
@@ -213,6 +215,12 @@ def test_the_quorum_is_the_controller_and_the_nodes_observe() -> None:
         [partition] = (await cluster.client.call(request)).topics[0].partitions
         assert (partition.leader_id, [one.replica_id for one in partition.current_voters]) == (3000, [3000])
         assert [one.replica_id for one in partition.observers] == [1, 2, 3]
+        assert len({one.replica_directory_id for one in partition.observers} - {ZERO_UUID}) == 3
+        await cluster.call("stop_node", {"node": 2})
+        for seconds, observers in ((OBSERVER_SESSION_MS / 1000 - 60, [1, 2, 3]), (120, [1, 3])):
+            await cluster.call("clock_advance", {"seconds": seconds})
+            [partition] = (await cluster.client.call(request)).topics[0].partitions
+            assert [one.replica_id for one in partition.observers] == observers
 
     run(scenario)
 
