@@ -53,8 +53,13 @@ class TestConfluent:
         assert (described.name, described.is_internal, len(described.partitions)) == (name, False, 4)
         assert described.topic_id.get_most_significant_bits() != 0
         wait(admin.delete_topics([name], operation_timeout=10))
+
+        def describe_until_deleted() -> None:
+            while True:  # Kafka's broker learns of it a moment after the response
+                wait(admin.describe_topics(TopicCollection([name])))
+
         with pytest.raises(KafkaException) as refused:
-            wait(admin.describe_topics(TopicCollection([name])))
+            describe_until_deleted()
         assert refused.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def test_configs(self, admin: Any, bootstrap: str, name: str) -> None:

@@ -199,7 +199,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: pathlib.Path, kafka: str, admin:
     line = process.stderr.readline()
     assert "classes of steps" in line, line
     process.send_signal(signal.SIGINT)  # a trial has begun
-    output, _ = process.communicate(timeout=PROOF_TIMEOUT_S)
-    assert "; interrupted" in output
+    output, errors = process.communicate(timeout=PROOF_TIMEOUT_S)
+    assert "; interrupted" in output, errors
     assert topics(admin) == set()
     assert "billing" not in groups(admin)
