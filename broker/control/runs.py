@@ -102,9 +102,8 @@ class Runs(Generic[ServedT]):
 
     async def start(self, opened: AbstractAsyncContextManager[ServedT]) -> None:
         """Begin a run of ``opened``. The one before has ended. Raises BrokerFailedError if it cannot start."""
-        await (
-            trio.lowlevel.checkpoint_if_cancelled()
-        )  # the nursery may have ended, while its starter has not gone on
+        # `run` may have been cancelled, and its nursery closed, before its starter goes on.
+        await trio.lowlevel.checkpoint_if_cancelled()
         self.failure = None
         try:
             self.latest = await self._nursery.start(self._run, opened)
