@@ -12,6 +12,7 @@ import pytest
 
 from compat_tests.prove.proofs import KEPT, Proof, again, prove, reproduction
 from compat_tests.prove.zoo import RIGHT, WRONG, ZOO, Member
+from oncelog.broker.prove.prover import REPEATS
 from tests.common.real_kafka import RealPartMissing, require
 
 STORED = [
@@ -48,8 +49,12 @@ def repeat(member: Member, folder: pathlib.Path, stored: pathlib.Path) -> Proof:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), STORED)
 def test_a_known_failure_is_met_again(name: str, number: int, folder: pathlib.Path) -> None:
+    """One of REPEATS suffices, as in a proof: whether a record that was not flushed is lost depends on the machine."""
     member = ZOO[name]
-    proof = repeat(member, folder, reproduction(member, number))
+    for _ in range(REPEATS):
+        proof = repeat(member, folder, reproduction(member, number))
+        if member.failures[number] in proof.failures:
+            break
     assert member.failures[number] in proof.failures, proof
     assert proof.verdict["verdict"] != "exactly once"
 
