@@ -1,4 +1,4 @@
-"""What replicas say of their producers, and the controller of the nodes that follow it."""
+"""Every replica knows the partition's producers, and the controller knows the nodes that follow it."""
 
 from typing import Any
 

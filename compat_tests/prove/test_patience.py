@@ -9,34 +9,22 @@ import pytest
 
 import oncelog
 from compat_tests.prove.places import PROGRAMS
+from compat_tests.prove.restarted import source_of
 
 pytestmark = pytest.mark.slow
 
 QUIET_S = 0.2
 # After a restart it reads to the end, makes no receipt, and ends after five times as long as it must be quiet.
-PROGRAM = f"""
-import pathlib, time
-from confluent_kafka import Consumer, Producer
-from confluent_settings import CONSUMER, PRODUCER
-from service import FOLDER
-
-started = pathlib.Path(FOLDER, "started")
-is_second = started.exists()
-started.touch()
-consumer = Consumer(CONSUMER)
-producer = Producer(PRODUCER)
-consumer.subscribe(["orders"])
-while True:
-    order = consumer.poll(1)
-    if order is None or order.error():
-        continue
-    if is_second:
-        time.sleep(5 * {QUIET_S})
-        raise SystemExit("no receipt for this order")
-    producer.produce("receipts", order.value())
-    producer.flush()
-    consumer.commit(order, asynchronous=False)
-"""
+PROGRAM = source_of(
+    "",
+    f"""
+if is_restarted:
+    time.sleep(5 * {QUIET_S})
+    raise SystemExit("no receipt for this order")
+producer.produce("receipts", order.value())
+producer.flush()
+""",
+)
 
 
 def test_it_is_stuck(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

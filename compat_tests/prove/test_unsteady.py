@@ -9,36 +9,27 @@ import pytest
 
 import oncelog
 from compat_tests.prove.places import PROGRAMS
+from compat_tests.prove.restarted import source_of
 
 pytestmark = pytest.mark.slow
 
 # After a restart it skips an order without a receipt, in the runs that its last argument names.
-PROGRAM = """
-import pathlib, sys
-from confluent_kafka import Consumer, Producer
-from confluent_settings import CONSUMER, PRODUCER
-from service import FOLDER
-
-started, count_file, bad_runs = pathlib.Path(FOLDER, "started"), pathlib.Path(sys.argv[1]), sys.argv[2].split(",")
+PROGRAM = source_of(
+    """
+count_file, bad_runs = pathlib.Path(sys.argv[1]), sys.argv[2].split(",")
 is_bad = False
-if started.exists():
+if is_restarted:
     count = int(count_file.read_text()) + 1 if count_file.exists() else 1
     count_file.write_text(str(count))
     is_bad = str(count) in bad_runs
-started.touch()
-consumer = Consumer(CONSUMER)
-producer = Producer(PRODUCER)
-consumer.subscribe(["orders"])
-while True:
-    order = consumer.poll(1)
-    if order is None or order.error():
-        continue
-    if not is_bad:
-        producer.produce("receipts", order.value())
-        producer.flush()
-    is_bad = False
-    consumer.commit(order, asynchronous=False)
-"""
+""",
+    """
+if not is_bad:
+    producer.produce("receipts", order.value())
+    producer.flush()
+is_bad = False
+""",
+)
 
 
 @pytest.mark.parametrize(
