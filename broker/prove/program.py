@@ -94,7 +94,7 @@ class Program:
             self.group.kill()
 
     async def wait_ended(self) -> None:
-        """Wait until it is dead, after `kill`."""
+        """Wait until its process has ended."""
         if self.group is not None:
             await self.group.wait()
 

@@ -17,10 +17,10 @@ from oncelog.broker.control.errors import (
     NotFoundError,
     NotRunningError,
 )
-from oncelog.broker.net.unexpected_bytes import SENTENCES
 from oncelog.broker.prove.disturbances import KINDS, OF_NODES, Then
-from oncelog.broker.prove.history import LEFT_OUT
-from oncelog.broker.prove.program import Program, filled, last_line, listener_of
+from oncelog.broker.prove.instances import Instances
+from oncelog.broker.prove.program import filled, last_line, listener_of
+from oncelog.broker.prove.stuck import why_stuck
 from oncelog.broker.prove.trial_result import TrialResult
 from oncelog.broker.prove.watch import Watch
 from oncelog.broker.seams.clock import real_time
@@ -31,9 +31,10 @@ from oncelog.wire.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oncelog.broker.prove.bench import Ground, GroupMember, Nodes
+    from oncelog.broker.prove.bench import Ground, Nodes
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.plan import ProofPlan
+    from oncelog.broker.prove.program import Program
 
 COUNTER_NTH: Final = 10**9
 """A rule for the n-th of so many never fires: it counts."""
@@ -47,8 +48,6 @@ BLOCKED: Final = 3
 """How many times as long as usual everything is quiet before an open transaction is to blame."""
 PATIENCE: Final = 10
 """How many times as long as usual a program that is behind may be quiet."""
-EARLY_S: Final = 3.0
-"""How long a program may take to join its group again, while its old member is still there."""
 RESPONSE_S: Final = 1.0
 """How long the response may take that a program gets which has stood still. A Fetch may wait for records."""
 WRITE_S: Final = 3.0
@@ -90,8 +89,10 @@ class Trial:
         self._bench = ground.bench(plan, self._watch)
         self._broker = self._bench.controlled
         self._variables = ground.variables
-        self._programs = [self._program(number) for number in range(1, plan.instances + 1)]
         self._result = TrialResult(tuple(disturbances))
+        self._instances = Instances(
+            plan, self._bench, self._watch, self._result, self._work_folder, ground.variables
+        )
         self._rule_ids: list[int] = []
         self._handled = 0
         """How many disturbances are over."""
@@ -119,15 +120,12 @@ class Trial:
                     await self._bench.prepare()
                     await self._run()
                 finally:
-                    for program in self._programs:
-                        program.kill()
+                    self._instances.kill()
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise first_error(group) from None
         finally:
-            with trio.CancelScope(shield=True):
-                for program in self._programs:
-                    await program.wait_ended()
+            await self._instances.wait_ended()
             remove_folder(self._folder)
             await self._bench.clean_up()
         self._result.duration_s = real_time.monotonic() - began
@@ -144,8 +142,7 @@ class Trial:
         ids = [self._broker.faults.add({**rule, "nth": COUNTER_NTH}) for rule in self._counters]
         self._broker.faults.on_fired.append(self._on_fired)
         self._add_next_rule()
-        for program in self._programs:
-            await self._start(program)
+        await self._instances.start()
         result.stuck = await self._loop(self._is_done)
         await self._collect_at_rest()
         await self._wait_while_behind()
@@ -170,15 +167,6 @@ class Trial:
             if len(result.own_ends) > ends:
                 ends, began = len(result.own_ends), real_time.monotonic()
 
-    # -- the program
-
-    def _program(self, instance: int) -> Program:
-        return Program(self._plan, instance, self._work_folder, self._variables)
-
-    async def _start(self, program: Program) -> None:
-        self._watch.begin_run(program.listener)
-        await program.start(self._bench.address(program.listener))
-
     async def _start_broker(self) -> None:
         """Start the broker again. The process of another trial, between fork and exec, may have a copy of the old
         broker's listening sockets for a moment.
@@ -192,38 +180,6 @@ class Trial:
                     raise
                 await real_time.sleep(TURN_S)
 
-    def _note_end(self, program: Program) -> list[GroupMember]:
-        """A process has ended. Returns its members of groups."""
-        self._result.ends.append(program.end(self._watch.now_s))
-        return self._members(program)
-
-    def _members(self, program: Program) -> list[GroupMember]:
-        return list(self._watch.members.get(program.listener, ()))
-
-    async def _restart(self, program: Program) -> None:
-        """Start a process that has ended again, as a supervisor would."""
-        old = self._note_end(program)
-        if not program.is_ending:
-            self._deadline = max(self._deadline, real_time.monotonic() + self._plan.timeout_s / 2)
-        await self._bench.expire_members(old)
-        await self._start(program)
-
-    async def _restart_early(self, program: Program) -> None:
-        """Start a killed process again, and let the session of its old member end after the new one has come."""
-        assert program.group is not None
-        await program.group.wait()
-        old = self._note_end(program)
-        await self._start(program)
-        with real_time.move_on_after(EARLY_S):
-            while not any(
-                one.run == program.run
-                and one.listener == program.listener
-                and one.api in ("JoinGroup", "Fetch")
-                for one in self._watch.sightings[-50:]
-            ):
-                await real_time.sleep(TURN_S)
-        await self._bench.expire_members(old)
-
     # -- the disturbances
 
     def _add_next_rule(self) -> None:
@@ -231,9 +187,6 @@ class Trial:
         if len(self._rule_ids) < len(self._result.disturbances):
             rule = self._result.disturbances[len(self._rule_ids)].rule
             self._rule_ids.append(self._broker.faults.add(rule))
-
-    def _program_of(self, disturbance: Disturbance) -> Program:
-        return self._programs[min(disturbance.instance, len(self._programs)) - 1]
 
     @property
     def _nodes(self) -> Nodes:
@@ -249,7 +202,7 @@ class Trial:
         result.happened += 1
         result.fired_at.append(self._watch.now_s)
         self._deadline = real_time.monotonic() + self._plan.timeout_s
-        program = self._program_of(disturbance)
+        program = self._instances.of(disturbance)
         then = KINDS[disturbance.kind].then
         if then in OF_NODES:
             self._node = self._broker.faults.node_of(self._rule_ids[-1])
@@ -270,18 +223,17 @@ class Trial:
 
     async def _handle(self, disturbance: Disturbance) -> str | None:
         """Do what follows a disturbance. Returns why the program is stuck meanwhile, if it is."""
-        program = self._program_of(disturbance)
+        program = self._instances.of(disturbance)
         rule_id = self._rule_ids[self._handled - 1]
         match KINDS[disturbance.kind].then:
             case Then.KILL_EARLY:
-                await self._restart_early(program)
+                await self._instances.restart_early(program)
             case Then.TERMINATE:
-                assert program.group is not None
                 with real_time.move_on_after(GRACE_S):
-                    await program.group.wait()
+                    await program.wait_ended()
                 program.kill()
             case Then.JOIN:
-                await self._add_instance()
+                await self._instances.add()
             case Then.LOSE_LEADER:
                 await self._lose_leader()
             case Then.MOVE_LEADERS:
@@ -291,9 +243,9 @@ class Trial:
                 await self._bench.expire_transactions([one for one, _ in self._watch.open_transactions()])
                 await self._let_go(program, rule_id)
             case Then.TAKE_OVER:
-                await self._bench.expire_members(self._members(program))
+                await self._bench.expire_members(self._instances.members(program))
                 self._watch.forget_positions(program.listener)
-                await self._add_instance()
+                await self._instances.add()
                 stuck = await self._loop(lambda: self._has_nothing_to_do(ignore_open=True))
                 await self._let_go(program, rule_id)
                 self._watch.note_activity()
@@ -320,12 +272,6 @@ class Trial:
         self._nodes.kill(self._node)
         self._nodes.heal()
 
-    async def _add_instance(self) -> None:
-        """Start one more instance."""
-        program = self._program(len(self._programs) + 1)
-        self._programs.append(program)
-        await self._start(program)
-
     async def _abandon(self, transactional_ids: Sequence[str]) -> None:
         """Let transactions that nobody ends time out, and note for how long readers wait in real life."""
         timeouts = dict(self._watch.open_transactions())
@@ -348,25 +294,32 @@ class Trial:
                 stuck = await self._handle(self._result.disturbances[self._handled - 1])
                 if stuck is not None:
                     return stuck
-            for program in self._programs:
-                if program.exit_code is not None and not self._has_finished(program):
-                    if len(self._result.own_ends) >= exits_max:
-                        return f"the program ends again and again: {self._result.own_ends[-1]}"
-                    await self._restart(program)
+            for program in self._instances.to_restart():
+                if len(self._result.own_ends) >= exits_max:
+                    return f"the program ends again and again: {self._result.own_ends[-1]}"
+                if not program.is_ending:
+                    self._deadline = max(self._deadline, real_time.monotonic() + self._plan.timeout_s / 2)
+                await self._instances.restart(program)
             await self._bench.look(self._watch.last_activity)
             if is_over() and await self._has_no_remains():
                 return None
-            if self._is_blocked() and (abandoned := self._abandoned()):
+            if self._is_blocked() and (abandoned := self._instances.abandoned()):
                 await self._abandon(abandoned)
             now = real_time.monotonic()
             if now > self._deadline:
-                return self._why_stuck() + await self._strange_bytes() + self._last_lines()
+                return await self._why_stuck()
             quiet_in = self._watch.last_activity + self._plan.quiet_s - now
             await real_time.sleep(quiet_in if 0 < quiet_in < TURN_S else TURN_S)
 
-    def _has_finished(self, program: Program) -> bool:
-        """Whether a batch job has ended by itself, well."""
-        return self._plan.until_exit and program.exit_code == 0 and not program.is_ending
+    async def _why_stuck(self) -> str:
+        return await why_stuck(
+            self._plan,
+            self._watch,
+            self._instances,
+            self._broker,
+            self._variables,
+            is_handling=self._handled < self._result.happened,
+        )
 
     def _is_done(self) -> bool:
         """Whether the program has nothing more to do, and everything that was to happen has happened."""
@@ -374,51 +327,29 @@ class Trial:
 
     def _has_nothing_to_do(self, *, ignore_open: bool = False) -> bool:
         watch, plan = self._watch, self._plan
-        if not self._bench.is_whole or any(
-            program.exit_code is not None and not self._has_finished(program) for program in self._programs
-        ):
+        if not self._bench.is_whole or self._instances.to_restart():
             return False
-        working = [program.listener for program in self._programs if not program.is_paused]
-        if real_time.monotonic() - watch.last_activity < plan.quiet_s or watch.has_work(working):
+        if real_time.monotonic() - watch.last_activity < plan.quiet_s or self._instances.have_work:
             return False
         if plan.until_exit:
-            return all(self._has_finished(program) for program in self._programs if not program.is_paused)
+            return self._instances.are_finished
         if not watch.uses_share_groups and not watch.is_at_end(plan.inputs):
             return False
-        return ignore_open or not any(self._is_owned(one) for one, _ in watch.open_transactions())
+        return ignore_open or not self._instances.owned()
 
     def _is_blocked(self) -> bool:
         """Whether all is quiet for long, although each process has begun to read: an open transaction may be to blame,
         whose offsets are pending, or whose records are before those to be read.
         """
         quiet_s = real_time.monotonic() - self._watch.last_activity
-        moving = {(one.listener, one.run) for one in self._programs if not one.is_paused}
-        return (
-            self._bench.is_whole and quiet_s > BLOCKED * self._plan.quiet_s and moving <= self._watch.readers
-        )
-
-    def _abandoned(self) -> list[str]:
-        """Return the transactional ids whose open transaction belongs to no process that lives and moves."""
-        paused = {(program.listener, program.run) for program in self._programs if program.is_paused}
-        return [
-            one
-            for one, _ in self._watch.open_transactions()
-            if self._watch.owners.get(one) in paused or not self._is_owned(one)
-        ]
-
-    def _is_owned(self, transactional_id: str) -> bool:
-        """Whether a process that lives has an open transaction."""
-        listener, run = self._watch.owners.get(transactional_id, ("", 0))
-        return any(
-            program.listener == listener and program.run == run and not self._has_finished(program)
-            for program in self._programs
-        )
+        is_quiet = quiet_s > BLOCKED * self._plan.quiet_s
+        return self._bench.is_whole and is_quiet and self._instances.are_reading
 
     async def _has_no_remains(self) -> bool:
         """Return whether no transaction is open and no share group has records to give out. What the dead have left is
         brought to its end by moved time; the program may then have more to do.
         """
-        if not any(program.is_paused for program in self._programs) and (abandoned := self._abandoned()):
+        if self._instances.are_moving and (abandoned := self._instances.abandoned()):
             await self._abandon(abandoned)
             return False
         if self._watch.uses_share_groups and await self._share_groups_have_records():
@@ -436,51 +367,6 @@ class Trial:
             if info.total_lag:
                 return True
         return False
-
-    def _why_stuck(self) -> str:
-        watch, plan = self._watch, self._plan
-        failed = self._broker.journal.failed_logins
-        if failed and self._variables and all(one.api in LEFT_OUT for one in watch.sightings):
-            return (
-                f"the program cannot log in ({failed[-1].step}: {failed[-1].reason}); it has to use the variables "
-                + ", ".join(self._variables)
-            )
-        if not watch.sightings:
-            login = f", with the log-in in {', '.join(self._variables)}" if self._variables else ""
-            return (
-                f"the program sent no request in {plan.timeout_s:g} s: it has to connect to the address in "
-                f"{plan.address_variable}, or in its arguments as {{bootstrap}}{login}"
-            )
-        if self._handled < self._result.happened:
-            return "what the disturbance begins does not end"
-        if owned := [one for one, _ in watch.open_transactions() if self._is_owned(one)]:
-            return f"the transaction of {', '.join(owned)} stays open"
-        if not plan.until_exit and not watch.uses_share_groups and not watch.is_at_end(plan.inputs):
-            for one in self._programs:
-                if one.exit_code is None and not watch.has_seen(one.listener, one.run):
-                    return f"start {one.run} of instance {one.instance} sent no request"
-            last = watch.sightings[-1]
-            return (
-                f"the program does not fetch to the end of its input; its last request was {last.api}, "
-                f"{watch.now_s - last.at_s:.1f} s before"
-            )
-        if plan.until_exit:
-            return f"the program has not ended in {plan.timeout_s:g} s"
-        return f"the program is busy for {plan.timeout_s:g} s, and comes to no end"
-
-    async def _strange_bytes(self) -> str:
-        """Return what the broker's log says of connections that speak another protocol, if there is no request."""
-        if self._watch.sightings:
-            return ""
-        log = "\n".join(await self._broker.call("log_lines", {}))
-        return "".join(f"; its connections are closed: {one}" for one in SENTENCES if one in log)
-
-    def _last_lines(self) -> str:
-        """Return what the processes wrote last, to be added to why they are stuck."""
-        lines = {one.instance: one.last_line for one in self._programs if one.exit_code is None}
-        return "".join(
-            f"; instance {instance} wrote last: {line}" for instance, line in lines.items() if line
-        )
 
     # -- the end
 
