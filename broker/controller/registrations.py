@@ -51,6 +51,7 @@ from oncelog.wire.stored.metadata import (
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class _Facts(NamedTuple):
     wants_shutdown: bool
     has_read_registration: bool
     leads: Callable[[], bool]
-    others_are_behind: bool
+    others_are_behind: Callable[[], bool]
 
 
 _NEXT: dict[BrokerState, tuple[tuple[Callable[[_Facts], bool], BrokerState], ...]] = {
@@ -126,7 +127,7 @@ _NEXT: dict[BrokerState, tuple[tuple[Callable[[_Facts], bool], BrokerState], ...
     ),
     BrokerState.CONTROLLED_SHUTDOWN: (
         (lambda facts: facts.leads(), BrokerState.CONTROLLED_SHUTDOWN),
-        (lambda facts: facts.others_are_behind, BrokerState.CONTROLLED_SHUTDOWN),
+        (lambda facts: facts.others_are_behind(), BrokerState.CONTROLLED_SHUTDOWN),
         (lambda facts: True, BrokerState.SHUTDOWN_NOW),
     ),
 }
@@ -162,8 +163,15 @@ class Sessions:
             for broker_id, broker in image.brokers.items()
         }
 
-    def begin(self, broker_id: int, epoch: int) -> None:
-        """Begin the session of a broker whose registration was committed. With the same epoch it was heard already."""
+    def replay(self, record: Message) -> None:
+        """Follow the metadata: a session begins with a registration that was committed, and goes with it."""
+        if isinstance(record, RegisterBrokerRecord):
+            self._begin(record.broker_id, record.broker_epoch)
+        elif isinstance(record, UnregisterBrokerRecord):
+            self._sessions.pop(record.broker_id, None)
+
+    def _begin(self, broker_id: int, epoch: int) -> None:
+        """A broker that registers again with its epoch keeps its last contact."""
         known = self._sessions.get(broker_id)
         is_same = known is not None and known.epoch == epoch
         self._sessions[broker_id] = Session(epoch, known.last_contact_s if known and is_same else NEVER)
@@ -172,10 +180,6 @@ class Sessions:
         """End the session of a broker: it was overdue, and is fenced; or another incarnation is to register at once."""
         if broker_id in self._sessions:
             self._sessions[broker_id].last_contact_s = NEVER
-
-    def forget(self, broker_id: int) -> None:
-        """Drop the session of a broker that was unregistered."""
-        self._sessions.pop(broker_id, None)
 
     def is_alive(self, broker_id: int, epoch: int, now_s: float) -> bool:
         """Whether the broker was heard with this epoch, and not longer than a session time-out ago."""
@@ -224,7 +228,7 @@ class Sessions:
             wants_shutdown=request.want_shut_down,
             has_read_registration=has_read,
             leads=lambda: leads_any(image, broker_id),
-            others_are_behind=self._lowest_offset(image) < session.shutdown_offset,
+            others_are_behind=lambda: self._lowest_offset(image) < session.shutdown_offset,
         )
         following = next(next_state for holds, next_state in _NEXT[state] if holds(facts))
         records = [] if following is state else _ON_ENTERING[following](image, config, broker_id)

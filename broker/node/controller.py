@@ -27,7 +27,7 @@ from oncelog.broker.node.receiver import RequestReceiver
 from oncelog.broker.requests.authorization import Authorization
 from oncelog.broker.scheduling.background_work import BackgroundWork
 from oncelog.coordinator.producer_ids import BLOCK_SIZE
-from oncelog.wire.errors import DecodeError, KafkaError
+from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -89,6 +89,7 @@ class Controller:
         store.observers = self.feed.states
         timeout_s = host.config.current.broker_session_timeout_ms / 1000
         self.sessions = Sessions(timeout_s)
+        store.subscribe(lambda record, topic: self.sessions.replay(record))
         self._heard = trio.Event()
         """Set when a session's deadline may have moved."""
         services = ControllerServices(
@@ -144,9 +145,14 @@ class Controller:
         try:
             return own(request, delivery.version)
         except KafkaError as error:
-            response: Any = type(request).response_type()()
-            response.error_code = error.code
-            return response  # type: ignore[no-any-return]
+            code = error.code
+        except Exception:
+            log.exception("internal error", request=type(request).__name__)
+            self.host.note_internal_error()
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        response: Any = type(request).response_type()()
+        response.error_code = code
+        return response  # type: ignore[no-any-return]
 
     def _register(self, request: BrokerRegistrationRequest, version: int) -> BrokerRegistrationResponse:
         records = register(
@@ -161,7 +167,6 @@ class Controller:
         )
         epoch: int = records[-1].broker_epoch  # type: ignore[attr-defined]
         self.store.commit(records)
-        self.sessions.begin(request.broker_id, epoch)
         self.feed.forget(request.broker_id)
         log.info("registered a broker", broker=request.broker_id, epoch=epoch)
         return BrokerRegistrationResponse(broker_epoch=epoch)

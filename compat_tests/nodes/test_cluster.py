@@ -6,6 +6,7 @@ from compat_tests.nodes.topic import call
 NODES = (1, 2, 3)
 TIMEOUT_MS = 15_000
 INVALID_REPLICATION_FACTOR = 38
+BROKER_ID_NOT_REGISTERED = 102
 
 
 def create(kafka: Cluster, name: str, partitions: int, factor: int) -> int:
@@ -23,6 +24,10 @@ def described(kafka: Cluster, *, with_fenced: bool) -> dict[int, bool]:
     """Return whether each broker is fenced."""
     response = call(kafka, 1, "DescribeCluster", 2, {"include_fenced_brokers": with_fenced})
     return {row["broker_id"]: row["is_fenced"] for row in response["brokers"]}
+
+
+def unregister(kafka: Cluster, broker_id: int) -> int:
+    return int(call(kafka, 1, "UnregisterBroker", 0, {"broker_id": broker_id})["error_code"])
 
 
 def test_every_node_knows_every_node(kafka: Cluster) -> None:
@@ -65,3 +70,14 @@ def test_a_node_that_was_away_has_its_address_and_data(kafka: Cluster, name: str
         assert topic.ends(partition) == {3: 1}
     for node in NODES:
         assert addresses(kafka, node) == before
+
+
+def test_a_node_that_was_unregistered_registers_anew(kafka: Cluster, name: str) -> None:
+    kafka.nodes[3].stop()
+    assert unregister(kafka, 3) == 0
+    assert unregister(kafka, 3) == BROKER_ID_NOT_REGISTERED
+    assert described(kafka, with_fenced=True) == {1: False, 2: False}
+    assert create(kafka, name, 3, 2) == 0
+    assert {*kafka.topic(name).wait_until_in_sync()[0].replicas} == {1, 2}
+    kafka.nodes[3].start()
+    assert described(kafka, with_fenced=True) == dict.fromkeys(NODES, False)

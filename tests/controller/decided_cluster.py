@@ -44,9 +44,7 @@ from oncelog.wire.stored.metadata import (
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
-    RegisterBrokerRecord,
     TopicRecord,
-    UnregisterBrokerRecord,
 )
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -370,10 +368,7 @@ class DecidedCluster:
             copy = type(record).decode(record.encode(version), version)
             self.image.replay(copy)
             self.image.offset += 1
-            if isinstance(record, RegisterBrokerRecord):
-                self.sessions.begin(record.broker_id, record.broker_epoch)
-            elif isinstance(record, UnregisterBrokerRecord):
-                self.sessions.forget(record.broker_id)
+            self.sessions.replay(record)
 
 
 def fenced(outcome: Outcome) -> list[int]:
