@@ -12,7 +12,7 @@ from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from tests.common.frames import address
-from tests.common.real_kafka import RealKafka, RealPartMissing, require
+from tests.common.real_kafka import FEW_INTERNAL_PARTITIONS, RealKafka, RealPartMissing, require
 
 TARGETS = ("oncelog", "kafka")
 PROXY, PROXY_CLUSTER, PROXY_ONCELOG = "proxy", "proxy-cluster", "proxy-oncelog"
@@ -58,7 +58,10 @@ class Broker(Protocol):
 def make_broker(
     target: str, properties: Mapping[str, str] | None = None, data_dir: pathlib.Path | None = None
 ) -> Broker:
-    """A broker of `target`, not yet started; Kafka's container image with ONCELOG_REAL_KAFKA=docker."""
+    """A broker of `target`, not yet started; Kafka's container image with ONCELOG_REAL_KAFKA=docker. Its internal
+    topics have few partitions, if `properties` do not say how many.
+    """
+    properties = {**FEW_INTERNAL_PARTITIONS, **(properties or {})}
     if target == "oncelog":
         return Oncelog(properties, data_dir)
     if target == PROXY:

@@ -10,9 +10,9 @@ from compat_tests.group_requests.committed_offsets import wait_for_coordinator
 from oncelog.broker.coordinators.partition_of_key import partition_of_key
 from tests.common.batches import now_ms
 from tests.common.definitions import Fields
+from tests.common.real_kafka import INTERNAL_PARTITIONS
 
 REBALANCE_MS = 60_000
-PARTITIONS = 50
 DEADLINE_MS = 30_000
 MEMBER_ID_LENGTH = 22
 """The length of a member id that the coordinator generated."""
@@ -29,8 +29,8 @@ class Topics:
         self._probes = (
             probe
             for number in itertools.count()
-            if partition_of_key(probe := f"{group}-probe-{number}", PARTITIONS)
-            == partition_of_key(group, PARTITIONS)
+            if partition_of_key(probe := f"{group}-probe-{number}", INTERNAL_PARTITIONS)
+            == partition_of_key(group, INTERNAL_PARTITIONS)
         )
 
     def make(self, name: str, partitions: int = 1) -> bytes:

@@ -7,14 +7,14 @@ from compat_tests.differential import Session
 from oncelog.wire.records import Record, iterate_records
 from tests.common.batches import Batch, read_batches
 from tests.common.definitions import Fields
+from tests.common.real_kafka import INTERNAL_PARTITIONS
 
 OFFSETS_TOPIC = "__consumer_offsets"
-PARTITIONS = 50
 
 
 def batches_of(session: Session, group: str) -> Iterator[tuple[Batch, list[Record]]]:
     """The batches that hold records of the group, with all their records; every partition is searched."""
-    rows = [{"partition_index": partition, "timestamp": -1} for partition in range(PARTITIONS)]
+    rows = [{"partition_index": partition, "timestamp": -1} for partition in range(INTERNAL_PARTITIONS)]
     listed = {"topics": [{"name": OFFSETS_TOPIC, "partitions": rows}]}
     ends = session.call_unobserved("ListOffsets", 4, listed)["topics"][0]["partitions"]
     for row in ends:

@@ -17,7 +17,7 @@ from compat_tests.nodes.target import CLIENTS, CONTROLLER
 from compat_tests.nodes.topic import Topic, move_leader, reachable
 from compat_tests.nodes.waiting import wait_until
 from tests.common.frames import Connection
-from tests.common.real_kafka import RealKafka, free_ports, new_uuid, quick_start
+from tests.common.real_kafka import FEW_INTERNAL_PARTITIONS, RealKafka, free_ports, new_uuid, quick_start
 
 NODES = 3
 JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
@@ -33,10 +33,7 @@ PROPERTIES = {
     "transaction.state.log.min.isr": "2",
     "share.coordinator.state.topic.min.isr": "2",
     "num.partitions": "1",
-    # Each broker opens all partitions of the internal topics.
-    "offsets.topic.num.partitions": "5",
-    "transaction.state.log.num.partitions": "5",
-    "share.coordinator.state.topic.num.partitions": "5",
+    **FEW_INTERNAL_PARTITIONS,
     # A dead broker, or a follower that does not fetch, is noticed after these times, so a busy machine must not be
     # taken for one.
     "broker.session.timeout.ms": "4000",

@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from compat_tests.differential import Session, produce_request
 from tests.common.batches import batch, record
+from tests.common.real_kafka import INTERNAL_PARTITIONS
 
 TOPIC = "__transaction_state"
-PARTITIONS = 50
-"""The partitions of ``__transaction_state`` and of ``__consumer_offsets``."""
 ADMIN_CLIENT = "__admin_client"
 """The client id that may produce to internal topics."""
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
@@ -25,7 +24,7 @@ def partition_of(key: str) -> int:
     value = 0
     for unit in struct.unpack(f"<{len(key)}H", key.encode("utf-16-le")):
         value = (31 * value + unit) & 0xFFFFFFFF
-    return min(value, 0x1_0000_0000 - value) % 0x80000000 % PARTITIONS
+    return min(value, 0x1_0000_0000 - value) % 0x80000000 % INTERNAL_PARTITIONS
 
 
 class TransactionState(NamedTuple):

@@ -30,6 +30,7 @@ def _find(libs: pathlib.Path, java: str, train: Callable[[Sequence[str]], None])
     # A JVM accepts an archive only from the same build of Java and with unchanged jars.
     files = [pathlib.Path(java).resolve(), *sorted(libs.iterdir())]
     states = "".join(f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}\n" for file in files)
+    states += train.__qualname__  # another training gives another archive
     archive = libs.with_name(f"{libs.name}-{hashlib.sha256(states.encode()).hexdigest()[:12]}.jsa")
     if not archive.exists():
         with open(libs.with_name("archive.lock"), "w") as lock:
