@@ -82,7 +82,8 @@ if TYPE_CHECKING:
     from oncelog.broker.filters.renaming import rename_groups, rename_topics, rename_transactional_ids
     from oncelog.broker.prove.api import prove
     from oncelog.broker.prove.disturbances import Disturbance
-    from oncelog.broker.prove.judge import Output, Problem
+    from oncelog.broker.prove.judge import Problem
+    from oncelog.broker.prove.outputs import Output
     from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.verdict import Finding, Verdict
     from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection, RequestContext
@@ -232,7 +233,7 @@ _MODULES = {
     "Offsets": "oncelog.broker.control.types",
     "OncelogError": "oncelog.broker.control.errors",
     "Outcome": "oncelog.broker.control.request_types",
-    "Output": "oncelog.broker.prove.judge",
+    "Output": "oncelog.broker.prove.outputs",
     "PartitionInfo": "oncelog.broker.control.types",
     "PartitionState": "oncelog.broker.control.types",
     "PassingRecord": "oncelog.broker.filters.passing_records",

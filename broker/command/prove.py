@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
             plan, disturbances = _of_finding(options, command)
         else:
             plan, disturbances = _plan(options, command), None
-        plan.check_names()
+        plan.validate()
         if options.command_config is not None and plan.upstream is None:
             raise UsageError("--command-config is for a cluster, which --upstream names")
         find_command(plan.command[0])
@@ -104,7 +104,6 @@ def _prove(
         budget=budget,
         depth=options.depth,
         jobs=options.jobs,
-        from_snapshot=options.from_snapshot,
         command_config=options.command_config,
         judge=_judge(plan.judge),
         first=_failed_last(options.report, plan),
@@ -206,7 +205,9 @@ def _disturbances(finding: dict[str, Any]) -> tuple[Disturbance, ...]:
 # -- options
 
 
-OF_AGAIN: Final = frozenset(("again", "command_config", "json", "timeout", "upstream", "user"))
+OF_AGAIN: Final = frozenset(
+    ("again", "command_config", "from_snapshot", "json", "timeout", "upstream", "user")
+)
 """Options beside ``--again`` that have an effect: a finding has the others."""
 
 
@@ -227,6 +228,7 @@ def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[ProofP
         given = {
             "command": command,
             "upstream": options.upstream,
+            "from_snapshot": options.from_snapshot,
             "timeout_s": timeout_s,
             **_login(options),
         }
@@ -259,6 +261,7 @@ def _plan(options: argparse.Namespace, command: list[str]) -> ProofPlan:
         upstream=options.upstream,
         mechanism=options.mechanism,
         tls=options.tls,
+        from_snapshot=options.from_snapshot,
         **_login(options),
     )
 

@@ -149,8 +149,9 @@ def prove(
         mechanism=mechanism,
         tls=tls,
         upstream=upstream,
+        from_snapshot=from_snapshot,
     )
-    plan.check_names()
+    plan.validate()
 
     def on_progress(progress: Progress) -> None:
         if tell is not None and progress.text is not None:
@@ -168,7 +169,6 @@ def prove(
         budget=Budget(trials, seconds),
         depth=depth,
         jobs=cores() if jobs is None else jobs,
-        from_snapshot=from_snapshot,
         command_config=command_config,
         judge=judge,
     )

@@ -21,6 +21,7 @@ class Then(Enum):
     """The fate of the program at the step."""
 
     NOTHING = "nothing"
+    """The disturbance is one of the request alone: a file of rules repeats it."""
     KILL = "it is killed, and started again when its session is over"
     KILL_EARLY = "it is killed, and started again before its session is over"
     TERMINATE = "it is asked to end, and started again"
@@ -36,32 +37,28 @@ class Kind(NamedTuple):
     """A row of `KINDS`."""
 
     action: tuple[str, Any]
-    """The action of the rule; None for a value that follows from the step."""
+    """The action of the rule, and its value; None for one that follows from the step."""
     then: Then
     text: str
     """A sentence about the step ``{}``."""
-    is_of_requests: bool = True
-    """Whether it is a disturbance of the request alone: a file of rules repeats it."""
     is_state: bool = False
     """Whether two steps that leave the same state of broker and program are one class."""
 
 
 KINDS: Final[Mapping[str, Kind]] = {
     "kill before": Kind(
-        ("drop_request", "close"), Then.KILL, "the program is killed before {} has effect", False, True
+        ("drop_request", "close"), Then.KILL, "the program is killed before {} has effect", True
     ),
     "kill after": Kind(
         ("drop_response", "close"),
         Then.KILL,
         "the program is killed after {}, before it has the response",
-        False,
         True,
     ),
     "zombie before": Kind(
         ("hold", True),
         Then.TAKE_OVER,
         "the program stands still while {} is on its way, its session ends, another instance takes over, it goes on",
-        False,
     ),
     "lose request": Kind(("drop_request", "close"), Then.NOTHING, "{} gets lost, with its connection"),
     "lose response": Kind(
@@ -76,47 +73,41 @@ KINDS: Final[Mapping[str, Kind]] = {
         ("delay_ms", 0),
         Then.TERMINATE,
         "the program is asked to end (SIGTERM) at {}, and started again",
-        False,
         True,
     ),
     "zombie after": Kind(
         ("drop_response", "close"),
         Then.TAKE_OVER,
         "the program stands still after {}, its session ends, another instance takes over, it goes on",
-        False,
         True,
     ),
     "kill early": Kind(
         ("drop_response", "close"),
         Then.KILL_EARLY,
         "the program is killed after {}, and started again before its session is over",
-        False,
         True,
     ),
     "time out": Kind(
-        ("hold", True), Then.EXPIRE_TRANSACTION, "the transaction times out while {} is on its way", False
+        ("hold", True), Then.EXPIRE_TRANSACTION, "the transaction times out while {} is on its way"
     ),
-    "join": Kind(("delay_ms", 0), Then.JOIN, "another instance joins at {}", False, True),
+    "join": Kind(("delay_ms", 0), Then.JOIN, "another instance joins at {}", True),
     "leaders move": Kind(
         ("hold", True),
         Then.MOVE_LEADERS,
         "while {} is on its way, other nodes become leaders and coordinators in place of that node",
-        False,
     ),
     "leader is lost": Kind(
         ("delay_ms", 0),
         Then.LOSE_LEADER,
         "the leader dies that has the records of {}, before a follower has them, and starts again",
-        False,
     ),
     "node dies before": Kind(
         ("drop_request", "close"),
         Then.KILL_NODE,
         "the node dies before {} has effect, and starts again",
-        False,
     ),
     "node dies after": Kind(
-        ("drop_response", "close"), Then.KILL_NODE, "the node dies after {}, and starts again", False
+        ("drop_response", "close"), Then.KILL_NODE, "the node dies after {}, and starts again"
     ),
 }
 """By name, in the order in which they are tried."""

@@ -18,10 +18,9 @@ from oncelog.broker.prove.judge import (
     LOST,
     REORDERED,
     STUCK,
-    output_of,
-    output_text,
 )
 from oncelog.broker.prove.mistakes import MISTAKES
+from oncelog.broker.prove.outputs import output_of, output_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
     from oncelog.broker.control.types import Record
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.history import Event
-    from oncelog.broker.prove.judge import Output, Problem
+    from oncelog.broker.prove.judge import Problem
+    from oncelog.broker.prove.outputs import Output
     from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.trial_result import TrialResult
 

@@ -20,7 +20,7 @@ LEFT_OUT: Final = frozenset(
 )
 """Requests that say nothing about records and offsets."""
 TIMELINE_MAX: Final = 600
-"""Requests of a finding's timeline."""
+"""How many of a trial's last requests the timeline of a finding has."""
 Committed = dict[tuple[str, str, int], int]
 """Offsets by group, topic and partition."""
 
@@ -50,8 +50,6 @@ class Event:
     is_commit: bool | None = None
     """Of an EndTxn: whether it commits."""
     member_id: str = ""
-    generation: int = -1
-    producer_id: int = -1
     acks: int | None = None
     brought_records: bool = False
     """Of a Fetch or a ShareFetch: whether its response has records."""
@@ -114,10 +112,15 @@ def record_text(record: Record) -> str:
     return f"{record.topic}-{record.partition}{offset} {value_text(record.key, record.value)}"
 
 
+def text_of_bytes(value: bytes | None) -> str:
+    """Return a key or a value as text, on one line."""
+    return "none" if value is None else repr(value.decode("utf-8", "backslashreplace"))
+
+
 def value_text(key: bytes | None, value: bytes | None) -> str:
     """Return key and value as text, on one line, cut where it is long."""
-    shown = "none" if value is None else repr(value.decode("utf-8", "replace"))
-    text = shown if key is None else f"{key.decode('utf-8', 'replace')!r}: {shown}"
+    shown = text_of_bytes(value)
+    text = shown if key is None else f"{text_of_bytes(key)}: {shown}"
     return text if len(text) <= 160 else text[:157] + "..."
 
 
@@ -166,14 +169,8 @@ def _event(request: Request, sighting: Sighting, writes_after: int) -> Event:
                 for row in topic.partitions
             }
             event.member_id = body.member_id or ""
-            event.generation = getattr(
-                body, "generation_id_or_member_epoch", getattr(body, "generation_id", -1)
-            )
         case "EndTxn":
             event.is_commit = bool(body.committed)
-            event.producer_id = body.producer_id
-        case "InitProducerId":
-            event.producer_id = -1 if request.response is None else request.response.producer_id
     return event
 
 
@@ -191,7 +188,7 @@ def timeline(result: TrialResult, events: Sequence[Event]) -> list[dict[str, Any
         rows = [
             row for row in rows if row["request"].partition(" ")[0] not in ("Fetch", "Heartbeat", "Metadata")
         ]
-    rows = rows[:TIMELINE_MAX]
+    rows = rows[-TIMELINE_MAX:]
     rows += [
         {"at_ms": round(at * 1000, 1), "disturbance": str(one)}
         for one, at in zip(result.disturbances, result.fired_at, strict=False)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 EARLY_S: Final = 3.0
 """How long a program may take to join its group again, while its old member is still there."""
 LATEST: Final = 50
-"""Among how many of the latest requests that join is looked for."""
+"""How many of the latest requests are searched for the JoinGroup or Fetch of a new process."""
 POLL_S: Final = 0.02
-"""How often it is looked for."""
+"""How often they are searched."""
 
 
 class Instances:
@@ -72,13 +72,13 @@ class Instances:
 
     async def restart(self, program: Program) -> None:
         """Start one again that has ended, when the session of its old member is over."""
-        await self._bench.expire_members(self._end(program))
+        await self._bench.expire_members(self._note_end(program))
         await self._start(program)
 
     async def restart_early(self, program: Program) -> None:
         """Start one again that was killed, and let the session of its old member end after the new one has come."""
         await program.wait_ended()
-        old = self._end(program)
+        old = self._note_end(program)
         await self._start(program)
         with real_time.move_on_after(EARLY_S):
             while not self._has_come(program):
@@ -100,7 +100,7 @@ class Instances:
         self._watch.begin_run(program.listener)
         await program.start(self._bench.address(program.listener))
 
-    def _end(self, program: Program) -> list[GroupMember]:
+    def _note_end(self, program: Program) -> list[GroupMember]:
         """A process has ended. Returns its members of groups."""
         self._result.ends.append(program.end(self._watch.now_s))
         return self.members(program)
@@ -132,13 +132,13 @@ class Instances:
         return all(self.has_finished(one) for one in self._programs if not one.is_paused)
 
     @property
-    def are_moving(self) -> bool:
+    def none_is_paused(self) -> bool:
         """Whether none stands still."""
         return not any(one.is_paused for one in self._programs)
 
     @property
     def have_work(self) -> bool:
-        """Whether a request is under way that may change something, of those that do not stand still."""
+        """Whether an instance that does not stand still has a request under way that may change something."""
         return self._watch.has_work([one.listener for one in self._programs if not one.is_paused])
 
     @property

@@ -5,16 +5,13 @@ The names of anomalies are those of Jepsen's checker for Kafka (``jepsen.tests.k
 
 from __future__ import annotations
 
-import json
-import re
 import traceback
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.prove.history import value_text
+from oncelog.broker.prove.outputs import Output, orders_of, output_text, outputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,21 +35,12 @@ JEPSEN: Final[Mapping[str, str]] = {
 }
 RECORDS_SHOWN: Final = 5
 
-EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE, NEITHER = (
+EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE, LOST_AND_DOUBLED = (
     "exactly once",
     "at least once",
     "at most once",
     "lost and doubled",
 )
-
-
-class Output(NamedTuple):
-    """A record of an output topic as it is compared."""
-
-    topic: str
-    key: str | None
-    value: str
-    """Value and headers as text, without what `--ignore` names."""
 
 
 @dataclass(frozen=True)
@@ -129,20 +117,6 @@ def judged_problems(judge: Judge, result: TrialResult) -> list[Problem]:
             f"the judge failed: {type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})"
         ) from error
     return problems + [Problem(JUDGED, text) for text in texts]
-
-
-def check_paths(plan: ProofPlan, records: Iterable[Record]) -> None:
-    """Raises InvalidArgumentError for a path of ``--key`` or ``--ignore`` that is in no output."""
-    values = []
-    for record in records:
-        with suppress(ValueError):
-            values.append(json.loads(record.value or b""))
-    given = [("--key", plan.key)] if plan.key not in (None, "key") else []
-    given += [("--ignore", path) for path in plan.ignore if not path.startswith("header")]
-    for option, path in given:
-        *outer, last = _parts(path or "")
-        if not any(_all(value, [*outer, last]) for value in values):
-            raise InvalidArgumentError(f"{option} {path}: it is in the JSON value of no output")
 
 
 def doubts(plan: ProofPlan, result: TrialResult) -> list[str]:
@@ -239,7 +213,7 @@ def _of_records(
     if (doubled or unknown) and result.aborted_reads:
         topics = ", ".join(result.aborted_reads)
         more = doubled + unknown
-        text = _listed(f"of records of aborted transactions in {topics}", more)
+        text = _listed(f"from aborted transactions in {topics}", more)
         return [Problem(ABORTED_READ, text, tuple(more))]
     if missing and unknown:
         text = f"{_listed('missing', missing)}; {_listed('in their place', unknown)}"
@@ -281,99 +255,6 @@ def _difference(before: str, after: str) -> str:
     return "the output of --check is another one: " + "; ".join(shown)
 
 
-# -- outputs as they are compared
-
-
-def outputs_of(plan: ProofPlan, records: Mapping[str, Iterable[Record]]) -> list[Output]:
-    """Return the outputs of a trial as they are compared, by topic and partition."""
-    return [output_of(plan, record) for rows in records.values() for record in rows]
-
-
-def output_of(plan: ProofPlan, record: Record) -> Output:
-    """Return one output as it is compared."""
-    key = None if record.key is None else record.key.decode("utf-8", "replace")
-    if plan.key is not None:
-        return Output(record.topic, key, f"{plan.key} {_named(plan.key, record, key)}")
-    value = value_text(None, record.value)
-    if plan.ignore:
-        value = (
-            _without(record.value, [path for path in plan.ignore if not path.startswith("header")]) or value
-        )
-    headers = [
-        (name, content)
-        for name, content in record.headers
-        if "headers" not in plan.ignore and f"header:{name}" not in plan.ignore
-    ]
-    return Output(record.topic, key, f"{value} {headers}" if headers else value)
-
-
-def _named(path: str, record: Record, key: str | None) -> str:
-    if path == "key":
-        return str(key)
-    try:
-        return json.dumps(_find(json.loads(record.value or b""), _parts(path)), sort_keys=True)
-    except (ValueError, LookupError, TypeError):
-        return f"nothing at {path}"
-
-
-def _without(value: bytes | None, paths: Iterable[str]) -> str | None:
-    """Return a JSON value without what the paths name; None for one that is no JSON."""
-    try:
-        data = json.loads(value or b"")
-    except ValueError:
-        return None
-    for path in paths:
-        *outer, last = _parts(path)
-        for parent in _all(data, outer):
-            if isinstance(parent, dict):
-                parent.pop(last, None)
-            elif isinstance(parent, list) and isinstance(last, int) and last < len(parent):
-                parent[last] = None
-    return json.dumps(data, sort_keys=True)
-
-
-def _parts(path: str) -> list[str | int]:
-    """Return the parts of a JSON path such as ``$.a.b[0]`` or ``a[*].b``."""
-    return [
-        int(number) if number else (star or name)
-        for name, number, star in re.findall(r"([^.\[\]$]+)|\[(\d+)\]|\[(\*)\]", path)
-    ]
-
-
-def _find(data: Any, parts: Sequence[str | int]) -> Any:
-    for part in parts:
-        data = data[part]
-    return data
-
-
-def _all(data: Any, parts: Sequence[str | int]) -> list[Any]:
-    found = [data]
-    for part in parts:
-        inner: list[Any] = []
-        for one in found:
-            if isinstance(one, dict):
-                inner += [one[part]] if part in one else []
-            elif isinstance(one, list):
-                inner += one if part == "*" else one[part : part + 1] if isinstance(part, int) else []
-        found = inner
-    return found
-
-
-def orders_of(outputs: Iterable[Output]) -> dict[tuple[str, str], list[str]]:
-    """Return the values of each topic and key in their order; outputs without a key have none."""
-    orders: dict[tuple[str, str], list[str]] = {}
-    for one in outputs:
-        if one.key is not None:
-            orders.setdefault((one.topic, one.key), []).append(one.value)
-    return orders
-
-
-def output_text(output: Output) -> str:
-    """Return an output as text, on one line."""
-    text = output.value if output.key is None else f"{output.key!r}: {output.value}"
-    return f"{output.topic} {text[:160]}"
-
-
 # -- the verdict
 
 _COUNTS_AS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -398,7 +279,7 @@ def word_of(kinds: Iterable[str]) -> str:
     """Return the verdict over trials with problems of these kinds."""
     found = {one for kind in kinds for one in _COUNTS_AS[kind]}
     if {LOST, DOUBLED} <= found:
-        return NEITHER
+        return LOST_AND_DOUBLED
     for kind, word in (
         (LOST, AT_MOST_ONCE),
         (ABORTED_READ, ABORTED_READ),

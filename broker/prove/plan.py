@@ -7,12 +7,13 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.names import meant, not_found
 from oncelog.broker.control.new_records import NewRecord, checked_record
+from oncelog.broker.prove.json_paths import parts_of
 from oncelog.broker.security.user_options import MECHANISMS_OF_USERS
 
 if TYPE_CHECKING:
@@ -77,10 +78,14 @@ class ProofPlan:
     """The listeners have TLS."""
     upstream: str | None = None
     """The Kafka cluster on which it is proved; None: on brokers of oncelog."""
+    from_snapshot: str | bytes | None = field(default=None, repr=False)
+    """The path of the snapshot with whose data each trial begins, or its content."""
 
     def to_data(self) -> dict[str, Any]:
-        """Return the plan as JSON has it, without its password."""
-        data: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        """Return the plan as JSON has it, without its password, and without a snapshot's content."""
+        is_path = isinstance(self.from_snapshot, str)
+        plan = self if is_path else replace(self, from_snapshot=None)
+        data: dict[str, Any] = json.loads(json.dumps(asdict(plan)))
         del data["password"]
         return data
 
@@ -101,7 +106,18 @@ class ProofPlan:
         except (TypeError, AttributeError) as error:
             raise InvalidArgumentError(f"this is no plan of oncelog prove: {error}") from None
 
-    def check_names(self) -> None:
+    @property
+    def ignored_paths(self) -> list[str]:
+        """What `ignore` has but for headers."""
+        return [one for one in self.ignore if one != "headers" and not one.startswith("header:")]
+
+    @property
+    def paths(self) -> list[tuple[str, str]]:
+        """The JSON paths, each with its option."""
+        keys = [] if self.key in (None, "key") else [("--key", self.key)]
+        return [*keys, *(("--ignore", one) for one in self.ignored_paths)]
+
+    def validate(self) -> None:
         """Raises InvalidArgumentError for a plan that cannot be judged, in words for the command line and Python."""
         if not self.command:
             raise InvalidArgumentError("there is no command: oncelog prove OPTIONS -- COMMAND")
@@ -134,13 +150,24 @@ class ProofPlan:
             )
         if self.mechanism not in MECHANISMS_OF_USERS.split(","):
             raise InvalidArgumentError(f"mechanism {self.mechanism}: expected one of {MECHANISMS_OF_USERS}")
+        if self.upstream is not None and self.from_snapshot is not None:
+            raise InvalidArgumentError(
+                f"a snapshot is for brokers of oncelog, not for the cluster at {self.upstream}"
+            )
         if self.upstream is not None and self.config:
             raise InvalidArgumentError(
                 f"{next(iter(self.config))} is for a broker of oncelog, not for the cluster at {self.upstream}"
             )
         for name, seconds in (("quiet", self.quiet_s), ("timeout", self.timeout_s)):
             if not 0 < seconds < 3600:
-                raise InvalidArgumentError(f"{name} {seconds:g}: expected seconds, more than 0")
+                raise InvalidArgumentError(
+                    f"{name} {seconds:g}: expected more than 0 and less than 3600 seconds"
+                )
+        for option, path in self.paths:
+            try:
+                parts_of(path)
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"{option}: {error}") from None
 
     @property
     def input_count(self) -> int:
@@ -165,7 +192,7 @@ def record_data(given: object) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for name, value in (("key", record.key), ("value", record.value)):
         if value is not None:
-            _put(data, name, value)
+            data[name] = _text(value)
     if record.headers:
         data["headers"] = [[name, None if value is None else _text(value)] for name, value in record.headers]
     if record.timestamp is not None:
@@ -175,25 +202,23 @@ def record_data(given: object) -> dict[str, Any]:
     return data
 
 
-def _put(data: dict[str, Any], name: str, value: bytes) -> None:
+def _text(value: bytes) -> str | dict[str, str]:
     try:
-        data[name] = value.decode()
+        return value.decode()
     except UnicodeDecodeError:
-        data[f"{name}_base64"] = base64.b64encode(value).decode()
+        return {"base64": base64.b64encode(value).decode()}
 
 
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
+def _bytes(given: str | dict[str, str] | None) -> bytes | str | None:
+    return base64.b64decode(given["base64"]) if isinstance(given, dict) else given
 
 
 def new_record(data: Mapping[str, Any]) -> NewRecord:
     """Return the record of `record_data`."""
-    fields = {name: data[name] for name in ("key", "value", "timestamp", "partition") if name in data}
-    for name in ("key", "value"):
-        if f"{name}_base64" in data:
-            fields[name] = base64.b64decode(data[f"{name}_base64"])
+    fields = {name: data[name] for name in ("timestamp", "partition") if name in data}
+    fields |= {name: _bytes(data[name]) for name in ("key", "value") if name in data}
     if "headers" in data:
-        fields["headers"] = [tuple(pair) for pair in data["headers"]]
+        fields["headers"] = [(name, _bytes(value)) for name, value in data["headers"]]
     return checked_record(fields)
 
 

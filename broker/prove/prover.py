@@ -27,13 +27,13 @@ from oncelog.broker.prove.judge import (
     STUCK,
     Problem,
     baseline_of,
-    check_paths,
     doubts,
     has_unread_inputs,
     is_behind,
     judged_problems,
     problems_of,
 )
+from oncelog.broker.prove.outputs import check_paths
 from oncelog.broker.prove.plan import misspelt_places
 from oncelog.broker.prove.program import listener_of
 from oncelog.broker.prove.security import make_security
@@ -118,7 +118,6 @@ class Prover:
         budget: Budget = Budget(),
         depth: int = 1,
         jobs: int = 1,
-        from_snapshot: str | bytes | None = None,
         command_config: Mapping[str, object] | str | None = None,
         first: Sequence[tuple[Disturbance, ...]] = (),
         judge: Judge | None = None,
@@ -129,7 +128,6 @@ class Prover:
         self._budget = budget
         self._depth = depth
         self._jobs = jobs if plan.upstream is None else 1
-        self._from_snapshot = from_snapshot
         self._command_config = command_config
         self._first = first
         self._judge = judge
@@ -196,13 +194,9 @@ class Prover:
                 raise InvalidArgumentError(f"{name} {number}: expected more than 0")
         security = make_security(self._plan, self._folder)
         if self._plan.upstream is None:
-            return await make_seed(self._plan, security, self._from_snapshot)
+            return await make_seed(self._plan, security)
         from oncelog.broker.prove.upstream import Upstream
 
-        if self._from_snapshot is not None:
-            raise InvalidArgumentError(
-                f"a snapshot is for brokers of oncelog, not for the cluster at {self._plan.upstream}"
-            )
         upstream = Upstream(self._plan, security, self._command_config)
         await upstream.check(self._plan)
         self.verdict.left_out = upstream.left_out

@@ -45,11 +45,9 @@ class Seed(NamedTuple):
         return _bench(plan, self.security, self.snapshot, observer, listeners=plan.instances + 1)
 
 
-async def make_seed(plan: ProofPlan, security: Security, from_snapshot: str | bytes | None) -> Seed:
-    """Return the seed of a plan's trials. ``from_snapshot``: the data before the plan's topics and inputs. Raises
-    InvalidArgumentError, SnapshotError, KafkaError.
-    """
-    bench = _bench(plan, security, from_snapshot, None, listeners=1)
+async def make_seed(plan: ProofPlan, security: Security) -> Seed:
+    """Return the seed of a plan's trials. Raises InvalidArgumentError, SnapshotError, KafkaError."""
+    bench = _bench(plan, security, plan.from_snapshot, None, listeners=1)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(bench.controlled.run)

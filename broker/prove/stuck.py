@@ -73,11 +73,11 @@ def _unfinished(plan: ProofPlan, watch: Watch, instances: Instances) -> str:
         last = watch.sightings[-1]
         return (
             f"the program does not fetch to the end of its input; its last request was {last.api}, "
-            f"{watch.now_s - last.at_s:.1f} s before"
+            f"{watch.now_s - last.at_s:.1f} s ago"
         )
     if plan.until_exit:
         return f"the program has not ended in {plan.timeout_s:g} s"
-    return f"the program is busy for {plan.timeout_s:g} s, and comes to no end"
+    return f"the program was still busy after {plan.timeout_s:g} s"
 
 
 def _last_lines(instances: Instances) -> str:

@@ -7,7 +7,8 @@ still, in the moment in which the rule fires, before anything else happens to it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
@@ -45,11 +46,11 @@ START_S: Final = 2.0
 GRACE_S: Final = 5.0
 """How long a program may take to end after SIGTERM, before it is killed."""
 BLOCKED: Final = 3
-"""How many times as long as usual everything is quiet before an open transaction is to blame."""
+"""Factor on the plan's ``quiet_s``: after so long a quiet an open transaction is to blame."""
 PATIENCE: Final = 10
-"""How many times as long as usual a program that is behind may be quiet."""
+"""Factor on the plan's ``quiet_s``: for so long a program that is behind may be quiet."""
 RESPONSE_S: Final = 1.0
-"""How long the response may take that a program gets which has stood still. A Fetch may wait for records."""
+"""How long a program that has stood still waits for the response that was held: a Fetch may wait for records."""
 WRITE_S: Final = 3.0
 """How long a leader that is cut off may take to write."""
 EXITS_MAX: Final = 8
@@ -58,6 +59,20 @@ UNDISTURBED_EXITS_MAX: Final = 2
 """`EXITS_MAX` of a service without a disturbance: it cannot be judged."""
 LOCK_MOVES_MAX: Final = 10
 """How often the locks of records in a share group are ended."""
+
+
+class Happening(NamedTuple):
+    """A disturbance that has happened."""
+
+    disturbance: Disturbance
+    rule_id: int
+    program: Program
+    request: int
+    """The number of the program's last request."""
+    node: int
+    """The node of the step; 0 where nodes are not disturbed."""
+    writes: int
+    """The writes (`BrokerState.writes`) at that moment."""
 
 
 class Trial:
@@ -94,16 +109,12 @@ class Trial:
             plan, self._bench, self._watch, self._result, self._work_folder, ground.variables
         )
         self._rule_ids: list[int] = []
-        self._handled = 0
-        """How many disturbances are over."""
+        self._happenings: deque[Happening] = deque()
+        """The disturbances that have happened, and what follows them has not."""
+        self._handling = 0
+        """How many of them are being handled: another may happen meanwhile."""
         self._deadline = real_time.monotonic() + plan.timeout_s
         self._lock_moves = 0
-        self._held = 0
-        """The number of the request that is held while the program stands still."""
-        self._node = 0
-        """The node of the step, where nodes are disturbed."""
-        self._writes = 0
-        """The writes when the leader was cut off that is to be lost."""
         self._shells = 0
 
     async def run(self) -> TrialResult:
@@ -195,37 +206,34 @@ class Trial:
 
     def _on_fired(self) -> None:
         """A rule has fired, perhaps that of the next disturbance: kill the program, or let it stand still, at once."""
-        result = self._result
-        if result.happened == len(self._rule_ids) or not self._broker.faults.has_fired(self._rule_ids[-1]):
+        result, faults, watch = self._result, self._broker.faults, self._watch
+        if result.happened == len(self._rule_ids) or not faults.has_fired(self._rule_ids[-1]):
             return
-        disturbance = result.disturbances[result.happened]
+        disturbance, rule_id = result.disturbances[result.happened], self._rule_ids[-1]
         result.happened += 1
-        result.fired_at.append(self._watch.now_s)
+        result.fired_at.append(watch.now_s)
         self._deadline = real_time.monotonic() + self._plan.timeout_s
-        program = self._instances.of(disturbance)
-        then = KINDS[disturbance.kind].then
-        if then in OF_NODES:
-            self._node = self._broker.faults.node_of(self._rule_ids[-1])
+        program, then = self._instances.of(disturbance), KINDS[disturbance.kind].then
+        node = faults.node_of(rule_id) if then in OF_NODES else 0
+        request = watch.sightings[-1].number if watch.sightings else 0
+        self._happenings.append(Happening(disturbance, rule_id, program, request, node, watch.writes))
         match then:
             case Then.KILL_NODE:
-                self._nodes.kill(self._node)
+                self._nodes.kill(node)
             case Then.LOSE_LEADER:
-                self._writes = self._watch.writes
-                self._nodes.cut_off(self._node)
+                self._nodes.cut_off(node)
             case Then.KILL | Then.KILL_EARLY:
                 program.kill()
             case Then.TERMINATE:
                 program.terminate()
             case Then.TAKE_OVER | Then.EXPIRE_TRANSACTION:
-                self._held = self._watch.sightings[-1].number
                 program.pause()
         self._add_next_rule()
 
-    async def _handle(self, disturbance: Disturbance) -> str | None:
+    async def _handle(self, happening: Happening) -> str | None:
         """Do what follows a disturbance. Returns why the program is stuck meanwhile, if it is."""
-        program = self._instances.of(disturbance)
-        rule_id = self._rule_ids[self._handled - 1]
-        match KINDS[disturbance.kind].then:
+        program = happening.program
+        match KINDS[happening.disturbance.kind].then:
             case Then.KILL_EARLY:
                 await self._instances.restart_early(program)
             case Then.TERMINATE:
@@ -235,41 +243,41 @@ class Trial:
             case Then.JOIN:
                 await self._instances.add()
             case Then.LOSE_LEADER:
-                await self._lose_leader()
+                await self._lose_leader(happening)
             case Then.MOVE_LEADERS:
-                await self._nodes.move_leaders(self._node)
-                self._broker.faults.release(rule_id)
+                await self._nodes.move_leaders(happening.node)
+                self._broker.faults.release(happening.rule_id)
             case Then.EXPIRE_TRANSACTION:
                 await self._bench.expire_transactions([one for one, _ in self._watch.open_transactions()])
-                await self._let_go(program, rule_id)
+                await self._let_go(happening)
             case Then.TAKE_OVER:
                 await self._bench.expire_members(self._instances.members(program))
                 self._watch.forget_positions(program.listener)
                 await self._instances.add()
                 stuck = await self._loop(lambda: self._has_nothing_to_do(ignore_open=True))
-                await self._let_go(program, rule_id)
+                await self._let_go(happening)
                 self._watch.note_activity()
                 self._deadline = real_time.monotonic() + self._plan.timeout_s
                 return stuck
         return None
 
-    async def _let_go(self, program: Program, rule_id: int) -> None:
+    async def _let_go(self, happening: Happening) -> None:
         """Let a program go on that stands still, with the response to the request that a rule holds: it would otherwise
         be chance whether it sees that first, or the end of its session.
         """
-        self._broker.faults.release(rule_id)
+        self._broker.faults.release(happening.rule_id)
         with real_time.move_on_after(RESPONSE_S):
-            while self._watch.is_pending(self._held):
+            while self._watch.is_pending(happening.request):
                 await real_time.sleep(TURN_S)
-        program.resume()
+        happening.program.resume()
 
-    async def _lose_leader(self) -> None:
+    async def _lose_leader(self, happening: Happening) -> None:
         """Let the node of the step die, which is cut off, when it has written and answered."""
         with real_time.move_on_after(WRITE_S):
-            while self._watch.writes == self._writes:
+            while self._watch.writes == happening.writes:
                 await real_time.sleep(TURN_S)
         await real_time.sleep(TURN_S)  # the response leaves, where no follower has to have the records
-        self._nodes.kill(self._node)
+        self._nodes.kill(happening.node)
         self._nodes.heal()
 
     async def _abandon(self, transactional_ids: Sequence[str]) -> None:
@@ -289,9 +297,10 @@ class Trial:
             if not self._bench.is_whole:
                 self._result.broker_ends.append(self._watch.now_s)
                 await self._start_broker()
-            if self._handled < self._result.happened:
-                self._handled += 1
-                stuck = await self._handle(self._result.disturbances[self._handled - 1])
+            if self._happenings:
+                self._handling += 1
+                stuck = await self._handle(self._happenings.popleft())
+                self._handling -= 1
                 if stuck is not None:
                     return stuck
             for program in self._instances.to_restart():
@@ -318,12 +327,12 @@ class Trial:
             self._instances,
             self._broker,
             self._variables,
-            is_handling=self._handled < self._result.happened,
+            is_handling=self._handling > 0,
         )
 
     def _is_done(self) -> bool:
         """Whether the program has nothing more to do, and everything that was to happen has happened."""
-        return self._handled == self._result.happened and self._has_nothing_to_do()
+        return not self._happenings and self._has_nothing_to_do()
 
     def _has_nothing_to_do(self, *, ignore_open: bool = False) -> bool:
         watch, plan = self._watch, self._plan
@@ -349,7 +358,7 @@ class Trial:
         """Return whether no transaction is open and no share group has records to give out. What the dead have left is
         brought to its end by moved time; the program may then have more to do.
         """
-        if self._instances.are_moving and (abandoned := self._instances.abandoned()):
+        if self._instances.none_is_paused and (abandoned := self._instances.abandoned()):
             await self._abandon(abandoned)
             return False
         if self._watch.uses_share_groups and await self._share_groups_have_records():

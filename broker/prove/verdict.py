@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import oncelog
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.prove.disturbances import KINDS, Disturbance
+from oncelog.broker.prove.disturbances import KINDS, Disturbance, Then
 from oncelog.broker.prove.judge import is_kept, word_of
 from oncelog.broker.seams.processes import read_file
 
@@ -63,7 +63,7 @@ class Finding:
 
     def rules(self) -> list[dict[str, Any]] | None:
         """Return the rules that repeat it without the prover; None where the program itself was killed or stopped."""
-        if not all(KINDS[one.kind].is_of_requests for one in self.disturbances):
+        if any(KINDS[one.kind].then is not Then.NOTHING for one in self.disturbances):
             return None
         return [
             {word: value for word, value in one.rule.items() if word != "listener"}

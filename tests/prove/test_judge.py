@@ -121,6 +121,42 @@ def test_with_a_key_one_output_for_each_counts() -> None:
     assert problem.kind == "doubled"
 
 
+LONG = "x" * 1000
+ONE_ID, ANOTHER_ID = (json.dumps({"lines": [{"id": 1}, {"id": last}]}) for last in (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "one", "another"),
+    [
+        pytest.param({}, f"a={LONG}1", f"a={LONG}2", id="the end of a long value"),
+        pytest.param({"key": "lines[*].id"}, f"a={ONE_ID}", f"a={ANOTHER_ID}", id="a path with a star"),
+        pytest.param({"ignore": ("headers",)}, f"a={ONE_ID}", f"a={ANOTHER_ID}", id="beside ignored headers"),
+    ],
+)
+def test_what_differs_is_seen(changes: dict[str, Any], one: str, another: str) -> None:
+    plan = ProofPlan(**{**PLAN.to_data(), **changes})
+    baseline, _ = baseline_of(plan, [result_with(one), result_with(one)])
+    assert baseline is not None
+    assert problems_of(plan, baseline, result_with(one)) == []
+    assert [problem.kind for problem in problems_of(plan, baseline, result_with(another))] == ["changed"]
+
+
+def test_bytes_that_are_no_text_are_told_apart() -> None:
+    results = [
+        TrialResult((), records={"receipts": [Record("receipts", 0, 0, value, key)]})
+        for key, value in ((b"\xf0", b"\xf1"), (b"\xf0", b"\xf2"), (b"\xf3", b"\xf1"))
+    ]
+    baseline, _ = baseline_of(PLAN, results[:1])
+    assert baseline is not None
+    assert [bool(problems_of(PLAN, baseline, one)) for one in results] == [False, True, True]
+
+
+def test_a_path_that_begins_as_headers_do() -> None:
+    plan = ProofPlan(**{**PLAN.to_data(), "ignore": ("header_id",)})
+    one, two = (result_with(f'a={{"header_id": {number}}}') for number in (1, 2))
+    assert baseline_of(plan, [one, two])[0] is not None
+
+
 def test_a_judge_of_the_users_own() -> None:
     def judge(inputs: Any, outputs: Any) -> list[str]:
         total = sum(int(one.value) for one in outputs["receipts"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import oncelog
+from oncelog.broker.prove.plan import ProofPlan, new_record, record_data
 
 GOOD: dict[str, Any] = {
     "topics": ["orders", "receipts"],
@@ -33,7 +36,9 @@ GOOD: dict[str, Any] = {
             "nodes 3: they are for brokers of oncelog, not for the cluster",
         ),
         ({"config": {"log.dirs": "/x"}, "upstream": "kafka:9092"}, "log.dirs is for a broker of oncelog"),
-        ({"quiet": 0}, "quiet 0: expected seconds, more than 0"),
+        ({"quiet": 0}, "quiet 0: expected more than 0 and less than 3600 seconds"),
+        ({"key": ""}, "--key: '' is no path in a JSON value"),
+        ({"from_snapshot": "x", "upstream": "kafka:9092"}, "a snapshot is for brokers of oncelog"),
         ({"mechanism": "OAUTHBEARER"}, "mechanism OAUTHBEARER: expected one of "),
         ({"user": "billing"}, "user: expected a pair of name and password"),
         ({"user": ("billing", "")}, "the program logs in as billing, and findings have no passwords"),
@@ -65,3 +70,16 @@ def test_a_file_that_is_no_finding(text: str, error: str, tmp_path: pathlib.Path
     file.write_text(text)
     with pytest.raises(oncelog.InvalidArgumentError, match=error):
         oncelog.prove(["sh", "-c", "exit"], again=file, **GOOD)
+
+
+def test_a_plan_is_what_its_data_say() -> None:
+    """Its file repeats the trial with the same snapshot and the same bytes."""
+    headers = [("id", b"\xfe"), ("of", b"text"), ("none", None)]
+    inputs = {"orders": (record_data({"value": b"\xff", "key": b"tea", "headers": headers}),)}
+    plan = ProofPlan(("app",), {"orders": 1}, inputs, ("orders",), from_snapshot="orders.oncelog")
+    again = ProofPlan.of_data(json.loads(json.dumps(plan.to_data())))
+    assert again == plan
+    [record] = again.inputs["orders"]
+    found = new_record(record)
+    assert (found.value, found.key, list(found.headers)) == (b"\xff", b"tea", headers)
+    assert ProofPlan.of_data(replace(plan, from_snapshot=b"content").to_data()).from_snapshot is None
