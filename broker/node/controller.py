@@ -20,7 +20,9 @@ from oncelog.broker.controller.registrations import Sessions, register
 from oncelog.broker.host.host import Host
 from oncelog.broker.log.data_directory import DataDirectory, DataDirectoryError
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.metadata.configs import dynamic_broker_texts
 from oncelog.broker.metadata.feed import MetadataFeed
+from oncelog.broker.metadata.image import BROKER
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.broker.node.receiver import RequestReceiver
@@ -40,6 +42,7 @@ from oncelog.wire.messages.assign_replicas_to_dirs import (
 from oncelog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from oncelog.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from oncelog.wire.messages.fetch_snapshot import FetchSnapshotRequest
+from oncelog.wire.stored.metadata import ConfigRecord
 
 if TYPE_CHECKING:
     import random
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from oncelog.broker.emulation.release import Release
     from oncelog.broker.logging.line_limiter import LineLimiter
     from oncelog.broker.metadata.acls import AclBinding
+    from oncelog.broker.metadata.image import Topic
     from oncelog.broker.network.network import Delivery, Network
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.seams.files import FileSystem
@@ -89,7 +93,8 @@ class Controller:
         store.observers = self.feed.states
         timeout_s = host.config.current.broker_session_timeout_ms / 1000
         self.sessions = Sessions(timeout_s)
-        store.subscribe(lambda record, topic: self.sessions.replay(record))
+        store.subscribe(self._on_record)
+        self._apply_configs()
         self._heard = trio.Event()
         """Set when a session's deadline may have moved."""
         services = ControllerServices(
@@ -111,6 +116,15 @@ class Controller:
             AllocateProducerIdsRequest: self._allocate_producer_ids,
             AssignReplicasToDirsRequest: self._assign_directories,
         }
+
+    def _on_record(self, record: Message, topic: Topic | None) -> None:
+        self.sessions.replay(record)
+        if isinstance(record, ConfigRecord) and record.resource_type == BROKER:
+            self._apply_configs()
+
+    def _apply_configs(self) -> None:
+        """Apply the dynamic configuration in the metadata: elections and ISRs follow the cluster's, as leaders do."""
+        self.config.change(dynamic_broker_texts(self.store.image, self.config.static.node_id))
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve the nodes until cancelled. All nodes are down at the start of it, whatever the image says."""

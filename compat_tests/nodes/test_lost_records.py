@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from compat_tests.nodes.readers import Reader, Reading, reading
 from compat_tests.nodes.target import CONTROLLER, Cluster
-from compat_tests.nodes.topic import PREFERRED, UNCLEAN, Partition, Topic, create_topic
+from compat_tests.nodes.topic import BROKER, PREFERRED, UNCLEAN, Partition, Topic, create_topic, set_config
 from compat_tests.nodes.waiting import wait_until
 from compat_tests.transactions.reader import FAST_RECONNECT
 from tests.common.batches import WAIT_MS
@@ -194,3 +194,25 @@ def test_a_replica_outside_the_isr_leads(
     assert topic.partitions[0].epoch == epoch + 1
     expected = [(0, b"kept"), *((epoch, value) for value in (b"instead", b"more", b"last"))]
     assert topic.records(1) == expected
+
+
+def test_the_clusters_minimum_is_that_of_elections_too(kafka: Cluster, name: str) -> None:
+    """Lowered for all brokers, it lets the leader acknowledge alone: no other replica may lead then."""
+    topic = create_topic(kafka, name, REPLICAS)
+    set_config(kafka, BROKER, "", "min.insync.replicas", "1")
+    try:
+        assert topic.produce(1, b"kept")["error_code"] == 0
+        for follower in (2, 3):
+            kafka.nodes[follower].stop()
+        assert topic.wait_for(lambda row: row.isr == (1,)).elr == ()
+        assert topic.produce(1, b"alone")["error_code"] == 0
+        kafka.nodes[1].stop()
+        kafka.nodes[2].start()
+        kafka.nodes[3].start()
+        nobody = topic.wait_for(lambda row: row.offline == (1,))
+        assert (nobody.leader, nobody.isr, nobody.elr) == (-1, (), (1,))
+        kafka.nodes[1].start()
+        topic.wait_until_in_sync()
+        assert topic.records(1) == [(0, b"kept"), (0, b"alone")]
+    finally:
+        set_config(kafka, BROKER, "", "min.insync.replicas", "2")

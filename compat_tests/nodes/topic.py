@@ -214,10 +214,10 @@ def move_leader(cluster: Brokers, name: str, partition: int, *, to: int) -> None
 
 
 def set_config(cluster: Brokers, kind: int, name: str, key: str, value: str) -> None:
-    """Set a key of a resource, such as BROKER."""
+    """Set a key of a resource, such as BROKER; without a name, of all brokers."""
     row = {"name": key, "config_operation": SET, "value": value}
     asked = {"resources": [{"resource_type": kind, "resource_name": name, "configs": [row]}]}
-    node = int(name) if kind == BROKER else min(reachable(cluster))
+    node = int(name) if kind == BROKER and name else min(reachable(cluster))
     (answer,) = call(cluster, node, "IncrementalAlterConfigs", 1, asked)["responses"]
     assert answer["error_code"] == 0, answer
 
