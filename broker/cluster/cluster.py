@@ -265,20 +265,24 @@ class Cluster:
         return state.leader, state.leader_epoch
 
     def subscribe(self, listener: Callable[[Topic, int], None]) -> None:
-        """Call ``listener(topic, partition)`` at each new leader epoch, for all that lives with a leader."""
+        """Call ``listener(topic, partition)`` at each new leader epoch, for all that lives with a leader; within one,
+        too, if `leader_partition` gives another object, since there are other replicas now or none any more.
+        """
         self._listeners.append(listener)
 
     def on_change(self, topic: Topic, partition: int, *, is_new_epoch: bool) -> None:
         """A partition was created or changed. At a new leader epoch `leader_partition` gives another one."""
+        is_another = False
         if self.replicas is not None:
-            self._change(self.replicas, topic, partition)
+            is_another = self._change(self.replicas, topic, partition)
         elif is_new_epoch:
             self._forget(topic.name, partition)
-        if is_new_epoch:
+        if is_new_epoch or is_another:
             for listener in self._listeners:
                 listener(topic, partition)
 
-    def _change(self, replicas: Replicas, topic: Topic, partition: int) -> None:
+    def _change(self, replicas: Replicas, topic: Topic, partition: int) -> bool:
+        """Return whether `leader_partition` will give another object than before."""
         key = topic.name, partition
         state = topic.partitions[partition]
         leader = self._leader_partitions.get(key)
@@ -295,6 +299,7 @@ class Cluster:
             elif is_replicated:
                 replicas.update(topic, partition, leader)
         replicas.on_change(topic, partition)
+        return leader is not None and not leader.is_current
 
     def _forget(self, topic: str, partition: int) -> None:
         known = self._leader_partitions.pop((topic, partition), None)

@@ -305,11 +305,14 @@ class CoordinatorRuntime(Generic[S]):
                 self._wake_loading()
 
     def _keeps(self, partition: int, leader_epoch: int) -> bool:
-        """Keep the shard where nobody else can have led since, as Kafka does but for transactions: their epochs are in
-        markers.
+        """Keep the shard where nobody else can have led since, as Kafka does but for transactions in a new epoch: their
+        epochs are in markers.
         """
         context = self.loaded.get(partition) or self._loading.get(partition)
-        if context is None or self._builder.RELOADS or leader_epoch != context.log.leader_epoch + 1:
+        if context is None:
+            return False
+        epochs_since = leader_epoch - context.log.leader_epoch
+        if epochs_since > 1 or (epochs_since and self._builder.RELOADS):
             return False
         with suppress(KafkaError):
             context.log.renew()

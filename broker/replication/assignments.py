@@ -1,8 +1,8 @@
 """`AssignmentsManager`: tells the controller which replicas of this node cannot be used, and which can again (KIP-858).
 
 Kafka gives up a whole directory, with all its replicas. Here a log goes offline alone, and so alone its replica's
-directory becomes `LOST`: it leaves the ISR, and another replica leads. When the log could be opened again, at the
-node's next start, it is in the node's directory.
+directory becomes `LOST`: it leaves the ISR, and another replica leads. At the node's next start it is in the node's
+directory again, until opening the log fails.
 
 One request is under way; what comes meanwhile goes with the next one. Source: Kafka's ``AssignmentsManager``.
 """
@@ -57,7 +57,9 @@ class AssignmentsManager:
         self._want((topic, partition), LOST)
 
     def take_back(self, key: PartitionKey, state: Partition) -> None:
-        """The log of a replica is open; ``state`` is what the metadata say of the partition."""
+        """The node starts, and may open the replica's log again; ``state`` is what the metadata say of the partition.
+        The controller must know before the node is unfenced: only then it elects a leader for it.
+        """
         if (self._node_id, LOST) in zip(state.replicas, state.directories, strict=False):
             self._want(key, self._metadata.directory_id)
 

@@ -127,6 +127,7 @@ class ReplicaFetcher:
         """Fetch until there are no partitions."""
         while self._partitions:
             self._end_delays()
+            await self._flush()
             self._changed = trio.Event()
             request = self._build()
             if request is None:
@@ -233,7 +234,6 @@ class ReplicaFetcher:
                 await real_time.sleep(self._backoff_s)
             return
         self._session_id = response.session_id
-        to_flush: list[PartitionFetchState] = []
         for topic in response.responses:
             for row in topic.partitions:
                 partition = self._partitions.get((topic.topic_id, row.partition_index))
@@ -244,19 +244,29 @@ class ReplicaFetcher:
                 try:
                     await self._take_row(partition, row)
                 except KafkaError as error:
-                    self._note(partition, error)
-                    if partition.log.offline:
-                        self._fail(partition)
-                    else:  # a full disk may have room again
-                        self._delay(partition, self._backoff_s)
-                if partition.log.durable_offset < partition.offset and partition.is_fetching:
-                    to_flush.append(partition)
-        for partition in to_flush:  # only what is flushed may be reported
-            try:
-                await partition.log.flush(partition.offset)
-            except KafkaError as error:
-                self._note(partition, error)
-                self._fail(partition)
+                    self._give_up(partition, error)
+
+    async def _flush(self) -> None:
+        """Flush what the next request reports, as ``flush.messages`` demands. Partitions may come meanwhile."""
+        while to_flush := [
+            one
+            for one in (self._partitions.values() if self._begins_session else self._to_ask)
+            if one.log.durable_offset < one.offset and one.is_fetching
+        ]:
+            for partition in to_flush:
+                try:
+                    await partition.log.flush(partition.offset)
+                except KafkaError as error:
+                    self._give_up(partition, error)
+
+    def _give_up(self, partition: PartitionFetchState, error: KafkaError) -> None:
+        """Fetch a partition no more whose log is offline, another one later: a full disk may have room again."""
+        self._note(partition, error)
+        if partition.log.offline:
+            self._fail(partition)
+        else:
+            partition.offset = partition.log.log_end_offset  # some of the batches may be there
+            self._delay(partition, self._backoff_s)
 
     async def _take_row(self, partition: PartitionFetchState, row: PartitionData) -> None:
         """Take a partition's answer. Raises KafkaError."""

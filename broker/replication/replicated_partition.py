@@ -129,8 +129,10 @@ class ReplicatedPartition(LeaderPartition):
         already.
         """
         if state.partition_epoch >= self.partition_epoch:
+            if state.partition_epoch > self.partition_epoch or self.isr.proposed is None:
+                self.isr = Isr(frozenset(state.isr))
+            # Otherwise the response to the last proposal came before them, and another one is under way.
             self.partition_epoch = state.partition_epoch
-            self.isr = Isr(frozenset(state.isr))
             self._assign(state)
             self.reconsider()
 

@@ -117,7 +117,8 @@ class Replication:
         async with trio.open_nursery() as self._nursery:
             try:
                 for topic in self._metadata.image.topics.values():
-                    for partition in range(len(topic.partitions)):
+                    for partition, state in enumerate(topic.partitions):
+                        self._assignments.take_back((topic.name, partition), state)
                         self.on_change(topic, partition)
                 task_status.started()
                 await self._has_to_open.wait()  # until there is a partition, a node costs no more tasks
@@ -263,12 +264,12 @@ class Replication:
                 self._cluster.leader_partition(*key)
             elif self._node_id in state.replicas:
                 self._follow(key, state.leader, state.leader_epoch, is_replicated=len(state.replicas) > 1)
-            self._assignments.take_back(key, state)
         except KafkaError as error:
             about = {"topic": key[0], "partition": key[1], "error": error.code.name}
             self._lines.write(_log.warning, "replica not opened", about)
-            # NOT_LEADER_OR_FOLLOWER: the log is being recovered, or no file can be opened now.
-            return error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+            # NOT_LEADER_OR_FOLLOWER: the log is being recovered, or no file can be opened now. A log that is not there
+            # could not be created: a full disk may have room again.
+            return error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER and self._logs.has(*key)
         return True
 
     def _follow(self, key: PartitionKey, leader: int, leader_epoch: int, *, is_replicated: bool) -> None:

@@ -9,6 +9,7 @@ Source: ``SharePartitionManager``.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -165,7 +166,7 @@ class SharePartitionManager:
         found = self._partitions.get(key)
         if found is None:
             return None
-        if not found.leader.is_current:
+        if not self._is_led(found):
             self._lose(found)
             return None
         self.timer.run_due_of(key)
@@ -227,17 +228,26 @@ class SharePartitionManager:
         partition.wake()
 
     def _on_new_epoch(self, topic: Topic, partition: int) -> None:
-        # A batch of metadata may change many partitions: one search after it finds all share partitions to remove. No
-        # share partition is of a new partition.
-        if self._partitions and topic.partitions[partition].leader_epoch > 0:
+        # A batch of metadata may change many partitions: one search after it finds all share partitions to remove.
+        if self._partitions:
             self._has_lost = True
             self.timer.wake()
 
     def _remove_lost(self) -> None:
         if self._has_lost:
             self._has_lost = False
-            for partition in [it for it in self._partitions.values() if not it.leader.is_current]:
-                self._lose(partition)
+            for partition in list(self._partitions.values()):
+                if not self._is_led(partition):
+                    self._lose(partition)
+
+    def _is_led(self, partition: SharePartition) -> bool:
+        """Whether the leader epoch of a share partition goes on, perhaps with another number of replicas."""
+        if not partition.leader.is_current:
+            with suppress(KafkaError):
+                leader = self._cluster.leader_partition(partition.topic, partition.partition)
+                if (leader.log, leader.leader_epoch) == (partition.leader.log, partition.leader.leader_epoch):
+                    partition.leader = leader
+        return partition.leader.is_current
 
     def partitions_of(self, group_id: str) -> list[SharePartition]:
         """Return the share partitions of a group."""

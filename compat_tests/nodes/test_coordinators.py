@@ -328,3 +328,21 @@ def test_what_a_share_group_has_acquired_and_not_accepted_comes_again(kafka: Clu
                 consumer.commit_sync(30.0)
             again = read_until(consumer, lambda found: {1, 2} <= {offset for offset, _ in found})
     assert [offset for offset, _ in again] == [1, 2]
+
+
+def test_what_a_share_group_has_acquired_stays_so_with_another_replica(kafka: Cluster, name: str) -> None:
+    """A replica that is added begins no leader epoch."""
+    topic = create_topic(kafka, name, (1,))
+    set_config(kafka, GROUP_RESOURCE, name, "share.auto.offset.reset", "earliest")
+    assert topic.produce(1, b"acquired")["error_code"] == 0
+    with share_reading(kafka.bootstrap_servers, name) as consumer:
+        [acquired] = wait_until(
+            lambda: [one for one in consumer.poll(0.2) if one.error() is None], bool, "it"
+        )
+        topic.reassign([1, 2], 0)
+        topic.wait_for(lambda row: row.isr == (1, 2))
+        consumer.acknowledge(acquired)
+        consumer.commit_sync(30.0)
+        assert topic.produce(1, b"another")["error_code"] == 0
+        seen = read_until(consumer, lambda found: any(offset == 1 for offset, _ in found))
+    assert [(offset, count) for offset, count in seen] == [(1, 1)]

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import oncelog
+from tests.common.frames import Connection
 
 PATIENCE_S = 60
 
@@ -35,6 +36,14 @@ def write(kafka: oncelog.Broker, *partitions: int, **settings: object) -> list[A
         )
     assert producer.flush(PATIENCE_S) == 0
     return outcomes
+
+
+def reassign(kafka: oncelog.Broker, topic: str, replicas: dict[int, list[int]]) -> None:
+    """Give partitions other replicas, by number."""
+    partitions = [{"partition_index": number, "replicas": found} for number, found in replicas.items()]
+    with Connection(kafka.bootstrap_servers.split(",")[0]) as connection:
+        asked = {"timeout_ms": 30_000, "topics": [{"name": topic, "partitions": partitions}]}
+        assert connection.call("AlterPartitionReassignments", 0, asked)["error_code"] == 0
 
 
 def leader_of(kafka: oncelog.Broker, partition: int) -> int:
@@ -360,6 +369,34 @@ def test_a_transaction_times_out_over_all_nodes(kafka: oncelog.Broker) -> None:
     info = kafka.topic("t").info
     assert [one.high_watermark for one in info.partitions] == [2, 2, 2]  # with the markers
     assert kafka.transactions["a"].state == "CompleteAbort"
+
+
+def test_a_coordinator_goes_on_when_its_partition_gets_another_replica() -> None:
+    factors = {
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "offsets.topic.replication.factor": 1,
+    }
+    with oncelog.Broker(nodes=2, topics={"t": 1}, config=factors) as kafka:
+        producer = new_producer(kafka, **{"transactional.id": "a", "transaction.timeout.ms": 60_000})
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        producer.produce("t", b"v", partition=0)
+        producer.flush(PATIENCE_S)
+        consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g", "log_level": 0})
+        consumer.subscribe(["t"])
+        while not consumer.assignment():
+            consumer.poll(0.05)
+        for topic in ("__transaction_state", "__consumer_offsets"):
+            rows = [row for row in kafka.topic(topic).partitions if row.leader is not None]
+            reassign(kafka, topic, {row.partition: [row.leader, 3 - row.leader] for row in rows})
+            for row in rows:
+                kafka.topic(topic).wait_for_partition(row.partition, in_sync=[1, 2])
+        assert [line for line in kafka.log_lines if "shard unloaded" in line] == []
+        assert kafka.group("g").state == "Stable"
+        assert "transaction timed out" in [one.what for one in kafka.clock.advance(minutes=2)]
+        assert kafka.transactions["a"].state == "CompleteAbort"
+        consumer.close()
 
 
 def test_a_member_and_a_transaction_that_expire_on_their_node(kafka: oncelog.Broker) -> None:

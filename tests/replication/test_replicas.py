@@ -506,6 +506,59 @@ async def test_a_follower_whose_disk_is_full_leaves_the_isr_and_comes_back_when_
         assert nodes[3].values() == [b"a", b"b"]
 
 
+@simulated
+async def test_a_disk_that_fills_between_two_batches_of_a_response() -> None:
+    """The follower goes on after those that it has."""
+    async with running_nodes() as nodes:
+        nodes.create(min_insync_replicas="2")
+        await nodes[1].produce(b"a")
+        await nodes.wait(lambda: nodes[3].values() == [b"a"])
+        nodes.network.cut(1, 3)
+        for value in (b"b", b"c", b"d"):
+            await nodes[1].produce(value, acks=1)
+        full = Fault("write", errno.ENOSPC, lambda path: "t-0" in path, after_bytes=nodes[3].log.size)
+        nodes[3].files.faults.append(full)
+        nodes.heal()
+        await nodes.wait(lambda: nodes.partition.isr == [1, 2])
+        assert nodes[3].values() == [b"a", b"b"]
+        nodes[3].files.faults.remove(full)
+        await nodes.wait_isr(1, 2, 3)
+        assert nodes[3].values() == [b"a", b"b", b"c", b"d"]
+
+
+@simulated
+async def test_a_disk_that_is_full_when_a_follower_flushes() -> None:
+    async with running_nodes(log_index_interval_bytes="1") as nodes:
+        nodes.create(min_insync_replicas="2", flush_messages="1")
+        await nodes[1].produce(b"a")
+        faults = [
+            Fault(operation, errno.ENOSPC, lambda path: "t-0" in path and path.endswith("index"))
+            for operation in ("open", "write")
+        ]
+        nodes[3].files.faults += faults
+        for value in (b"b", b"c"):
+            assert (await nodes[1].produce(value, timeout_ms=30_000)).error_code == 0
+        assert nodes.partition.isr == [1, 2]
+        nodes[3].files.faults.clear()
+        await nodes.wait_isr(1, 2, 3)
+        assert nodes[3].values() == [b"a", b"b", b"c"]
+        assert nodes[3].log.recovery_point == 3
+
+
+@simulated
+async def test_a_disk_that_is_full_when_a_new_partition_is_to_be_followed() -> None:
+    async with running_nodes() as nodes:
+        full = Fault("makedirs", errno.ENOSPC, lambda path: "t-0" in path)
+        nodes[3].files.faults.append(full)
+        nodes.create(min_insync_replicas="2")
+        assert (await nodes[1].produce(b"a", timeout_ms=30_000)).error_code == 0
+        assert nodes.partition.isr == [1, 2]
+        await trio.sleep(5)
+        nodes[3].files.faults.remove(full)
+        await nodes.wait_isr(1, 2, 3)
+        assert nodes[3].values() == [b"a"]
+
+
 @pytest.mark.parametrize("side", ["leader", "follower"])
 @simulated
 async def test_a_new_replica_is_copied_no_faster_than_its_throttle(side: str) -> None:
@@ -551,6 +604,23 @@ async def test_a_follower_reports_only_what_is_flushed() -> None:
         assert row.error_code == 0
         for node in nodes:
             assert node.log.recovery_point == 1
+
+
+@simulated
+async def test_a_leader_that_follows_reports_only_what_is_flushed() -> None:
+    """Its own flush of what it has written as a leader may still be under way."""
+    async with running_nodes() as nodes:
+        nodes.create(flush_messages="1", min_insync_replicas="2")
+        await nodes[1].produce(b"a")
+        nodes[1].files.latency_s = 10
+        nodes.nursery.start_soon(nodes[1].produce, b"b")
+        await nodes.wait(lambda: [node.log.recovery_point for node in nodes] == [1, 2, 2])
+        nodes.elect(2, isr=[1, 2, 3])
+        await trio.sleep(2)
+        assert (nodes[1].log.log_end_offset, nodes[1].log.recovery_point) == (2, 1)
+        assert nodes[2].leader.followers[1].end_offset < 2
+        assert nodes[2].log.high_watermark == 1
+        await nodes.wait_isr(1, 2, 3)
 
 
 @simulated

@@ -126,7 +126,7 @@ def test_a_fenced_follower_is_not_waited_for() -> None:
     leader.fetch(2, 2)
     leader.fetch(3, 2)
     leader.image.brokers[3].fenced = True
-    leader.partition.update(leader.state)
+    leader.partition.on_refused(leader.partition.isr, ErrorCode.INELIGIBLE_REPLICA)
     leader.append()
     leader.fetch(2, 3)
     assert leader.high_watermark == 3
@@ -275,6 +275,22 @@ def test_older_metadata_than_the_controllers_answer_count_for_nothing() -> None:
     leader.partition.on_accepted(leader.partition.isr, PartitionResult(0, 0, 1, 0, [1, 2], 0, 6))
     leader.partition.update(leader.state)  # of partition epoch 5
     assert sorted(leader.partition.isr.committed) == [1, 2]
+
+
+def test_metadata_that_say_what_the_answer_said_leave_the_next_proposal() -> None:
+    """They may come when the controller has accepted it: the watermark must not pass the replica that joins."""
+    leader = Leader(isr=[1], records=2)
+    leader.fetch(2, 2)
+    leader.append()
+    leader.partition.on_accepted(leader.partition.isr, PartitionResult(0, 0, 1, 0, [1, 2], 0, 6))
+    leader.fetch(3, 2)
+    assert leader.proposed == [[1, 2], [1, 2, 3]]
+    leader.state.isr, leader.state.partition_epoch = [1, 2], 6
+    leader.partition.update(leader.state)
+    leader.fetch(2, 3)
+    assert leader.high_watermark == 2
+    leader.fetch(3, 3)
+    assert leader.high_watermark == 3
 
 
 @pytest.mark.parametrize(("min_isr", "effective"), [(1, 1), (3, 3), (5, 3)])

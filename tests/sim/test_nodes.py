@@ -15,10 +15,10 @@ from oncelog.broker.metadata.image import Partition
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.broker.seams.memory_files import Operation
 from oncelog.wire.errors import ErrorCode
-from tests.common.batches import batch
+from tests.common.batches import batch, record
 from tests.harness.requests import PRODUCE_VERSION, create_topic, produce, produce_request
 from tests.harness.sim_cluster import PATIENCE_S, SETTLED_S, SimCluster, running_cluster
-from tests.harness.simulation import simulated
+from tests.harness.simulation import simulated, simulated_work
 from tests.sim.disk import Fault
 from tests.sim.nodes_clients import SAFE, Plan, World
 from tests.sim.nodes_run import create_topics, run, write_and_read
@@ -153,16 +153,19 @@ def test_a_log_that_goes_offline_gives_up_its_leadership(operation: Operation) -
     life()
 
 
-@simulated
-async def test_the_only_replica_that_goes_offline_has_no_leader_until_its_next_start() -> None:
+@pytest.mark.parametrize("records", [pytest.param(1, id="short log"), pytest.param(40, id="slow recovery")])
+@simulated_work(2)
+async def test_the_only_replica_that_goes_offline_has_no_leader_until_its_next_start(records: int) -> None:
     async with running_cluster(config={"min.insync.replicas": "1"}) as cluster:
         await create_topic(cluster.nodes[1].connect(), "t")
         state: Partition = cluster.image.topics["t"].partitions[0]
-        await produce(cluster.nodes[state.leader].connect(), "t", acks=-1)
+        for _ in range(records):
+            large = batch([record(b"k", bytes(20_000))])
+            await produce(cluster.nodes[state.leader].connect(), "t", large, acks=-1)
         failed = await fail_the_disk_of_the_leader(cluster, "t", "write")
         await cluster.wait_until(lambda: state.leader == -1, "it leads on")
 
         await cluster.nodes[failed].crash("process")
         await cluster.nodes[failed].start()
         await cluster.wait_until(lambda: state.leader == failed, "it does not lead again")
-        assert (await produce(cluster.nodes[failed].connect(), "t", acks=-1)).base_offset == 1
+        assert (await produce(cluster.nodes[failed].connect(), "t", acks=-1)).base_offset == records
