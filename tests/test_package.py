@@ -130,7 +130,7 @@ def project(
         (root / package / "__init__.py").write_text(
             "raise RuntimeError('this is the project, not oncelog')\n"
         )
-    install(archives[1], root / ".venv", "confluent-kafka", lock="requirements.lock")
+    install(archives[1], root / ".venv", "confluent-kafka", "pytest", lock="requirements.lock")
     return root
 
 
@@ -160,6 +160,13 @@ def test_importing_it_is_cheap_there(project: pathlib.Path) -> None:
     file, *modules = run(project / ".venv" / "bin" / "python", "-c", code, cwd=project).split()
     assert pathlib.Path(file).is_relative_to(project / ".venv")
     assert not {"trio", "asyncio", "socket", "importlib.metadata", "oncelog.broker"} & set(modules)
+
+
+def test_the_fixtures_need_no_extra_there(project: pathlib.Path) -> None:
+    code = (
+        "import oncelog.pytest_plugin.real_cluster, importlib.util as u; print(u.find_spec('cryptography'))"
+    )
+    assert run(project / ".venv" / "bin" / "python", "-c", code, cwd=project) == "None\n"
 
 
 def test_uvx_runs_the_wheel_there(archives: tuple[pathlib.Path, pathlib.Path], project: pathlib.Path) -> None:

@@ -87,6 +87,11 @@ class ClusterClient:
 
     # -- calls
 
+    @property
+    def now_ms(self) -> int:
+        """The time, in milliseconds."""
+        return real_time.now_ms()
+
     async def call(
         self,
         request: Request[ResponseT_co],

@@ -67,11 +67,9 @@ OUR_DEFAULTS: dict[str, tuple[Value, str]] = {
     "group.initial.rebalance.delay.ms": (0, "a test's first consumer should not wait three seconds"),
     "listeners": (("PLAINTEXT://127.0.0.1:9092",), "reachable from this machine only, until told otherwise"),
     "node.id": (1, "required by Kafka; one node needs no choice"),
-    "offsets.topic.replication.factor": (1, "there is one node"),
     "process.roles": (("broker", "controller"), "required by Kafka; one process does both"),
     "socket.receive.buffer.bytes": (-1, "the kernel sizes the buffer by need: several times the throughput"),
     "socket.send.buffer.bytes": (-1, "the kernel sizes the buffer by need: several times the throughput"),
-    "transaction.state.log.replication.factor": (1, "there is one node"),
 }
 
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))

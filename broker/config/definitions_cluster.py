@@ -36,6 +36,9 @@ class ClusterKeys(metaclass=KeyCollector, of_several_nodes=True):
     broker_session_timeout_ms: int = key(
         INT, 9_000, "Milliseconds without a heartbeat after which the controller fences a broker."
     )
+    initial_broker_registration_timeout_ms: int = key(
+        INT, 60_000, "Milliseconds that a broker's first registration may take at its start."
+    )
     request_timeout_ms: int = key(
         INT, 30_000, "Milliseconds that a request to another node may take.", importance=HIGH
     )

@@ -39,8 +39,6 @@ unstable.feature.versions.enable boolean false internal
     Whether unreleased levels of features are allowed.
 
 # The cluster: controllers, registration, replication
-initial.broker.registration.timeout.ms int 60000
-    Milliseconds that a broker's first registration may take.
 controlled.shutdown.enable boolean true
     Whether a broker that stops hands over its leaderships first.
 controller.performance.always.log.threshold.ms long 2000 0.. internal

@@ -19,7 +19,10 @@ def new_disk(options: BrokerOptions, config: BrokerConfig, clock: Clock) -> Mort
         return MortalFileSystem(OsFileSystem(open_files_max, durable=options.is_durable))
     files = MemoryFileSystem(clock.now_ms)
     files.makedirs(config.data_dir)
-    files.sync_dir("/")
+    path = config.data_dir
+    while path != "/":  # a loss of power takes no data directory away
+        path = path.rpartition("/")[0] or "/"
+        files.sync_dir(path)
     return MortalFileSystem(files)
 
 

@@ -130,7 +130,7 @@ class Runs(Generic[ServedT]):
         except BaseException as error:
             failure = without_deaths(error)
             if not is_ready:
-                raise failure or NotRunningError("the broker was killed while it started") from error
+                raise failure or NotRunningError(f"the {self._what} was killed while it started") from None
             self.failure = failure
             if failure is not None:
                 self._has_failed.set()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from oncelog.broker.config.definitions import StartError
 from oncelog.broker.config.listeners import SECURITY_PROTOCOLS
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.features import broker_features
@@ -22,6 +23,7 @@ from oncelog.broker.network.network import CONTROLLER_ID, LinkDownError
 from oncelog.broker.node.forwarding import Forwarding
 from oncelog.broker.node.receiver import RequestReceiver
 from oncelog.broker.node.topic_requests import AsksController
+from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from oncelog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -93,22 +95,29 @@ class Member:
 
         The snapshot comes last: the controller keeps the batches after it for a node that has registered.
 
-        It waits as long as the controller cannot be reached, and as long as a session of the node lasts. Raises
-        KafkaError if the controller refuses the node.
+        It waits while the controller cannot be reached, and while a session of the node lasts. Raises KafkaError if the
+        controller refuses the node, StartError after ``initial.broker.registration.timeout.ms`` of real time.
         """
-        while True:
-            changed = self._controller.changed
-            try:
-                await self._register(listeners)
-                response = await self._controller.call(
-                    FetchSnapshotRequest(replica_id=self._node_id), SNAPSHOT_VERSION
-                )
-                self._metadata.load(response.topics[0].partitions[0])
-                while not self._is_registered():
-                    await self._fetch()
-                return
-            except LinkDownError:
-                await changed.wait()
+        timeout_s = self._config.static.initial_broker_registration_timeout_ms / 1000
+        with real_time.move_on_after(timeout_s):
+            while True:
+                changed = self._controller.changed
+                try:
+                    await self._register(listeners)
+                    response = await self._controller.call(
+                        FetchSnapshotRequest(replica_id=self._node_id), SNAPSHOT_VERSION
+                    )
+                    self._metadata.load(response.topics[0].partitions[0])
+                    while not self._is_registered():
+                        await self._fetch()
+                    return
+                except LinkDownError:
+                    log.info("the controller cannot be reached")
+                    await changed.wait()
+        raise StartError(
+            f"node {self._node_id} was not registered in {timeout_s:g} s (initial.broker.registration.timeout.ms): it "
+            "does not reach the controller, or its last session lasts"
+        )
 
     async def _register(self, listeners: Sequence[BoundListener]) -> None:
         request = BrokerRegistrationRequest(

@@ -25,11 +25,12 @@ from oncelog.broker.fetch.sessions import FetchSessions
 from oncelog.broker.handlers.services import Services
 from oncelog.broker.handlers.table import TELEMETRY_KEYS, UNSTABLE_VERSIONS
 from oncelog.broker.host.host import Host
-from oncelog.broker.log.data_directory import DataDirectoryError
+from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError, partition_of
 from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
 from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, NO_LEADER_CHANGE, TOPIC
 from oncelog.broker.metadata.internal_topics import AutoTopicCreationManager
+from oncelog.broker.metadata.log import DIRECTORY as METADATA_DIRECTORY
 from oncelog.broker.metadata.store import MetadataStore
 from oncelog.broker.net.connection import Connection
 from oncelog.broker.node.membership import Alone, Membership
@@ -288,6 +289,7 @@ def open_node(
     logs.keeps_data = keeps_data
     with ExitStack() as opened:
         try:
+            _check_is_alone(files, logs.data_dir)
             metadata = opened.enter_context(_open_metadata(logs, release))
             dynamic = DynamicBrokerConfig(config)
             apply_broker_configs(dynamic, metadata, logs)
@@ -320,6 +322,23 @@ def open_node(
         except (KafkaError, DecodeError, OSError) as error:
             raise DataDirectoryError.of(logs.data_dir, error) from error
         yield node
+
+
+def _check_is_alone(files: FileSystem, path: str) -> None:
+    """Raise DataDirectoryError if a directory has the data of several nodes, or of one of several: without their
+    metadata a single node would move its partitions aside.
+    """
+    names = files.listdir(path) if files.is_dir(path) else []
+    nodes = [name for name in names if name.isdecimal() and files.exists(f"{path}/{name}/{META_PROPERTIES}")]
+    if nodes and META_PROPERTIES not in names:
+        raise DataDirectoryError(
+            f"{path} has the data of {len(nodes)} nodes: start it with --nodes {len(nodes)}"
+        )
+    if METADATA_DIRECTORY not in names and any(partition_of(name) for name in names):
+        raise DataDirectoryError(
+            f"{path} has partitions and no {METADATA_DIRECTORY}: it belongs to one of several nodes, whose controller "
+            "has the metadata; start all of them, by --nodes and the folder above"
+        )
 
 
 @contextmanager

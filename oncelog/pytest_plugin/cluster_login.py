@@ -11,7 +11,6 @@ from oncelog.broker.credentials.scram import TOKEN_AUTH
 from oncelog.broker.credentials.stores import load_key_store, load_trust_store
 from oncelog.broker.embedded.client_settings import ClientEndpoint
 from oncelog.broker.seams.tls import read_file
-from oncelog.broker.security.tls.authority import Certificate
 
 INSTEAD = "--kafka-through-proxy gives clients an address that asks for nothing"
 
@@ -42,7 +41,10 @@ def endpoint_of(bootstrap_servers: str, values: Mapping[str, str]) -> ClientEndp
 
             authority = b"".join(one.public_bytes(Encoding.PEM) for one in trusted)
         store = load_key_store(values, read_file)
-        certificate = None if store is None else Certificate(store.key, store.chain)
+        if store is not None:
+            from oncelog.broker.security.tls.authority import Certificate  # needs an extra
+
+            certificate = Certificate(store.key, store.chain)
     return ClientEndpoint(
         bootstrap_servers.split(",")[0], protocol, mechanism, user, password, authority, certificate
     )

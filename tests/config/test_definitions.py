@@ -129,7 +129,7 @@ def test_a_key_is_declared_or_known_but_not_both() -> None:
 
 def test_the_table_of_keys_without_effect() -> None:
     found = keys_without_effect()
-    assert len(found) == 132
+    assert len(found) == 131
     assert not any(found.in_effect for found in found.values())
     threads, providers, offset = (
         found[name] for name in ("num.io.threads", "config.providers", "remote.log.index.file.cache.ttl.ms")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+import oncelog
 from oncelog.broker.client.routes import BrokerWithId
 from oncelog.broker.control.acl_options import Acl
 from oncelog.broker.control.errors import BrokerFailedError, InvalidArgumentError, NotRunningError
@@ -271,7 +272,11 @@ def test_the_data_outlives_the_cluster(tmp_path: Any) -> None:
     ("nodes", "options", "reason"),
     [
         (0, {}, "expected 1 to 100"),
-        (True, {}, "expected 1 to 100"),
+        (True, {}, "expected a number, or configurations by id"),
+        (2.0, {}, "expected a number, or configurations by id"),
+        ([1, 2], {}, "expected a number, or configurations by id"),
+        ({1: None, 2: None}, {}, r"nodes\[1\]=None: expected a mapping of Kafka's keys"),
+        ({1: {"log.dirs": "/x"}}, {}, r"nodes\[1\] log.dirs: several nodes have .* leave it out"),
         ({1: {}, 3: {}}, {}, "expected the ids 1 to 2"),
         (3, {"config": {"node.id": 4}}, "several nodes have the ids"),
         (3, {"port": 65535}, "65536 is no port"),
@@ -317,3 +322,48 @@ def test_a_directory_that_is_in_use(tmp_path: Any) -> None:
             nursery.cancel_scope.cancel()
 
     run(scenario, data_dir=str(tmp_path / "data"))
+
+
+def test_advertised_ports_follow_each_other_as_listeners_do() -> None:
+    async def scenario(cluster: ControlledCluster) -> None:
+        assert [*cluster.addresses().values()] == ["here:9092", "here:9093", "here:9094"]
+
+    run(scenario, config={**ONE_REPLICA, "advertised.listeners": "PLAINTEXT://here:9092"})
+
+
+def test_a_node_that_does_not_reach_the_controller_does_not_start() -> None:
+    async def scenario(cluster: ControlledCluster) -> None:
+        await cluster.call("cut", {"source": 1, "target": "controller"})
+        await cluster.call("kill_node", {"node": 1})
+        with pytest.raises(BrokerFailedError, match="node 1 was not registered in 0"):
+            await cluster.call("start_node", {"node": 1})
+        await cluster.call("heal", {})
+        await cluster.call("start_node", {"node": 1})
+
+    run(scenario, config={**ONE_REPLICA, "initial.broker.registration.timeout.ms": 500})
+
+
+def test_what_a_single_node_is_told_of_the_data_of_several(tmp_path: Any) -> None:
+    data_dir = str(tmp_path / "data")
+
+    async def scenario(cluster: ControlledCluster) -> None:
+        await cluster.call("create_topic", {"name": "t", "partitions": 3, "config": None})
+        for partition in range(3):
+            await cluster.call(
+                "produce", {"topic": "t", "records": [{"value": b"v", "partition": partition}]}
+            )
+
+    run(scenario, data_dir=data_dir)
+    for folder, reason in (
+        ("", "has the data of 3 nodes: start it with --nodes 3"),
+        ("/1", "one of several"),
+    ):
+        with pytest.raises(oncelog.BrokerFailedError, match=reason):
+            oncelog.Broker(data_dir=data_dir + folder).start()
+    kept: list[Any] = []
+
+    async def again(cluster: ControlledCluster) -> None:
+        kept.extend(await cluster.call("records", {"topic": "t"}))
+
+    run(again, data_dir=data_dir)
+    assert len(kept) == 3

@@ -272,6 +272,55 @@ def test_a_reset_mends_all(on_disk: bool, tmp_path: Any) -> None:
                 kafka.reset()
 
 
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_loss_of_power_keeps_what_was_flushed(is_reset: bool) -> None:
+    with oncelog.Broker(nodes=3, topics=["t"], config={"log.flush.interval.messages": 1}) as kafka:
+        if is_reset:
+            kafka.nodes[2].lose_power()
+            kafka.reset()
+        kafka.produce("t", b"flushed")
+        for node in kafka.nodes.values():
+            node.lose_power()
+        for node in kafka.nodes.values():
+            node.start()
+        kafka.topic("t").wait_for_partition(0, in_sync=[1, 2, 3])
+        assert [one.value for one in kafka.topic("t").records()] == [b"flushed"]
+
+
+def test_records_have_broker_time(kafka: oncelog.Broker) -> None:
+    kafka.clock.advance(days=8)
+    written = kafka.produce("t", b"v")
+    assert abs(written.timestamp - kafka.clock.now().timestamp() * 1000) < 60_000
+
+
+def test_a_wait_for_a_leader(kafka: oncelog.Broker) -> None:
+    leader = leader_of(kafka, 0)
+    kafka.nodes[leader].stop()
+    found = kafka.topic("t").wait_for_partition(0)
+    assert found.leader not in (None, leader)
+    for node in kafka.nodes.values():
+        node.stop()
+    with pytest.raises(oncelog.WaitTimeoutError, match="t-0 has leader None"):
+        kafka.topic("t").wait_for_partition(0, timeout=0.1)
+
+
+def test_a_write_without_a_leader_says_why(kafka: oncelog.Broker) -> None:
+    leader = leader_of(kafka, 0)
+    kafka.nodes[leader].kill()
+    with pytest.raises(
+        oncelog.KafkaError, match=rf"node {leader} does not run; it leads until its session is over"
+    ):
+        kafka.produce("t", b"v", partition=0)
+    for number, node in kafka.nodes.items():
+        if number != leader:
+            node.stop()
+    kafka.nodes[leader].expire()
+    one = next(number for number in kafka.nodes if number != leader)
+    kafka.nodes[one].start()
+    with pytest.raises(oncelog.KafkaError, match="t-0 has no leader: of its replicas"):
+        kafka.produce("t", b"v", partition=0)
+
+
 def test_a_stop_of_all_nodes_keeps_what_they_have(kafka: oncelog.Broker) -> None:
     assert write(kafka, 0) == [None]
     for end in (kafka.stop, kafka.kill):
@@ -388,10 +437,10 @@ def test_a_coordinator_goes_on_when_its_partition_gets_another_replica() -> None
         while not consumer.assignment():
             consumer.poll(0.05)
         for topic in ("__transaction_state", "__consumer_offsets"):
-            rows = [row for row in kafka.topic(topic).partitions if row.leader is not None]
-            reassign(kafka, topic, {row.partition: [row.leader, 3 - row.leader] for row in rows})
-            for row in rows:
-                kafka.topic(topic).wait_for_partition(row.partition, in_sync=[1, 2])
+            leaders = {row.partition: row.leader or 0 for row in kafka.topic(topic).partitions}
+            reassign(kafka, topic, {number: [leader, 3 - leader] for number, leader in leaders.items()})
+            for number in leaders:
+                kafka.topic(topic).wait_for_partition(number, in_sync=[1, 2])
         assert [line for line in kafka.log_lines if "shard unloaded" in line] == []
         assert kafka.group("g").state == "Stable"
         assert "transaction timed out" in [one.what for one in kafka.clock.advance(minutes=2)]

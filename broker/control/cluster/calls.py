@@ -19,6 +19,10 @@ ANY = AnyBroker()
 class ClusterCalls(Protocol):
     """A `ClusterClient`, or a `NodesClient`."""
 
+    @property
+    def now_ms(self) -> int:
+        """The time of new records, in milliseconds: a client's own, or broker time."""
+
     async def call(
         self,
         request: Request[ResponseT_co],

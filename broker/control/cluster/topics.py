@@ -310,7 +310,7 @@ async def produce(client: ClusterCalls, *, topic: str, records: Sequence[object]
     ends = [await offset(client, topic, number, LATEST, 0) for number in numbers]
     written = []
     for record, partition in zip(checked, assign_partitions(topic, checked, ends), strict=True):
-        timestamp = real_time.now_ms() if record.timestamp is None else record.timestamp
+        timestamp = client.now_ms if record.timestamp is None else record.timestamp
         builder = BatchBuilder()
         builder.append(timestamp, record.key, record.value, record.headers)
         rows = [

@@ -68,9 +68,11 @@ def check_directories(files: FileSystem, data_dir: str, nodes: int) -> None:
 
 
 def _moved_ports(config: BrokerConfig, by: int) -> dict[str, str]:
-    """Return the keys of listeners whose ports are those of the ``by``-th node after the first."""
+    """Return the keys of listeners whose ports are those of the ``by``-th node after the first. Advertised ports follow
+    each other, too, where the listeners' are free ones.
+    """
     ports = [_port(text) for text in config.listeners]
-    given = [port for port in ports if port]
+    given = [port for port in ports if port] or [*filter(None, map(_port, config.advertised_listeners or ()))]
     stride = max(given) - min(given) + 1 if given else 0
     moved = {}
     for key, endpoints in (

@@ -213,7 +213,7 @@ class ControlledCluster:
         for node_id, node in self.nodes.items():
             if node.is_running:
                 receivers[node_id] = node.node.membership.receive
-        return NodesClient(receivers, controller.store.image, listener_names(self.config)[0])
+        return NodesClient(receivers, controller.store.image, listener_names(self.config)[0], self.clock)
 
     async def wait_followed(self) -> None:
         """Wait until each node that runs and reaches the controller has its metadata."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oncelog.broker.client.routes import Retry, Route
     from oncelog.broker.metadata.image import MetadataImage
     from oncelog.broker.network.network import Receive
+    from oncelog.broker.seams.clock import Clock
     from oncelog.wire.messages.metadata import MetadataResponse
     from oncelog.wire.schema import Request, ResponseT_co
 
@@ -41,10 +42,18 @@ class NodesClient:
     addresses are those of their listener ``listener_name``.
     """
 
-    def __init__(self, receivers: Mapping[int, Receive], image: MetadataImage, listener_name: str) -> None:
+    def __init__(
+        self, receivers: Mapping[int, Receive], image: MetadataImage, listener_name: str, clock: Clock
+    ) -> None:
         self._receivers = receivers
+        self._clock = clock
         self._client = A_NODE._replace(listener_name=listener_name)
         self._image = image
+
+    @property
+    def now_ms(self) -> int:
+        """Broker time, in milliseconds."""
+        return self._clock.now_ms()
 
     async def call(
         self,
@@ -71,14 +80,17 @@ class NodesClient:
         node_id = await self._node_of(route, request.API_KEY)
         receive = self._receivers.get(node_id)
         if receive is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the node does not run")
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"node {node_id} does not run; it leads until its session is over: kafka.nodes[{node_id}].expire()",
+            )
         if version is None:
             version = min(type(request).MAX_VERSION, HANDLERS[request.API_KEY].max_version)
         with real_time.move_on_after(timeout_s):
             client = None if node_id == CONTROLLER_ID else self._client
             response: Any = await receive(Delivery(CONTROLLER_ID, request, version, client))
             return response, error_codes(response)
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"node {node_id} has not answered in {timeout_s:g} s")
 
     async def _node_of(self, route: Route, api_key: int) -> int:
         """Return the id of the node to ask. Raises KafkaError if there is none."""
@@ -92,7 +104,14 @@ class NodesClient:
             topic = self._image.topics.get(route.topic)
             if topic is None or not 0 <= route.partition < len(topic.partitions):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, route.topic)
-            return topic.partitions[route.partition].leader
+            state = topic.partitions[route.partition]
+            if state.leader < 0:
+                raise KafkaError(
+                    ErrorCode.BROKER_NOT_AVAILABLE,
+                    f"{route.topic}-{route.partition} has no leader: of its replicas {state.replicas}, those that may "
+                    f"lead, {state.eligible_leader_replicas or state.isr}, do not serve",
+                )
+            return state.leader
         assert isinstance(route, CoordinatorOf)
         request = FindCoordinatorRequest(key_type=route.key_type, coordinator_keys=[route.key])
         [row] = (await self.call(request)).coordinators

@@ -278,7 +278,15 @@ async def wait_for_partition(
     in_sync: list[int] | None = None,
     timeout: float = 10.0,
 ) -> PartitionState:
-    """Wait until a partition has that leader and exactly these replicas in sync; None: whatever they are."""
+    """Wait until a partition has that leader and exactly these replicas in sync; None: whatever they are. With neither,
+    wait until it has a leader.
+    """
+
+    def is_there(found: PartitionState) -> bool:
+        if leader is None and in_sync is None:
+            return found.leader is not None
+        return leader in (None, found.leader) and in_sync in (None, sorted(found.isr))
+
     store = cluster.runs.current.store
     found: PartitionState | None = None
     with real_time.move_on_after(timeout):
@@ -289,7 +297,7 @@ async def wait_for_partition(
                 if not 0 <= partition < len(known):
                     raise no_partition(topic, partition, len(known))
                 found = known[partition]
-                if leader in (None, found.leader) and in_sync in (None, sorted(found.isr)):
+                if is_there(found):
                     await cluster.wait_followed()
                     return found
             await changed.wait()

@@ -18,17 +18,12 @@ if TYPE_CHECKING:
 
 KIT_CONFIG = {
     "default.replication.factor": "3",
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "share.coordinator.state.topic.replication.factor": "3",
     "min.insync.replicas": "2",
-    "transaction.state.log.min.isr": "2",
-    "share.coordinator.state.topic.min.isr": "2",
     # A test that kills a node should not wait nine seconds until the others know.
     "broker.session.timeout.ms": "1000",
     "broker.heartbeat.interval.ms": "200",
 }
-"""Defaults of the test kit for several nodes; beside those for one."""
+"""Defaults of the test kit for several nodes, added to those for one."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +50,24 @@ def cluster_options(
 
     Raises InvalidArgumentError.
     """
+    if isinstance(nodes, bool) or not isinstance(nodes, int | Mapping):
+        raise InvalidArgumentError(
+            f"nodes={nodes!r}: expected a number, or configurations by id: {{1: {{…}}, …}}"
+        )
     configs: Mapping[int, Mapping[str, object]] = {} if isinstance(nodes, int) else nodes
     count = nodes if isinstance(nodes, int) else len(nodes)
-    if isinstance(nodes, bool) or not 1 <= count <= NODES_MAX:
+    if not 1 <= count <= NODES_MAX:
         raise InvalidArgumentError(f"nodes={nodes!r}: expected 1 to {NODES_MAX}")
-    if configs and sorted(configs) != list(range(1, count + 1)):
+    if configs and {*configs} != {*range(1, count + 1)}:
         raise InvalidArgumentError(f"nodes={nodes!r}: expected the ids 1 to {count}")
-    if "node.id" in of_nodes.config:
-        raise InvalidArgumentError("config node.id: several nodes have the ids 1, 2, 3, …")
+    for name, given in (("config", of_nodes.config), *((f"nodes[{one}]", configs[one]) for one in configs)):
+        if not isinstance(given, Mapping):
+            raise InvalidArgumentError(f"{name}={given!r}: expected a mapping of Kafka's keys")
+        for key in ("node.id", "broker.id", *(() if name == "config" else ("log.dir", "log.dirs"))):
+            if key in given:
+                raise InvalidArgumentError(
+                    f"{name} {key}: several nodes have the ids 1, 2, 3, … and folders of these names; leave it out"
+                )
     if of_nodes.origins is None:
         factors = {
             key: str(min(int(text), count)) if text == "3" else text for key, text in KIT_CONFIG.items()

@@ -111,7 +111,8 @@ class AsyncTopic:
         in_sync: Iterable[int] | None = None,
         timeout: float = 10,
     ) -> PartitionState:
-        """Wait until a partition has that leader and exactly these replicas in sync; return it. Both are optional.
+        """Wait until a partition has that leader and exactly these replicas in sync; return it. Both are optional;
+        without them, wait until it has a leader.
 
         timeout: seconds of real time. WaitTimeoutError says what it had instead.
         """
