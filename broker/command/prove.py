@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options, unknown = parser.parse_known_args(own)
         if unknown and not unknown[0].startswith("-"):
-            raise UsageError(f"put -- before the program: -- {shlex.join([*unknown, *command])}; {HELP}")
+            raise UsageError(f"put -- before the program: -- {shlex.join([*unknown, *command])}")
         if unknown:
             raise UsageError(unknown_option(unknown[0], options_of(parser), "oncelog prove"))
         if options.explain is not None:

@@ -24,8 +24,8 @@ as nobody has registered in its place.
 
 A session begins with a registration and ends with that time-out; while it lasts, nobody else may register with the id.
 It is soft state: a controller that starts gives each unfenced broker a whole session time-out from then on
-(`Sessions.resume`). Source: Kafka's ``ClusterControlManager``, ``BrokerHeartbeatManager``, ``BrokerHeartbeatTracker``;
-KIP-631, KIP-841, KIP-966.
+(`Sessions.resume`); oncelog's fences all of them at its start. Source: Kafka's ``ClusterControlManager``,
+``BrokerHeartbeatManager``, ``BrokerHeartbeatTracker``; KIP-631, KIP-841, KIP-966.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class Sessions:
         return BrokerState.UNFENCED
 
     def _lowest_offset(self, image: MetadataImage) -> float:
-        """Return how far those have read who serve, the slowest of them; infinite if nobody serves."""
+        """Return the metadata offset of the slowest broker that serves; infinity if none does."""
         read = (
             session.metadata_offset
             for broker_id, session in self._sessions.items()

@@ -96,7 +96,7 @@ class Controller:
         store.subscribe(self._on_record)
         self._apply_configs()
         self._heard = trio.Event()
-        """Set when a session's deadline may have moved."""
+        """Set by each heartbeat; awaited while no session is open."""
         services = ControllerServices(
             config=host.config,
             authorization=host.authorization,
@@ -131,7 +131,7 @@ class Controller:
         image = self.store.image
         self.sessions.resume(image, self._clock.monotonic())
         for broker_id in list(image.brokers):
-            self._fence(broker_id)
+            self.end_session(broker_id)
         async with trio.open_nursery() as nursery:
             self.host.start_tasks(nursery)
             nursery.start_soon(self._fence_overdue)
@@ -217,23 +217,19 @@ class Controller:
 
     # -- time
 
-    def _fence(self, broker_id: int) -> None:
-        """Fence a node, whose session is over."""
+    def end_session(self, broker_id: int) -> None:
+        """Fence a node: its session is over, or ends now."""
         self.sessions.end(broker_id)
         known = self.store.image.brokers.get(broker_id)
         if known is not None and not known.fenced:
             self.store.commit(leadership.fence(self.store.image, self.config.current, broker_id))
             log.info("fenced a broker", broker=broker_id)
 
-    def end_session(self, broker_id: int) -> None:
-        """Let the session of a node end now, as if its time were over."""
-        self._fence(broker_id)
-
     def _fence_silent(self) -> list[int]:
         """Fence the nodes whose sessions are over; return them."""
         silent = self.sessions.overdue(self._clock.monotonic())
         for broker_id in silent:
-            self._fence(broker_id)
+            self.end_session(broker_id)
         return silent
 
     async def _fence_overdue(self) -> None:

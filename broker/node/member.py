@@ -212,7 +212,7 @@ class Member:
                 if not is_unfenced:
                     continue
                 task_status.started()
-            # A fenced node waits for its logs, or for its metadata.
+            # A fenced node waits for its metadata, or for the next heartbeat.
             sooner = self._hurry if is_unfenced else self._metadata.changed
             with self._clock.move_on_after(self._heartbeat_interval_s):
                 await sooner.wait()
@@ -232,7 +232,7 @@ class Member:
         return False
 
     async def _heartbeat(self) -> BrokerHeartbeatResponse | None:
-        """Send one; return None if it, or its response, was lost."""
+        """Send one; return None if it was refused, or it or its response was lost."""
         request = BrokerHeartbeatRequest(
             broker_id=self._node_id,
             broker_epoch=self._metadata.broker_epoch,

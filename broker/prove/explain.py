@@ -140,16 +140,18 @@ class Trace:
         return None
 
     def commits_past(self, record: Record, events: Sequence[Event] | None = None) -> list[Event]:
-        """Return the requests that committed an offset behind an input, and had effect."""
+        """Return the requests that committed an offset beyond an input, and had effect."""
+        events = self.events if events is None else events
         return [
             event
-            for event in (self.events if events is None else events)
+            for event in events
             for (_, topic, partition), offset in event.committed.items()
             if topic == record.topic
             and partition == record.partition
             and offset > record.offset
             and not event.errors
             and not self._was_lost(event)
+            and (event.transactional_id is None or _is_committed(event, events))
         ]
 
     def _was_lost(self, event: Event) -> bool:
@@ -172,6 +174,30 @@ class Trace:
         return (
             f"instance {event.instance}, start {event.run}" if event.run > 1 else f"instance {event.instance}"
         )
+
+
+def _transaction_of(event: Event, events: Sequence[Event]) -> list[Event]:
+    """Return the requests of a request's transaction, the one that ends it among them."""
+    found: list[Event] = []
+    for one in events:
+        if one.transactional_id != event.transactional_id:
+            continue
+        if one.api == "InitProducerId":
+            if one.number > event.number:
+                break
+            found = []
+            continue
+        found.append(one)
+        if one.api == "EndTxn":
+            if one.number >= event.number:
+                break
+            found = []
+    return found
+
+
+def _is_committed(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the transaction of a request was committed."""
+    return any(one.is_commit for one in _transaction_of(event, events)[-1:])
 
 
 def _is_in(value: bytes, content: bytes) -> bool:
@@ -346,11 +372,14 @@ def _mistake_of_lost(
     leaves = [one for one in following[:4] if one.api in ("JoinGroup", "LeaveGroup")]
     if leaves and not is_early:
         return "no-flush-at-exit" if Then.TERMINATE in then else "commit-in-revoke"
+    if first.api == "OffsetCommit" and any(one.transactional_id for one in trace.events):
+        return "offsets-outside-transaction"
     if is_early:
+        # It commits what others have to do first, whose results come between.
         lag = [
             one
             for one in trace.undisturbed
-            if usual[0].number < one.number < before[0][0].number and one.committed
+            if usual[0].number < one.number < before[0][0].number and (one.committed or one.api == "Produce")
         ]
         return "auto-commit-in-background" if lag else "offsets-before-work"
     if Then.TERMINATE in then and not sends:
@@ -409,6 +438,10 @@ def _mistake_of_doubled(trace: Trace, sends: Sequence[tuple[Event, Record]]) -> 
         return "offsets-outside-transaction"
     if shared_ids(trace.undisturbed):
         return "one-id-for-two"
+    offsets = [one.number for one in events if one.api == "TxnOffsetCommit"]
+    ended = [_transaction_of(event, events) for event, _ in sends if _is_committed(event, events)]
+    if offsets and ended and not any(one.number in offsets for requests in ended for one in requests):
+        return "offsets-outside-transaction"
     without = [one for one in events if one.api == "TxnOffsetCommit" and not one.member_id]
     if without and len(ids) > 1:
         return "new-id-without-group"

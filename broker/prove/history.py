@@ -132,7 +132,7 @@ def events_of(result: TrialResult) -> list[Event]:
     events = []
     for entry in result.journal.entries():
         sighting = sightings.get(entry.number)
-        if sighting is not None and sighting.api not in LEFT_OUT:
+        if sighting is not None and sighting.api not in LEFT_OUT and sighting.at_s <= result.judged_at_s:
             after = result.watch.writes_after.get(entry.number, sighting.writes)
             event = _event(result.journal.request(entry), sighting, after)
             event.brought_records = entry.number in result.watch.brought_records

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 OPEN: Final = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 LOCK_S: Final = 31
+"""Seconds of broker time after which a lock of a share group, by default of 30, is over."""
 
 
 class OwnBench:

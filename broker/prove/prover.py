@@ -31,6 +31,7 @@ from oncelog.broker.prove.judge import (
     has_unread_inputs,
     is_behind,
     judged_problems,
+    lacks_outputs,
     problems_of,
 )
 from oncelog.broker.prove.outputs import check_paths
@@ -55,12 +56,13 @@ if TYPE_CHECKING:
 
 UNDISTURBED_RUNS: Final = 2
 UNDISTURBED_QUIET: Final = 3
-"""How many times as long as in a trial an undisturbed program has to be quiet until it counts as done: nobody knows
-what is to come yet."""
+"""Factor on the plan's ``quiet_s`` in undisturbed runs: what the program will still do is not known yet."""
 REPEATS: Final = 3
-"""How often a trial that failed is run again."""
+"""How often a trial that failed is run again, until it fails once more."""
+STUCK_REPEATS: Final = 2
+"""How often a trial is run again that was only stuck: it counts if it is stuck each time."""
 SECOND_KINDS: Final = ("kill after", "lose response", "kill before")
-"""The disturbances of what only a failure shows."""
+"""The kinds that are tried second, at the requests with which a program comes back."""
 SECOND_APIS: Final = (
     "EndTxn",
     "Produce",
@@ -184,6 +186,8 @@ class Prover:
         await self._work()
         if self.verdict.not_met:
             self.verdict.reason = "the disturbance did not happen: the program did not come to the step"
+        elif not self.verdict.findings:
+            self.verdict.notes.append("the finding did not come again")
         return self.verdict
 
     async def _new_ground(self) -> Ground:
@@ -236,9 +240,8 @@ class Prover:
             del results[1:]
         baseline, difference = baseline_of(self._plan, results)
         if baseline is None:
-            raise NotJudgedError(
-                f"{difference}; --ignore leaves out what is new in each run, --key compares one part only"
-            )
+            self.verdict.outputs = sum(len(rows) for rows in results[0].records.values())
+            raise NotJudgedError(difference)
         self._baseline = baseline
         self.verdict.outputs = sum(baseline.outputs.values())
         self._undisturbed = events_of(results[0])
@@ -292,7 +295,8 @@ class Prover:
             behind = partial(has_unread_inputs, self._plan)
             return await Trial(plan, self._ground, disturbances, folder, counters, behind).run()
         behind = partial(is_behind, self._plan, self._baseline)
-        return await Trial(self._plan, self._ground, disturbances, folder, counters, behind).run()
+        lacks = partial(lacks_outputs, self._plan, self._baseline) if self._judge is None else _lacks_nothing
+        return await Trial(self._plan, self._ground, disturbances, folder, counters, behind, lacks).run()
 
     def _limit(self) -> None:
         """Keep the budget."""
@@ -353,16 +357,19 @@ class Prover:
     async def _repeat(
         self, disturbances: tuple[Disturbance, ...], problems: list[Problem]
     ) -> tuple[TrialResult, list[Problem]] | None:
-        """Run a trial again that failed; return its result and what is wrong then, None if it passes each time. What is
-        lost only if the program is slow enough may not be lost at once; where it was just stuck, the machine may have
-        been slow, and one run decides.
+        """Run a trial again that failed; return its result and what is wrong then, None if it is unsteady. What is lost
+        only if the program is slow enough may not be lost at once; where it was only stuck, the machine may have been
+        slow.
         """
-        for _ in range(REPEATS if any(one.kind != STUCK for one in problems) else 1):
+        is_stuck = all(one.kind == STUCK for one in problems)
+        found: tuple[TrialResult, list[Problem]] | None = None
+        for _ in range(STUCK_REPEATS if is_stuck else REPEATS):
             again = await self._trial(disturbances)
             same = self._problems(again) if again.happened == len(disturbances) else []
-            if same:
-                return again, same
-        return None
+            found = (again, same) if same else None
+            if (found is None) == is_stuck:
+                break
+        return found
 
     def _problems(self, result: TrialResult) -> list[Problem]:
         """Return what is wrong with a trial."""
@@ -418,6 +425,11 @@ class Prover:
                 action, value = KINDS[kind].action
                 rule = {"on": event.api, "listener": listener_of(event.instance), "nth": 1, action: value}
                 self._deeper.append((first, Disturbance(kind, rule)))
+
+
+def _lacks_nothing(result: TrialResult) -> bool:
+    """Stands for `lacks_outputs` where the user judges the outputs."""
+    return False
 
 
 def _time_text(seconds: float) -> str:

@@ -24,7 +24,7 @@ AUTHORITY_FILE: Final = "authority.pem"
 
 @dataclass(frozen=True, repr=False)
 class Security:
-    """See the module. Its text would show passwords and a private key."""
+    """See the module. No repr: it would show passwords and a private key."""
 
     protocol: str
     users: dict[str, str]

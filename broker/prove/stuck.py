@@ -76,7 +76,8 @@ def _unfinished(plan: ProofPlan, watch: Watch, instances: Instances) -> str:
             f"{watch.now_s - last.at_s:.1f} s ago"
         )
     if plan.until_exit:
-        return f"the program has not ended in {plan.timeout_s:g} s"
+        hint = "; a service needs no --until-exit" if watch.is_at_end(plan.inputs) else ""
+        return f"the program has not ended in {plan.timeout_s:g} s{hint}"
     return f"the program was still busy after {plan.timeout_s:g} s"
 
 

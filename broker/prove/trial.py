@@ -8,6 +8,8 @@ still, in the moment in which the rule fires, before anything else happens to it
 from __future__ import annotations
 
 from collections import deque
+from copy import copy
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
@@ -78,7 +80,7 @@ class Happening(NamedTuple):
 class Trial:
     """A trial of ``plan``. ``folder`` is for it alone. ``counters`` are rules that never act: how often they match says
     at which writes the broker may die. While the result ``is_behind``, a program that seems to have nothing more to do
-    is given more time: it may wait for a time-out of its own.
+    is given more time: it may wait for a time-out of its own. If it ``lacks_outputs`` then, it is started once more.
     """
 
     def __init__(
@@ -89,12 +91,14 @@ class Trial:
         folder: str,
         counters: Sequence[dict[str, object]] = (),
         is_behind: Callable[[TrialResult], bool] = lambda result: False,
+        lacks_outputs: Callable[[TrialResult], bool] = lambda result: False,
     ) -> None:
         self._plan = plan
         self._output_ends = ground.output_ends
         self._folder = folder
         self._counters = counters
         self._is_behind = is_behind
+        self._lacks_outputs = lacks_outputs
         self._work_folder = f"{folder}/dir"
         self._watch = Watch(
             lambda: self._broker.journal,
@@ -157,6 +161,8 @@ class Trial:
         result.stuck = await self._loop(self._is_done)
         await self._collect_at_rest()
         await self._wait_while_behind()
+        if result.stuck is None and not plan.until_exit and self._lacks_outputs(result):
+            await self._tell_stuck_from_lost()
         self._broker.faults.on_fired.remove(self._on_fired)
         matched = {state.id: state.matched for state in self._broker.faults.states}
         result.matched = [matched[one] for one in ids]
@@ -177,6 +183,23 @@ class Trial:
             await self._collect_at_rest()
             if len(result.own_ends) > ends:
                 ends, began = len(result.own_ends), real_time.monotonic()
+
+    async def _tell_stuck_from_lost(self) -> None:
+        """Start the program again: what comes then was not lost, the program stood still."""
+        result = self._result
+        before = {one.name: copy(getattr(result, one.name)) for one in fields(result)}
+        before["judged_at_s"] = self._watch.now_s
+        self._instances.kill()
+        self._deadline = real_time.monotonic() + self._plan.timeout_s
+        result.stuck = await self._loop(self._is_done)
+        await self._collect_at_rest()
+        await self._wait_while_behind()
+        if result.stuck is None and not self._lacks_outputs(result):
+            before["stuck"] = (
+                "the program stood still and had not done everything; started again, it did the rest"
+            )
+        for name, value in before.items():
+            setattr(result, name, value)
 
     async def _start_broker(self) -> None:
         """Start the broker again. The process of another trial, between fork and exec, may have a copy of the old

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class TrialResult:
     """When the broker died, in seconds since the trial began."""
     fired_at: list[float] = field(default_factory=list)
     """When each disturbance happened."""
+    judged_at_s: float = inf
+    """When it was as it is here: what the requests after that time have done is not in it."""
     journal: Journal | None = None
     watch: Watch | None = None
     matched: list[int] = field(default_factory=list)

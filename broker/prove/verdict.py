@@ -181,13 +181,16 @@ class Verdict:
             text += f"; not on a real cluster: {', '.join(self.left_out)}"
         return text + ("; interrupted" if self.is_interrupted else "")
 
+    def __str__(self) -> str:
+        from oncelog.broker.prove.report import text_of
+
+        return text_of(self, {})
+
     def assert_kept(self) -> None:
         """Raises AssertionError, with the findings and how to repeat them, unless the program keeps its promise."""
         __tracebackhide__ = True
         if self.promise != KEPT:
-            from oncelog.broker.prove.report import text_of
-
-            raise AssertionError(text_of(self, {}))
+            raise AssertionError(str(self))
 
     def to_data(self) -> dict[str, Any]:
         """Return the verdict as JSON has it."""

@@ -50,7 +50,7 @@ Position = tuple[str, int]
 
 
 class Sighting(NamedTuple):
-    """A request of the program when it came, and when it was done."""
+    """A request of the program, as it came."""
 
     number: int
     """Its number in the journal."""
@@ -141,7 +141,7 @@ class Watch(Interceptor):
         self._positions.pop(listener, None)
 
     def note_activity(self) -> None:
-        """Something happens."""
+        """The program is not quiet: it did something, or something was done to it."""
         self.last_activity = real_time.monotonic()
 
     # -- what passes
@@ -183,7 +183,7 @@ class Watch(Interceptor):
         return None
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
-        """Fetched records are work; a new member has an id."""
+        """Note fetch sessions, records, assignments, and new members."""
         if context.api_name == "Fetch" and context.request.session_epoch <= 0:
             begun = self._sessions.get(_session(context, context.request.session_id), {})
             self._sessions[_session(context, response.session_id)] = dict(begun)

@@ -45,3 +45,38 @@ def test_it_is_stuck(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (verdict.word, problem.kind) == ("stuck", "stuck"), verdict.basis
     assert "ends again and again" in problem.text
     assert "no receipt for this order" in problem.text
+
+
+# Its second process stands still at the first order; another one would go on.
+STANDS_STILL = source_of(
+    """
+starts = len(list(pathlib.Path(FOLDER).glob("start-*")))
+pathlib.Path(FOLDER, f"start-{starts}").touch()
+""",
+    """
+if starts == 1:
+    time.sleep(600)
+producer.produce("receipts", order.value())
+producer.flush()
+""",
+)
+
+
+def test_what_comes_after_another_start_was_not_lost(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS))
+    (tmp_path / "app.py").write_text(STANDS_STILL)
+    verdict = oncelog.prove(
+        [sys.executable, str(tmp_path / "app.py")],
+        topics=["orders", "receipts"],
+        inputs={"orders": ["tea", "cake"]},
+        outputs="receipts",
+        quiet=QUIET_S,
+        trials=1,
+        jobs=1,
+    )
+    [finding] = verdict.findings
+    [problem] = finding.problems
+    assert (verdict.word, problem.kind) == ("stuck", "stuck"), verdict
+    assert "started again, it did the rest" in problem.text

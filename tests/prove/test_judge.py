@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.types import Record
 from oncelog.broker.prove.judge import (
     Problem,
     baseline_of,
+    is_behind,
     is_kept,
     judged_problems,
     problems_of,
@@ -57,10 +59,15 @@ def test_what_is_missing_is_lost() -> None:
     assert "receipts 'b': '2'" in problem.text
 
 
-def test_what_is_missing_and_not_read_yet_is_stuck_and_not_lost() -> None:
+def test_what_has_not_come_yet_is_not_lost() -> None:
+    """The trial has seen whether it comes when the program is started again."""
+    [problem] = problems("a=1", "b=2", offset=2, stuck="it stood still")
+    assert (problem.kind, problem.text) == ("stuck", "it stood still")
+
+
+def test_what_does_not_come_is_lost_even_if_inputs_are_not_committed() -> None:
     [problem] = problems("a=1", "b=2", offset=2)
-    assert problem.kind == "stuck"
-    assert "group g stands at 2 in orders-0, not at 3" in problem.text
+    assert problem.kind == "lost"
 
 
 def test_what_came_twice_is_doubled() -> None:
@@ -89,6 +96,22 @@ def test_offsets_behind_are_read_again() -> None:
 def test_a_stuck_trial_says_why() -> None:
     [problem] = problems("a=1", stuck="it waits")
     assert (problem.kind, problem.text) == ("stuck", "it waits")
+
+
+def test_another_output_of_the_check_may_still_change() -> None:
+    baseline, _ = baseline_of(PLAN, [result_with("a=1", check_output="1 row")] * 2)
+    assert baseline is not None
+    assert is_behind(PLAN, baseline, result_with("a=1", check_output="no row"))
+    assert not is_behind(PLAN, baseline, result_with("a=1", check_output="1 row"))
+
+
+def test_offsets_of_a_program_that_leaves_some_uncommitted_are_not_judged() -> None:
+    """How many it leaves depends on the order in which it reads its partitions."""
+    inputs = [Record("orders", 0, number, b"", b"") for number in range(3)]
+    undisturbed = [result_with("a=1", offset=2, inputs=inputs)] * 2
+    baseline, _ = baseline_of(PLAN, undisturbed)
+    assert baseline is not None
+    assert problems_of(PLAN, baseline, result_with("a=1", offset=1, inputs=inputs)) == []
 
 
 def test_undisturbed_runs_that_differ_are_no_measure() -> None:
@@ -164,6 +187,8 @@ def test_a_judge_of_the_users_own() -> None:
 
     assert judged_problems(judge, result_with("a=1", "b=2", "a=3")) == []
     assert [one.text for one in judged_problems(judge, result_with("a=1"))] == ["the sum is 1"]
+    with pytest.raises(InvalidArgumentError, match="it returned True; expected texts that say what is wrong"):
+        judged_problems(lambda inputs, outputs: True, result_with("a=1"))  # type: ignore[arg-type,return-value]
 
 
 @pytest.mark.parametrize(
