@@ -255,11 +255,33 @@ class Node:
         if self.replication is None:
             return LocalTopic(topic.topic_id, config, indexes)
         node_id = self.config.static.node_id
-        replicas = {index: topic.partitions[index].replicas for index in indexes}
-        assigned = {index for index in indexes if node_id in replicas[index]}
-        return LocalTopic(
-            topic.topic_id, config, assigned, {index for index in assigned if len(replicas[index]) > 1}
-        )
+        return LocalTopic(topic.topic_id, config, _Assigned(topic, node_id, 1), _Assigned(topic, node_id, 2))
+
+
+class _Assigned:
+    """The partitions of a topic of which a node has a replica, if they have at least so many. Each is looked at when it
+    is asked for: a node with many of them asks for each.
+    """
+
+    __slots__ = ("_node_id", "_replicas_min", "_topic")
+
+    def __init__(self, topic: Topic, node_id: int, replicas_min: int) -> None:
+        self._topic = topic
+        self._node_id = node_id
+        self._replicas_min = replicas_min
+
+    def __contains__(self, index: object) -> bool:
+        partitions = self._topic.partitions
+        if not isinstance(index, int) or not 0 <= index < len(partitions):
+            return False
+        replicas = partitions[index].replicas
+        return self._node_id in replicas and len(replicas) >= self._replicas_min
+
+    def __iter__(self) -> Iterator[int]:
+        return (index for index in range(len(self._topic.partitions)) if index in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @contextmanager

@@ -83,6 +83,8 @@ class ReplicaFetcher:
         """Of the request that is under way, or was answered last."""
         self._begins_session = True
         """Whether the next request begins a session."""
+        self._has_added = False
+        """Whether partitions were added that no session has."""
         self._session_size = 0
         """How many partitions the session has."""
         self._backoff = trio.CancelScope()
@@ -95,13 +97,19 @@ class ReplicaFetcher:
     # -- partitions come and go
 
     def add(self, partition: PartitionFetchState) -> None:
-        """Fetch a partition from now on. Its log ends with what this node has."""
+        """Fetch a partition from the next session on; `fetch_added` begins it. Its log ends with what this node has."""
         log = partition.log
         self._partitions[log.topic_id, log.partition] = partition
-        self._begins_session = True
-        self._changed.set()
-        self._link.give_up_fetch()
-        self._backoff.cancel()
+        self._has_added = True
+
+    def fetch_added(self) -> None:
+        """Begin a session now if partitions were added: each names all partitions, so call it once for many."""
+        if self._has_added:
+            self._has_added = False
+            self._begins_session = True
+            self._changed.set()
+            self._link.give_up_fetch()
+            self._backoff.cancel()
 
     def remove(self, partition: PartitionFetchState) -> None:
         """Fetch it no longer."""

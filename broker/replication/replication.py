@@ -23,6 +23,7 @@ from oncelog.broker.replication.fetcher import ReplicaFetcher
 from oncelog.broker.replication.follower_sessions import FollowerSessions
 from oncelog.broker.replication.replicated_partition import LeaderEnvironment, ReplicatedPartition
 from oncelog.broker.replication.throttle import ReplicationThrottle
+from oncelog.broker.scheduling.slices import Slices
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import (
@@ -241,12 +242,17 @@ class Replication:
             self._has_to_open = trio.Event()
             later: list[PartitionKey] = []
             with self._background.running("opening of replicas"):
+                slices = Slices()
                 while self._to_open:
                     key = next(iter(self._to_open))
                     del self._to_open[key]
                     if not self._open(key):
                         later.append(key)
-                    await trio.lowlevel.checkpoint()
+                    if slices.is_over():
+                        await slices.pause()
+                for fetcher in self._fetchers.values():
+                    fetcher.fetch_added()
+                await trio.lowlevel.checkpoint()
             if later:
                 with real_time.move_on_after(RETRY_S):
                     await self._has_to_open.wait()
