@@ -375,7 +375,7 @@ class LogManager:
     def _set_aside(self, key: PartitionKey, directory: str) -> None:
         target = f"{self.data_dir}/{set_aside_name(*key, STRAY_SUFFIX, self.random)}"
         self.files.rename(directory, target)
-        _log.warning("moved aside: the metadata has no such topic", path=directory, to=target)
+        _log.warning("moved aside: the metadata has no such replica", path=directory, to=target)
 
     # --- recovery
 

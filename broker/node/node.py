@@ -25,7 +25,12 @@ from oncelog.broker.fetch.sessions import FetchSessions
 from oncelog.broker.handlers.services import Services
 from oncelog.broker.handlers.table import TELEMETRY_KEYS, UNSTABLE_VERSIONS
 from oncelog.broker.host.host import Host
-from oncelog.broker.log.data_directory import META_PROPERTIES, DataDirectoryError, partition_of
+from oncelog.broker.log.data_directory import (
+    META_PROPERTIES,
+    DataDirectoryError,
+    parse_properties,
+    partition_of,
+)
 from oncelog.broker.log.manager import LocalTopic, LogManager
 from oncelog.broker.metadata.configs import dynamic_broker_texts, effective_topic_config
 from oncelog.broker.metadata.image import BROKER, CLIENT_METRICS, NO_LEADER_CHANGE, TOPIC
@@ -351,12 +356,17 @@ def _check_is_alone(files: FileSystem, path: str) -> None:
     metadata a single node would move its partitions aside.
     """
     names = files.listdir(path) if files.is_dir(path) else []
-    nodes = [name for name in names if name.isdecimal() and files.exists(f"{path}/{name}/{META_PROPERTIES}")]
-    if nodes and META_PROPERTIES not in names:
-        raise DataDirectoryError(
-            f"{path} has the data of {len(nodes)} nodes: start it with --nodes {len(nodes)}"
-        )
-    if METADATA_DIRECTORY not in names and any(partition_of(name) for name in names):
+    if META_PROPERTIES not in names:
+        nodes = [
+            name for name in names if name.isdecimal() and files.exists(f"{path}/{name}/{META_PROPERTIES}")
+        ]
+        if nodes:
+            raise DataDirectoryError(
+                f"{path} has the data of {len(nodes)} nodes: start it with --nodes {len(nodes)}"
+            )
+        return
+    is_kraft = parse_properties(files.read_bytes(f"{path}/{META_PROPERTIES}")).get("version") == "1"
+    if is_kraft and METADATA_DIRECTORY not in names and any(partition_of(name) for name in names):
         raise DataDirectoryError(
             f"{path} has partitions and no {METADATA_DIRECTORY}: it belongs to one of several nodes, whose controller "
             "has the metadata; start all of them, by --nodes and the folder above"

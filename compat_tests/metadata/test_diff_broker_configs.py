@@ -112,9 +112,7 @@ DIFFERENT: dict[str, tuple[str, ...]] = {
     "controller.listener.names": ("synonyms",),
     "group.initial.rebalance.delay.ms": ("synonyms",),
     "node.id": ("synonyms",),
-    "offsets.topic.replication.factor": ("synonyms",),
     "process.roles": ("synonyms",),
-    "transaction.state.log.replication.factor": ("synonyms",),
     "socket.receive.buffer.bytes": ("synonyms", "value"),
     "socket.send.buffer.bytes": ("synonyms", "value"),
 }

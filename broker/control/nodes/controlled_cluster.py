@@ -425,11 +425,11 @@ class ControlledCluster:
             yield controller
 
     async def _make_nodes(self) -> None:
-        options = self.options.of_nodes
+        options, nodes = self.options.of_nodes, {}
         for node_id in range(1, self.options.count + 1):
             own = self.options.configs.get(node_id, {})
             config = node_config(self.config, self.options.count, node_id, own, self.cluster_id)
-            node = self.nodes[node_id] = ControlledNode(
+            node = nodes[node_id] = ControlledNode(
                 options,
                 config,
                 self.network,
@@ -443,6 +443,7 @@ class ControlledCluster:
             if self._snapshot is not None:
                 await node.load(self._snapshot)
             await self._nursery.start(node.runs.carry)
+        self.nodes = nodes  # all of them, or none if a snapshot cannot be loaded
 
     def _prepare(self, node_id: int, node: Node) -> None:
         """Called before a node listens."""
