@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.broker.prove.explain import silent_members
+from oncelog.broker.control.types import Record
+from oncelog.broker.prove.explain import Trace, silent_members
 from oncelog.broker.prove.history import Event
+from oncelog.broker.prove.plan import ProofPlan
 from oncelog.broker.prove.program import ProcessEnd
 from oncelog.broker.prove.trial_result import TrialResult
 
@@ -44,3 +46,28 @@ def test_each_instance_counts_by_itself_and_dead_ones_do_not() -> None:
     assert said(event(2, "SyncGroup"), event(18, "Heartbeat", 2), ended=(dead,)) == []
     [sentence] = said(event(18, "Heartbeat"), event(2, "SyncGroup", 2), event(4, "Heartbeat", 2))
     assert sentence.startswith("instance 2 is a member of billing (Heartbeat, request 40)")
+
+
+def in_transaction(at_s: float, api: str, *, commits: bool | None = None, offset: int | None = None) -> Event:
+    found = event(at_s, api)
+    found.transactional_id, found.is_commit = "bills", commits
+    if offset is not None:
+        found.committed = {("billing", "orders", 0): offset}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("end", "is_committed"),
+    [
+        pytest.param(in_transaction(3, "EndTxn", commits=True), True, id="committed"),
+        pytest.param(in_transaction(3, "EndTxn", commits=False), False, id="aborted"),
+        pytest.param(in_transaction(3, "InitProducerId"), False, id="the next process aborts it"),
+    ],
+)
+def test_an_offset_is_committed_with_its_transaction(end: Event, is_committed: bool) -> None:
+    """What a later transaction does says nothing of it."""
+    sent = in_transaction(2, "TxnOffsetCommit", offset=1)
+    later = [in_transaction(4, "Produce"), in_transaction(5, "EndTxn", commits=True)]
+    plan = ProofPlan(("app",), {"orders": 1}, {"orders": ({"value": "1"},)}, ("orders",))
+    trace = Trace(plan, TrialResult(()), [in_transaction(1, "Produce"), sent, end, *later], ())
+    assert trace.commits_past(Record("orders", 0, 0, b"1", None)) == ([sent] if is_committed else [])
