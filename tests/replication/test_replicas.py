@@ -429,6 +429,21 @@ async def test_a_new_partition_is_fetched_at_once_though_a_fetch_waits() -> None
 
 
 @simulated
+async def test_a_start_names_each_partition_a_few_times() -> None:
+    """Not in a session for each of them, which names all."""
+    async with running_nodes() as nodes:
+        for number in range(50):
+            nodes.create(topic=f"t{number}")
+        await trio.sleep(2)
+        named: list[int] = []
+        nodes[1].on_fetch = lambda request, response: named.append(len(request.topics))
+        nodes[2].kill()
+        await nodes[2].start()
+        await trio.sleep(2)
+        assert 50 <= sum(named) <= 4 * 50
+
+
+@simulated
 async def test_with_acks_1_nobody_waits_for_the_followers() -> None:
     async with running_nodes() as nodes:
         nodes.create(min_insync_replicas="3")
