@@ -196,8 +196,8 @@ def _transaction_of(event: Event, events: Sequence[Event]) -> list[Event]:
 
 
 def _is_committed(event: Event, events: Sequence[Event]) -> bool:
-    """Whether the transaction of a request was committed."""
-    return any(one.is_commit for one in _transaction_of(event, events)[-1:])
+    """Return whether the transaction of a request was committed."""
+    return bool(_transaction_of(event, events)[-1].is_commit)
 
 
 def _is_in(value: bytes, content: bytes) -> bool:

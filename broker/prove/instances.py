@@ -22,8 +22,8 @@ EARLY_S: Final = 3.0
 """How long a program may take to join its group again, while its old member is still there."""
 LATEST: Final = 50
 """How many of the latest requests are searched for the JoinGroup or Fetch of a new process."""
-POLL_S: Final = 0.02
-"""How often they are searched."""
+TURN_S: Final = 0.02
+"""How often a trial looks at the program and the broker."""
 
 
 class Instances:
@@ -82,7 +82,7 @@ class Instances:
         await self._start(program)
         with real_time.move_on_after(EARLY_S):
             while not self._has_come(program):
-                await real_time.sleep(POLL_S)
+                await real_time.sleep(TURN_S)
         await self._bench.expire_members(old)
 
     def kill(self) -> None:

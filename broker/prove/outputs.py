@@ -36,7 +36,7 @@ def output_of(plan: ProofPlan, record: Record) -> Output:
     key = None if record.key is None else record.key.decode("utf-8", "backslashreplace")
     if plan.key is not None:
         return Output(record.topic, key, f"{plan.key} {_named(plan.key, record, key)}")
-    value = _without(record.value, plan.ignored_paths) if plan.ignored_paths else None
+    value = _without(record.value, paths) if (paths := plan.ignored_paths) else None
     if value is None:
         value = text_of_bytes(record.value)
     headers = [

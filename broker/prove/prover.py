@@ -290,13 +290,14 @@ class Prover:
     ) -> TrialResult:
         self._numbers += 1
         folder = f"{self._folder}/{self._numbers}"
+        plan, behind, lacks = self._plan, partial(has_unread_inputs, self._plan), _lacks_nothing
         if self._baseline is None:
-            plan = replace(self._plan, quiet_s=UNDISTURBED_QUIET * self._plan.quiet_s)
-            behind = partial(has_unread_inputs, self._plan)
-            return await Trial(plan, self._ground, disturbances, folder, counters, behind).run()
-        behind = partial(is_behind, self._plan, self._baseline)
-        lacks = partial(lacks_outputs, self._plan, self._baseline) if self._judge is None else _lacks_nothing
-        return await Trial(self._plan, self._ground, disturbances, folder, counters, behind, lacks).run()
+            plan = replace(plan, quiet_s=UNDISTURBED_QUIET * plan.quiet_s)
+        else:
+            behind = partial(is_behind, plan, self._baseline)
+            if self._judge is None:
+                lacks = partial(lacks_outputs, plan, self._baseline)
+        return await Trial(plan, self._ground, disturbances, folder, counters, behind, lacks).run()
 
     def _limit(self) -> None:
         """Keep the budget."""
@@ -428,7 +429,7 @@ class Prover:
 
 
 def _lacks_nothing(result: TrialResult) -> bool:
-    """Stands for `lacks_outputs` where the user judges the outputs."""
+    """Stands for `lacks_outputs` in undisturbed runs, and where the user judges the outputs."""
     return False
 
 

@@ -21,7 +21,7 @@ from oncelog.broker.control.errors import (
     NotRunningError,
 )
 from oncelog.broker.prove.disturbances import KINDS, OF_NODES, Then
-from oncelog.broker.prove.instances import Instances
+from oncelog.broker.prove.instances import TURN_S, Instances
 from oncelog.broker.prove.program import filled, last_line, listener_of
 from oncelog.broker.prove.stuck import why_stuck
 from oncelog.broker.prove.trial_result import TrialResult
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 COUNTER_NTH: Final = 10**9
 """A rule for the n-th of so many never fires: it counts."""
-TURN_S: Final = 0.02
-"""How often the loop looks."""
 START_S: Final = 2.0
 """How long the broker's ports may be taken when it starts again."""
 GRACE_S: Final = 5.0
@@ -89,9 +87,9 @@ class Trial:
         ground: Ground,
         disturbances: Sequence[Disturbance],
         folder: str,
-        counters: Sequence[dict[str, object]] = (),
-        is_behind: Callable[[TrialResult], bool] = lambda result: False,
-        lacks_outputs: Callable[[TrialResult], bool] = lambda result: False,
+        counters: Sequence[dict[str, object]],
+        is_behind: Callable[[TrialResult], bool],
+        lacks_outputs: Callable[[TrialResult], bool],
     ) -> None:
         self._plan = plan
         self._output_ends = ground.output_ends

@@ -166,7 +166,7 @@ class SharePartitionManager:
         found = self._partitions.get(key)
         if found is None:
             return None
-        if not self._is_led(found):
+        if not self._renew(found):
             self._lose(found)
             return None
         self.timer.run_due_of(key)
@@ -237,11 +237,13 @@ class SharePartitionManager:
         if self._has_lost:
             self._has_lost = False
             for partition in list(self._partitions.values()):
-                if not self._is_led(partition):
+                if not self._renew(partition):
                     self._lose(partition)
 
-    def _is_led(self, partition: SharePartition) -> bool:
-        """Whether the leader epoch of a share partition goes on, perhaps with another number of replicas."""
+    def _renew(self, partition: SharePartition) -> bool:
+        """Go on with a share partition whose leader epoch goes on with another number of replicas. Return whether it is
+        still led.
+        """
         if not partition.leader.is_current:
             with suppress(KafkaError):
                 leader = self._cluster.leader_partition(partition.topic, partition.partition)

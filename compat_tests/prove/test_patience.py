@@ -27,12 +27,14 @@ producer.flush()
 )
 
 
-def test_it_is_stuck(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process has its time to catch up; after the last one it is not judged by what it has not written yet."""
+def proved(
+    source: str, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[oncelog.Verdict, oncelog.Problem]:
+    """Prove a program in one trial; return the verdict and its only problem."""
     monkeypatch.setenv("PYTHONPATH", str(PROGRAMS))
-    (tmp_path / "app.py").write_text(PROGRAM)
+    (folder / "app.py").write_text(source)
     verdict = oncelog.prove(
-        [sys.executable, str(tmp_path / "app.py")],
+        [sys.executable, str(folder / "app.py")],
         topics=["orders", "receipts"],
         inputs={"orders": ["tea", "cake"]},
         outputs="receipts",
@@ -42,6 +44,12 @@ def test_it_is_stuck(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     [finding] = verdict.findings
     [problem] = finding.problems
+    return verdict, problem
+
+
+def test_it_is_stuck(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process has its time to catch up; after the last one it is not judged by what it has not written yet."""
+    verdict, problem = proved(PROGRAM, tmp_path, monkeypatch)
     assert (verdict.word, problem.kind) == ("stuck", "stuck"), verdict.basis
     assert "ends again and again" in problem.text
     assert "no receipt for this order" in problem.text
@@ -65,18 +73,6 @@ producer.flush()
 def test_what_comes_after_another_start_was_not_lost(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS))
-    (tmp_path / "app.py").write_text(STANDS_STILL)
-    verdict = oncelog.prove(
-        [sys.executable, str(tmp_path / "app.py")],
-        topics=["orders", "receipts"],
-        inputs={"orders": ["tea", "cake"]},
-        outputs="receipts",
-        quiet=QUIET_S,
-        trials=1,
-        jobs=1,
-    )
-    [finding] = verdict.findings
-    [problem] = finding.problems
+    verdict, problem = proved(STANDS_STILL, tmp_path, monkeypatch)
     assert (verdict.word, problem.kind) == ("stuck", "stuck"), verdict
     assert "started again, it did the rest" in problem.text

@@ -80,10 +80,9 @@ class NodesClient:
         node_id = await self._node_of(route, request.API_KEY)
         receive = self._receivers.get(node_id)
         if receive is None:
-            raise KafkaError(
-                ErrorCode.BROKER_NOT_AVAILABLE,
-                f"node {node_id} does not run; it leads until its session is over: kafka.nodes[{node_id}].expire()",
-            )
+            leads = f"; it leads until its session is over: kafka.nodes[{node_id}].expire()"
+            hint = leads if isinstance(route, LeaderOf) else ""
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} does not run{hint}")
         if version is None:
             version = min(type(request).MAX_VERSION, HANDLERS[request.API_KEY].max_version)
         with real_time.move_on_after(timeout_s):
