@@ -44,6 +44,8 @@ HEAP_BLOCK_BYTES = 8 * 1024 * 1024
 decompressed batch is about 1 MB) from its heap; before, it maps and unmaps memory for each, and those page faults took
 twice as long as everything else that an lz4 batch needs. Nothing writes to the block, so it costs no memory."""
 EXIT_STOPPED, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_NOT_JUDGED = 3
+"""Of ``oncelog prove``, where 1 says that a promise is broken."""
 
 
 def main(arguments: list[str] | None = None, *, system: str = os.name) -> int:
@@ -64,12 +66,14 @@ def _run_command(arguments: list[str] | None, system: str) -> int:
         except UsageError as error:
             return _print_error(error, EXIT_USAGE)
     if words[:1] == [PROVE_COMMAND]:
-        from oncelog.broker.command.prove import main as prove
-
         try:
+            from oncelog.broker.command.prove import main as prove
+
             return prove(words[1:])
         except UsageError as error:
             return _print_error(error, EXIT_USAGE)
+        except KeyboardInterrupt:
+            return EXIT_NOT_JUDGED
     if words[:1] == [PROXY_COMMAND]:
         return _proxy(words[1:], os.environ)
     try:

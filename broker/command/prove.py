@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from oncelog.broker.command.cli import serve_until_signal
+from oncelog.broker.command.cli import EXIT_NOT_JUDGED, EXIT_USAGE, serve_until_signal
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.options import Parser, UsageError, options_of, unknown_option
 from oncelog.broker.control.errors import InvalidArgumentError, OncelogError
@@ -36,7 +36,7 @@ from oncelog.broker.prove.prover import Budget, Progress, Prover
 from oncelog.broker.prove.report import html_of, text_of
 from oncelog.broker.prove.verdict import BROKEN, KEPT, NOT_JUDGED, Verdict, read_finding
 from oncelog.broker.seams.error_groups import first_error
-from oncelog.broker.seams.processes import CommandError, cores, find_command, new_folder, remove_folder
+from oncelog.broker.seams.processes import CommandError, cores, find_command
 from oncelog.broker.security.user_options import parse_users
 from oncelog.wire.errors import KafkaError
 
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-EXIT_CODES: Final = {KEPT: 0, BROKEN: 1, NOT_JUDGED: 3}
-EXIT_USAGE: Final = 2
+EXIT_CODES: Final = {KEPT: 0, BROKEN: 1, NOT_JUDGED: EXIT_NOT_JUDGED}
 HELP: Final = "see oncelog prove --help"
 REPORT: Final = "oncelog-prove"
 RESULT, PAGE = "result.json", "report.html"
@@ -96,10 +95,8 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def _prove(
     options: argparse.Namespace, plan: ProofPlan, budget: Budget, disturbances: tuple[Disturbance, ...] | None
 ) -> int:
-    folder = new_folder()
     prover = Prover(
         plan,
-        folder,
         _tell,
         budget=budget,
         depth=options.depth,
@@ -114,8 +111,6 @@ def _prove(
         prover.verdict.is_interrupted = True
     except (OncelogError, KafkaError, CommandError) as error:
         raise UsageError(str(error)) from None
-    finally:
-        remove_folder(folder)
     verdict = prover.verdict
     files = _write(options.report, verdict) if disturbances is None else {0: options.again}
     print(json.dumps(verdict.to_data(), indent=2) + "\n" if options.json else text_of(verdict, files), end="")
@@ -403,7 +398,7 @@ def _parser() -> Parser:
         default=[],
         metavar="PATH",
         help="do not compare what is there in the JSON values of "
-        "outputs ($.at), or headers, or header:NAME; may be repeated",
+        "outputs ($.at), or headers, header:NAME, or the offsets of groups (offsets); may be repeated",
     )
     add(
         "--key",

@@ -35,8 +35,6 @@ from oncelog.broker.seams.processes import (
     cores,
     find_command,
     has_variable,
-    new_folder,
-    remove_folder,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +91,8 @@ def prove(
     until_exit: whether the program ends when it is done; if not, it is a service.
     quiet: for how many seconds a service that is done changes nothing.
     timeout: seconds after which a trial is stuck; by default 20, with ``upstream`` 180.
-    ignore: JSON paths of the outputs' values, ``headers`` or ``header:NAME``, that are not compared.
+    ignore: JSON paths of the outputs' values, ``headers`` or ``header:NAME``, and ``offsets`` of groups, that are not
+        compared.
     key: the JSON path, or ``key``, of which there is one output for each value.
     judge: a function of the inputs and of the outputs by topic, whose texts say what is wrong, in place of the
         comparison.
@@ -161,10 +160,8 @@ def prove(
         disturbances = () if again is None else _again(again)
     except ValueError as error:
         raise InvalidArgumentError(str(error)) from None
-    folder = new_folder()
     prover = Prover(
         plan,
-        folder,
         on_progress,
         budget=Budget(trials, seconds),
         depth=depth,
@@ -179,8 +176,6 @@ def prove(
         return trio.run(prover.run)
     except (CommandError, ValueError) as error:
         raise InvalidArgumentError(str(error)) from None
-    finally:
-        remove_folder(folder)
 
 
 def _check_types(topics: object, inputs: object, user: object, judge: object) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.prove.outputs import Output, orders_of, output_text, outputs_of
@@ -33,7 +33,7 @@ JEPSEN: Final[Mapping[str, str]] = {
     REORDERED: "nonmonotonic-send",
     ABORTED_READ: "G1a",
 }
-RECORDS_SHOWN: Final = 5
+RECORDS_SHOWN, LINES_SHOWN = 5, 10
 
 EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE, LOST_AND_DOUBLED = (
     "exactly once",
@@ -41,6 +41,24 @@ EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE, LOST_AND_DOUBLED = (
     "at most once",
     "lost and doubled",
 )
+
+
+class MovedOffset(NamedTuple):
+    """Where a group stands elsewhere than after an undisturbed run."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int | None
+    """None: it has none."""
+    wanted: int
+    """Where it stands undisturbed."""
+
+    def __str__(self) -> str:
+        stands = "has no offset" if self.offset is None else f"stands at {self.offset}"
+        then = "again" if self.offset is None or self.offset < self.wanted else "never"
+        place = f"{self.topic}-{self.partition}"
+        return f"group {self.group} {stands} in {place}, not at {self.wanted}: records are read {then}"
 
 
 @dataclass(frozen=True)
@@ -52,6 +70,9 @@ class Problem:
     """The problem in a sentence."""
     outputs: tuple[Output, ...] = ()
     """The outputs that are lost, doubled, ..."""
+    offsets: tuple[MovedOffset, ...] = ()
+    lines: tuple[str, ...] = ()
+    """Of the output of ``--check``: those that are missing begin with ``-``, those that are new with ``+``."""
 
     @property
     def jepsen(self) -> str | None:
@@ -78,7 +99,9 @@ def baseline_of(plan: ProofPlan, results: Sequence[TrialResult]) -> tuple[Baseli
     counted, orders = Counter(found), orders_of(found)
     # Where some of the inputs are never committed, it is chance how many.
     offsets = {
-        group: one for group, one in _of_inputs(plan, result).items() if not _unread_inputs(result, one)
+        group: one
+        for group, one in _of_inputs(plan, result).items()
+        if "offsets" not in plan.ignore and not _unread_inputs(result, one)
     }
     for other, outputs in others:
         if Counter(outputs) != counted:
@@ -89,9 +112,10 @@ def baseline_of(plan: ProofPlan, results: Sequence[TrialResult]) -> tuple[Baseli
                 "new in each run, --key compares one part only"
             )
         if other.check_output != result.check_output:
+            lines = _changed_lines(result.check_output or "", other.check_output or "")
             return None, (
-                "two undisturbed runs have different outputs of --check "
-                f"({_difference(result.check_output or '', other.check_output or '')}); --quiet S waits longer for them"
+                f"two undisturbed runs have different outputs of --check: {'; '.join(lines[:LINES_SHOWN])}; "
+                "--quiet S waits longer for them"
             )
         found_offsets = _of_inputs(plan, other)
         offsets = {group: one for group, one in offsets.items() if found_offsets.get(group) == one}
@@ -152,7 +176,7 @@ def doubts(plan: ProofPlan, result: TrialResult) -> list[str]:
 def is_behind(plan: ProofPlan, baseline: Baseline, result: TrialResult) -> bool:
     """Return whether something has not come that came in the undisturbed runs, or was not committed."""
     return lacks_outputs(plan, baseline, result) or any(
-        (offset or 0) < wanted for _, _, offset, wanted in _moved_offsets(baseline, result)
+        (one.offset or 0) < one.wanted for one in _moved_offsets(baseline, result)
     )
 
 
@@ -177,14 +201,14 @@ def _unread_inputs(result: TrialResult, committed: Offsets) -> bool:
     )
 
 
-def _moved_offsets(baseline: Baseline, result: TrialResult) -> Iterator[tuple[str, str, int | None, int]]:
-    """Yield where groups stand elsewhere than after an undisturbed run: group, partition, offset, the one there."""
+def _moved_offsets(baseline: Baseline, result: TrialResult) -> Iterator[MovedOffset]:
+    """Yield where groups stand elsewhere than after an undisturbed run."""
     for group, topics in baseline.offsets.items():
         for topic, partitions in topics.items():
             for partition, wanted in partitions.items():
                 offset = result.offsets.get(group, {}).get(topic, {}).get(partition)
                 if offset != wanted:
-                    yield group, f"{topic}-{partition}", offset, wanted
+                    yield MovedOffset(group, topic, partition, offset, wanted)
 
 
 def problems_of(plan: ProofPlan, baseline: Baseline, result: TrialResult) -> list[Problem]:
@@ -209,9 +233,9 @@ def problems_of(plan: ProofPlan, baseline: Baseline, result: TrialResult) -> lis
     if not problems:
         problems += _of_offsets(baseline, result)
         if result.check_output != baseline.check_output:
-            problems.append(
-                Problem(CHECK, _difference(baseline.check_output or "", result.check_output or ""))
-            )
+            lines = _changed_lines(baseline.check_output or "", result.check_output or "")
+            text = f"the output of --check is another one: {'; '.join(lines[:LINES_SHOWN])}"
+            problems.append(Problem(CHECK, text, lines=tuple(lines)))
     return problems
 
 
@@ -248,20 +272,16 @@ def _reordered(baseline: Baseline, outputs: Sequence[Output]) -> list[Output]:
 
 def _of_offsets(baseline: Baseline, result: TrialResult) -> list[Problem]:
     """Return the offsets of groups that are others than after an undisturbed run."""
-    found = []
-    for group, partition, offset, wanted in _moved_offsets(baseline, result):
-        stands = "has no offset" if offset is None else f"stands at {offset}"
-        then = "again" if offset is None or offset < wanted else "never"
-        found.append(f"group {group} {stands} in {partition}, not at {wanted}: records are read {then}")
-    return [Problem(OFFSETS, "; ".join(found))] if found else []
+    moved = tuple(_moved_offsets(baseline, result))
+    return [Problem(OFFSETS, "; ".join(map(str, moved)), offsets=moved)] if moved else []
 
 
-def _difference(before: str, after: str) -> str:
+def _changed_lines(before: str, after: str) -> list[str]:
+    """Return the lines of an output of ``--check`` that are missing in another one, and those that are new there."""
     import difflib
 
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
-    shown = [line for line in lines if not line.startswith(("---", "+++", "@@"))][:10]
-    return "the output of --check is another one: " + "; ".join(shown)
+    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
 # -- the verdict

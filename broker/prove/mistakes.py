@@ -7,7 +7,8 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from oncelog.broker.control.names import check_word
+from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.control.names import meant
 
 
 class Mistake(NamedTuple):
@@ -88,7 +89,10 @@ MISTAKES: Final = {
 
 def explained(mistake: str) -> str:
     """Return the page's section about a mistake. Raises InvalidArgumentError for one that it does not have."""
-    check_word("mistake", mistake, MISTAKES)
+    if mistake not in MISTAKES:
+        raise InvalidArgumentError(
+            f"there is no mistake {mistake!r}{meant(mistake, MISTAKES)} (there are {', '.join(MISTAKES)})"
+        )
     sections = files(__package__).joinpath("mistakes.md").read_text(encoding="utf-8").split("\n## ")
     found = next(one for one in sections if anchor(one.partition("\n")[0]) == mistake)
     return f"## {found.rstrip()}\n"

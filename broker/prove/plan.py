@@ -57,7 +57,7 @@ class ProofPlan:
     timeout_s: float = TIMEOUT_S
     """Seconds of real time after which a trial is stuck, from its last disturbance on."""
     ignore: tuple[str, ...] = ()
-    """JSON paths of values, and ``headers`` or ``header:NAME``, that are not compared."""
+    """JSON paths of values, ``headers`` or ``header:NAME``, and ``offsets`` of groups, that are not compared."""
     key: str | None = None
     """The JSON path of what names the input in an output; None: outputs are compared as a whole."""
     judge: str | None = None
@@ -108,8 +108,10 @@ class ProofPlan:
 
     @property
     def ignored_paths(self) -> list[str]:
-        """What `ignore` has but for headers."""
-        return [one for one in self.ignore if one != "headers" and not one.startswith("header:")]
+        """What `ignore` has but for headers and offsets."""
+        return [
+            one for one in self.ignore if one not in ("headers", "offsets") and not one.startswith("header:")
+        ]
 
     @property
     def paths(self) -> list[tuple[str, str]]:

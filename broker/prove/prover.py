@@ -6,6 +6,7 @@ the steps (`oncelog.broker.prove.steps`). A trial that fails is run again before
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -13,15 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.prove.clues import shared_ids, silent_members, unknown_topics, why_nothing
 from oncelog.broker.prove.disturbances import KINDS, Disturbance
-from oncelog.broker.prove.explain import (
-    explain,
-    mend_of,
-    shared_ids,
-    silent_members,
-    unknown_topics,
-    why_nothing,
-)
+from oncelog.broker.prove.explain import explain, mend_of
 from oncelog.broker.prove.history import events_of, timeline
 from oncelog.broker.prove.judge import (
     STUCK,
@@ -35,7 +30,7 @@ from oncelog.broker.prove.judge import (
     problems_of,
 )
 from oncelog.broker.prove.outputs import check_paths
-from oncelog.broker.prove.plan import misspelt_places
+from oncelog.broker.prove.plan import FOLDER_VARIABLE, misspelt_places
 from oncelog.broker.prove.program import listener_of
 from oncelog.broker.prove.security import make_security
 from oncelog.broker.prove.seed import make_seed
@@ -44,9 +39,10 @@ from oncelog.broker.prove.trial import Trial
 from oncelog.broker.prove.verdict import Finding, Verdict
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.error_groups import first_error
+from oncelog.broker.seams.processes import kill_processes_with, new_folder, remove_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncelog.broker.prove.bench import Ground
     from oncelog.broker.prove.history import Event
@@ -107,14 +103,13 @@ class NotJudgedError(Exception):
 
 
 class Prover:
-    """``folder`` is for the trials alone. ``tell`` is called with the progress. ``first`` are disturbances that are
-    tried before the others, such as those that failed last.
+    """``tell`` is called with the progress. ``first`` are disturbances that are tried before the others, such as those
+    that failed last.
     """
 
     def __init__(
         self,
         plan: ProofPlan,
-        folder: str,
         tell: Callable[[Progress], None],
         *,
         budget: Budget = Budget(),
@@ -125,7 +120,8 @@ class Prover:
         judge: Judge | None = None,
     ) -> None:
         self._plan = plan
-        self._folder = folder
+        self._folder: str
+        """Of the trials alone."""
         self._tell = tell
         self._budget = budget
         self._depth = depth
@@ -148,6 +144,29 @@ class Prover:
 
     async def run(self) -> Verdict:
         """Run the trials; return the verdict. Raises CommandError, InvalidArgumentError, SnapshotError, KafkaError."""
+        with self._in_folder():
+            return await self._prove()
+
+    async def again(self, disturbances: tuple[Disturbance, ...]) -> Verdict:
+        """Run one trial, after the undisturbed runs; return the verdict over it alone. Raises as `run`."""
+        with self._in_folder():
+            return await self._repeat_one(disturbances)
+
+    @contextmanager
+    def _in_folder(self) -> Iterator[None]:
+        """Make the folder of the trials. At the end, remove it, and kill the processes that the program left."""
+        self._folder = new_folder()
+        try:
+            yield
+        finally:
+            for process in kill_processes_with(FOLDER_VARIABLE, self._folder):
+                self.verdict.notes.append(
+                    f"a process of the program left its process group, and was killed at the end ({process}): run the "
+                    "program in the foreground"
+                )
+            remove_folder(self._folder)
+
+    async def _prove(self) -> Verdict:
         self._ground = await self._new_ground()
         counts = await self._begin()
         if counts is None:
@@ -171,8 +190,7 @@ class Prover:
             await self._work()
         return self.verdict
 
-    async def again(self, disturbances: tuple[Disturbance, ...]) -> Verdict:
-        """Run one trial, after the undisturbed runs; return the verdict over it alone. Raises as `run`."""
+    async def _repeat_one(self, disturbances: tuple[Disturbance, ...]) -> Verdict:
         self._ground = await self._new_ground()
         for one in disturbances:
             if one.kind in self._ground.left_out:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html import escape
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.prove.disturbances import FETCHES
@@ -113,11 +114,26 @@ def _finding_parts(number: int, finding: Finding, files: Mapping[int, str]) -> I
     if finding.mend is not None:
         yield f"<p>Mend: {escape(finding.mend)}</p>"
     if finding.mistake is not None:
-        yield f"<details><summary>More</summary><pre>{escape(explained(finding.mistake))}</pre></details>"
+        yield f"<details><summary>More</summary>{''.join(_section_parts(explained(finding.mistake)))}</details>"
     if number in files:
         yield f"<pre>oncelog prove --again {escape(files[number])}</pre>"
     named = frozenset(int(number) for number in re.findall(r"request (\d+)", " ".join(finding.why)))
     yield from _timeline_parts(finding.timeline, named)
+
+
+def _section_parts(section: str) -> Iterator[str]:
+    """Yield a section of the page of mistakes: its paragraphs and programs. Other sections that it links to are named,
+    not linked.
+    """
+    for block in section.split("\n\n"):
+        if block.startswith("## "):
+            yield f"<h3>{escape(block[3:])}</h3>"
+        elif block.startswith("    "):
+            yield f"<pre>{escape(dedent(block))}</pre>"
+        else:
+            text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", escape(block, quote=False))
+            text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
+            yield f"<p>{text}</p>"
 
 
 def _timeline_parts(rows: Sequence[Mapping[str, Any]], named: frozenset[int]) -> Iterator[str]:

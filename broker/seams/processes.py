@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import signal
@@ -113,6 +114,24 @@ async def run_command(
     finally:
         group.kill()
     return code, group.output()
+
+
+def kill_processes_with(variable: str, value: str) -> list[str]:
+    """Kill the processes of this user whose environment has ``variable`` with a value that begins with ``value``; return
+    the command and the id of each. It finds them where there is a ``/proc``, as on Linux.
+    """
+    wanted = f"{variable}={value}".encode()
+    found = []
+    for folder in glob.iglob("/proc/[0-9]*"):
+        with suppress(OSError):
+            with open(f"{folder}/environ", "rb") as file:
+                if not any(one.startswith(wanted) for one in file.read().split(b"\0")):
+                    continue
+            with open(f"{folder}/cmdline", "rb") as file:
+                command = file.read().rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "backslashreplace")
+            os.kill(int(os.path.basename(folder)), signal.SIGKILL)
+            found.append(f"{command}, process {os.path.basename(folder)}")
+    return found
 
 
 def has_variable(name: str) -> bool:

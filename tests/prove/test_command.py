@@ -94,7 +94,7 @@ GOOD = (
             ("--again", "no.json", "--report", "there"),
             "--again repeats a trial with the options that it had: --report",
         ),
-        (("--explain", "two-write"), "mistake='two-write'; did you mean two-writes?"),
+        (("--explain", "two-write"), "there is no mistake 'two-write'; did you mean two-writes?"),
     ],
 )
 def test_a_mistake_is_one_line(folder: pathlib.Path, arguments: tuple[str, ...], error: str) -> None:
@@ -125,6 +125,13 @@ def test_a_mistake_is_explained(folder: pathlib.Path) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, explained("two-writes"), "")
 
 
+def test_all_mistakes_are_listed_for_an_unknown_one(folder: pathlib.Path) -> None:
+    ended = prove(folder, "--explain", "two-writers")
+    assert ended.returncode == 2
+    assert "'two-writers'; did you mean two-writes" in ended.stderr
+    assert all(one in ended.stderr for one in MISTAKES)
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
@@ -150,6 +157,11 @@ def test_a_mistake_is_explained(folder: pathlib.Path) -> None:
         ),
         # It ignores SIGTERM, and starts another process of its group.
         (["sh", "-c", "trap '' TERM; sleep 6543 & sleep 6543"], "the program sent no request in 1 s"),
+        # Another session is another group.
+        (
+            ["sh", "-c", "setsid sleep 6543 & sleep 600"],
+            "note: a process of the program left its process group, and was killed at the end (sleep 6543, process ",
+        ),
     ],
 )
 def test_a_program_that_cannot_be_judged(folder: pathlib.Path, command: list[str], reason: str) -> None:
@@ -159,6 +171,26 @@ def test_a_program_that_cannot_be_judged(folder: pathlib.Path, command: list[str
     assert reason in ended.stdout
     assert (folder / "oncelog-prove" / "report.html").is_file()
     assert b"sleep\x006543\x00" not in command_lines()
+
+
+IMPORTS_UNTIL_CTRL_C = """
+import sys
+
+class CtrlC:
+    def find_spec(self, name, path, target=None):
+        if name == "oncelog.broker.prove.prover":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, CtrlC())
+from oncelog.broker.command.cli import main
+
+sys.exit(main(["prove", "--topic", "orders", "--", "sh"]))
+"""
+
+
+def test_ctrl_c_while_it_is_imported_breaks_no_promise() -> None:
+    ended = subprocess.run([sys.executable, "-c", IMPORTS_UNTIL_CTRL_C], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (3, "")
 
 
 def command_lines() -> set[bytes]:
@@ -174,6 +206,8 @@ def command_lines() -> set[bytes]:
 def test_a_signal_ends_the_proof_and_leaves_nothing_running(folder: pathlib.Path, number: int) -> None:
     pid_file = folder / "pid"
     os.mkfifo(pid_file)
+    temporary = folder / "tmp"
+    temporary.mkdir()
     process: Any = subprocess.Popen(
         [
             sys.executable,
@@ -189,7 +223,11 @@ def test_a_signal_ends_the_proof_and_leaves_nothing_running(folder: pathlib.Path
         cwd=folder,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(pathlib.Path(oncelog.__file__).parent.parent)},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(pathlib.Path(oncelog.__file__).parent.parent),
+            "TMPDIR": str(temporary),
+        },
         # A shell's background job, and all that it starts, ignores SIGINT; that of nohup, SIGHUP. Perhaps this is one.
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
@@ -200,3 +238,4 @@ def test_a_signal_ends_the_proof_and_leaves_nothing_running(folder: pathlib.Path
     assert "interrupted" in output
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+    assert list(temporary.iterdir()) == []

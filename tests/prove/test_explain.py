@@ -1,12 +1,15 @@
-"""Why a program is stuck, as its requests say."""
+"""Why a trial failed, as its requests say."""
 
 from __future__ import annotations
 
 import pytest
 
 from oncelog.broker.control.types import Record
-from oncelog.broker.prove.explain import Trace, silent_members
+from oncelog.broker.prove.clues import silent_members
+from oncelog.broker.prove.evidence import Evidence
+from oncelog.broker.prove.explain import explain
 from oncelog.broker.prove.history import Event
+from oncelog.broker.prove.judge import CHECK, OFFSETS, MovedOffset, Problem
 from oncelog.broker.prove.plan import ProofPlan
 from oncelog.broker.prove.program import ProcessEnd
 from oncelog.broker.prove.trial_result import TrialResult
@@ -69,5 +72,49 @@ def test_an_offset_is_committed_with_its_transaction(end: Event, is_committed: b
     sent = in_transaction(2, "TxnOffsetCommit", offset=1)
     later = [in_transaction(4, "Produce"), in_transaction(5, "EndTxn", commits=True)]
     plan = ProofPlan(("app",), {"orders": 1}, {"orders": ({"value": "1"},)}, ("orders",))
-    trace = Trace(plan, TrialResult(()), [in_transaction(1, "Produce"), sent, end, *later], ())
-    assert trace.commits_past(Record("orders", 0, 0, b"1", None)) == ([sent] if is_committed else [])
+    evidence = Evidence(plan, TrialResult(()), [in_transaction(1, "Produce"), sent, end, *later], ())
+    assert evidence.commits_past(Record("orders", 0, 0, b"1", None)) == ([sent] if is_committed else [])
+
+
+ORDERS = ProofPlan(("app",), {"orders": 1}, {"orders": ({"value": "1"},)}, ("orders",))
+
+
+def commit(at_s: float, offset: int, *errors: str) -> Event:
+    found = event(at_s, "OffsetCommit", 1, *errors)
+    found.committed = {("billing", "orders", 0): offset}
+    return found
+
+
+def why(problem: Problem, *events: Event, fired_at: float) -> tuple[tuple[str, ...], str | None]:
+    result = TrialResult((), fired_at=[fired_at])
+    explanation = explain(ORDERS, result, [problem], events, ())
+    return explanation.sentences, explanation.mistake
+
+
+@pytest.mark.parametrize(
+    ("lines", "end", "mistake"),
+    [
+        (("+2|tea",), ": what it had done outside Kafka beyond that, it did again", "two-writes"),
+        (("-2|tea",), ": what it had not done of that outside Kafka, nobody does", "offsets-before-work"),
+        (("-30", "+40"), "", None),
+    ],
+)
+def test_a_check_is_explained_by_what_was_committed_before(
+    lines: tuple[str, ...], end: str, mistake: str | None
+) -> None:
+    problem = Problem(CHECK, "another output", lines=lines)
+    found = why(problem, commit(1, 1), commit(3, 2), fired_at=2)
+    before = "when that happened, the program had committed orders-0 up to 1 (request 10)"
+    assert found == ((before + end,), mistake)
+
+
+def test_offsets_are_explained_by_the_last_commit_and_by_one_that_failed() -> None:
+    problem = Problem(OFFSETS, "elsewhere", offsets=(MovedOffset("billing", "orders", 0, 1, 2),))
+    found = why(problem, commit(1, 1), commit(3, 2, "UNKNOWN_MEMBER_ID"), fired_at=2)
+    assert found == (
+        (
+            "the last commit of orders-0 is request 10, of offset 1",
+            "offset 2 was in request 30 (UNKNOWN_MEMBER_ID), and never came again",
+        ),
+        None,
+    )

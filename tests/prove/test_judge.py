@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,6 +104,12 @@ def test_another_output_of_the_check_may_still_change() -> None:
     assert baseline is not None
     assert is_behind(PLAN, baseline, result_with("a=1", check_output="no row"))
     assert not is_behind(PLAN, baseline, result_with("a=1", check_output="1 row"))
+
+
+def test_offsets_may_be_left_out() -> None:
+    without = replace(PLAN, ignore=("offsets",))
+    assert problems("a=1", "b=2", "a=3", plan=without, offset=2) == []
+    without.validate()
 
 
 def test_offsets_of_a_program_that_leaves_some_uncommitted_are_not_judged() -> None:

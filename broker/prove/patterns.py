@@ -1,0 +1,273 @@
+"""Which of the `oncelog.broker.prove.mistakes` the requests of a failed trial show.
+
+For lost and for doubled outputs there is a table of patterns, from the special to the general: the first that fits
+names the mistake.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from oncelog.broker.prove.clues import shared_ids
+from oncelog.broker.prove.disturbances import KINDS, RETRIABLE, Then
+from oncelog.broker.prove.evidence import is_committed, transaction_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oncelog.broker.control.types import Record
+    from oncelog.broker.prove.evidence import Evidence
+    from oncelog.broker.prove.history import Event
+    from oncelog.broker.prove.outputs import Output
+
+_RETRIED: Final = frozenset(RETRIABLE.values())
+LEAVES_WITHIN: Final = 4
+"""A commit is one of a member that leaves if it does so within so many of its requests."""
+
+
+class LostOutput:
+    """A lost output, and what the requests say of it."""
+
+    def __init__(self, evidence: Evidence, output: Output) -> None:
+        self.evidence = evidence
+        self.output = output
+        self.input = evidence.input_of(output)
+        """The input that it is of; None if that is not clear."""
+        self.sends = evidence.sends_of(output)
+        self.commits = [] if self.input is None else evidence.commits_past(self.input)
+        """The commits of offsets beyond that input."""
+        self._aborts = [one for one in evidence.events if one.is_commit is False]
+        self._refused = next((event for event, _ in self.sends if event.errors), None)
+
+    @cached_property
+    def acknowledged_alone(self) -> Event | None:
+        """The request that a leader acknowledged without its followers, if one died."""
+        evidence = self.evidence
+        if evidence.plan.nodes == 1 or not evidence.result.broker_ends:
+            return None
+        died_at_s = evidence.result.broker_ends[-1]
+        return next(
+            (
+                event
+                for event, _ in self.sends
+                if event.is_acknowledged and event.acks == 1 and event.at_s <= died_at_s
+            ),
+            None,
+        )
+
+    @cached_property
+    def acknowledged_behind(self) -> Event | None:
+        """A request that an idempotent producer had in flight behind that of the output, if the latter was refused with
+        an error that clients retry, and this one acknowledged: the broker takes any first sequence of a producer that
+        it does not know, and the client may take that for the acknowledgement of both.
+
+        Source: https://github.com/confluentinc/confluent-kafka-go/issues/921
+        """
+        if not self.sends:
+            return None
+        refused, record = self.sends[-1]
+        if record.producer_id < 0 or not refused.errors or not set(refused.errors) <= _RETRIED:
+            return None
+        return next(
+            (
+                one
+                for one in self.evidence.events
+                if one.number > refused.number
+                and one.is_acknowledged
+                and any(
+                    (other.producer_id, other.topic, other.partition)
+                    == (record.producer_id, record.topic, record.partition)
+                    for other in one.records
+                )
+            ),
+            None,
+        )
+
+    @property
+    def is_aborted_after_refusal(self) -> bool:
+        """Whether its Produce was refused, and a transaction aborted after that."""
+        return self._refused is not None and any(one.number > self._refused.number for one in self._aborts)
+
+    @property
+    def is_refused_and_passed(self) -> bool:
+        """Whether its Produce was refused, and never acknowledged, and its input was not committed before."""
+        return (
+            self._refused is not None
+            and (not self.commits or self.commits[0].number > self._refused.number)
+            and not any(event.is_acknowledged for event, _ in self.sends)
+        )
+
+    @property
+    def is_sent_and_aborted(self) -> bool:
+        """Whether it was sent, and a transaction aborted."""
+        return bool(self._aborts and self.sends)
+
+    @property
+    def was_asked_to_end(self) -> bool:
+        """Whether the program got SIGTERM."""
+        return any(KINDS[one.kind].then is Then.TERMINATE for one in self.evidence.result.disturbances)
+
+    @cached_property
+    def _usual(self) -> tuple[Event | None, Event | None]:
+        """The first commit beyond the input, and the first Produce of the output, in an undisturbed run."""
+        undisturbed = self.evidence.undisturbed
+        commits = [] if self.input is None else self.evidence.commits_past(self.input, undisturbed)
+        sends = self.evidence.sends_of(self.output, undisturbed)
+        return commits[0] if commits else None, sends[0][0] if sends else None
+
+    @property
+    def is_always_early(self) -> bool:
+        """Whether undisturbed, too, the input is committed before the output is sent."""
+        commit, send = self._usual
+        return commit is not None and send is not None and commit.number < send.number
+
+    @property
+    def does_others_between(self) -> bool:
+        """Whether undisturbed, other outputs are sent, or offsets committed, between that commit and the output: it
+        commits what others have to do first.
+        """
+        commit, send = self._usual
+        return (
+            commit is not None
+            and send is not None
+            and any(
+                commit.number < one.number < send.number and (one.committed or one.api == "Produce")
+                for one in self.evidence.undisturbed
+            )
+        )
+
+    @property
+    def is_committed_when_leaving(self) -> bool:
+        """Whether the member that committed the input left its group, or joined it again, soon after."""
+        first = self.commits[0]
+        following = [
+            one
+            for one in self.evidence.events
+            if one.number > first.number and one.instance == first.instance
+        ]
+        return any(one.api in ("JoinGroup", "LeaveGroup") for one in following[:LEAVES_WITHIN])
+
+    @property
+    def is_committed_beside_transactions(self) -> bool:
+        """Whether the input was committed by a plain OffsetCommit, although there are transactions."""
+        return self.commits[0].api == "OffsetCommit" and any(
+            one.transactional_id for one in self.evidence.events
+        )
+
+
+_OF_LOST: Final[tuple[tuple[Callable[[LostOutput], object], str | None], ...]] = (
+    (lambda it: it.acknowledged_alone, "acks-one"),
+    (lambda it: it.acknowledged_behind, "refused-in-flight"),
+    (lambda it: it.is_aborted_after_refusal, "abort-without-rewind"),
+    (lambda it: it.is_refused_and_passed, "unread-errors"),
+    (lambda it: it.is_sent_and_aborted, "abort-without-rewind"),
+    (lambda it: not it.commits and it.was_asked_to_end, "no-flush-at-exit"),
+    (lambda it: not it.commits, None),
+    # From here on, the input was committed.
+    (
+        lambda it: not it.is_always_early and it.is_committed_when_leaving and it.was_asked_to_end,
+        "no-flush-at-exit",
+    ),
+    (lambda it: not it.is_always_early and it.is_committed_when_leaving, "commit-in-revoke"),
+    (lambda it: it.is_committed_beside_transactions, "offsets-outside-transaction"),
+    (lambda it: it.is_always_early and it.does_others_between, "auto-commit-in-background"),
+    (lambda it: it.is_always_early, "offsets-before-work"),
+    (lambda it: not it.sends and it.was_asked_to_end, "no-flush-at-exit"),
+    (lambda it: not it.sends, "auto-commit-in-background"),
+    (lambda it: True, "offsets-before-work"),
+)
+
+
+def mistake_of_lost(lost: LostOutput) -> str | None:
+    """Return the name of the mistake that loses an output; None if the requests show none."""
+    return next(name for fits, name in _OF_LOST if fits(lost))
+
+
+class DoubledOutput:
+    """A doubled output, and what the requests say of it."""
+
+    def __init__(self, evidence: Evidence, output: Output) -> None:
+        self.evidence = evidence
+        self.output = output
+        self.input = evidence.input_of(output)
+        """The input that it is of; None if that is not clear."""
+        self.sends = [(event, record) for event, record in evidence.sends_of(output) if not event.errors]
+        self._ids = {one.transactional_id for one in evidence.events if one.transactional_id}
+        self._in_transactions = [one for one in evidence.events if one.api == "TxnOffsetCommit"]
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether the program has transactions."""
+        return bool(self._ids)
+
+    @property
+    def is_sent_again_by_one(self) -> bool:
+        """Whether the process that sent it first, without idempotence, sent it again."""
+        if not self.sends:
+            return False
+        first = self.sends[0][0]
+        return any(
+            record.producer_id < 0
+            and (event.instance, event.run) == (first.instance, first.run)
+            and event is not first
+            for event, record in self.sends
+        )
+
+    @property
+    def is_written_outside(self) -> bool:
+        """Whether it was written outside of a transaction."""
+        return not all(record.is_transactional for _, record in self.sends)
+
+    @property
+    def are_offsets_outside(self) -> bool:
+        """Whether offsets are committed outside of the transactions, or in others than the outputs."""
+        if any(one.api == "OffsetCommit" and one.committed for one in self.evidence.events):
+            return True
+        offsets = {one.number for one in self._in_transactions}
+        ended = [
+            transaction_of(event, self.evidence.events)
+            for event, _ in self.sends
+            if is_committed(event, self.evidence.events)
+        ]
+        return bool(offsets and ended) and not any(
+            one.number in offsets for requests in ended for one in requests
+        )
+
+    @property
+    def has_shared_id(self) -> bool:
+        """Whether undisturbed, instances have one transactional id."""
+        return bool(shared_ids(self.evidence.undisturbed))
+
+    @property
+    def has_new_ids_without_group(self) -> bool:
+        """Whether there are several transactional ids, and offsets without the group's metadata."""
+        return len(self._ids) > 1 and any(not one.member_id for one in self._in_transactions)
+
+    @property
+    def was_taken_over(self) -> bool:
+        """Whether an instance was replaced, and went on."""
+        return any(KINDS[one.kind].then is Then.TAKE_OVER for one in self.evidence.result.disturbances)
+
+
+_OF_DOUBLED: Final[tuple[tuple[Callable[[DoubledOutput], object], str], ...]] = (
+    (lambda it: not it.has_transactions and it.is_sent_again_by_one, "resends-without-idempotence"),
+    (lambda it: not it.has_transactions, "two-writes"),
+    (lambda it: it.is_written_outside, "outside-transaction"),
+    (lambda it: it.has_shared_id, "one-id-for-two"),
+    (lambda it: it.are_offsets_outside, "offsets-outside-transaction"),
+    (lambda it: it.has_new_ids_without_group, "new-id-without-group"),
+    (lambda it: it.was_taken_over, "zombie"),
+    (lambda it: True, "two-writes"),
+)
+
+
+def mistake_of_doubled(doubled: DoubledOutput) -> str:
+    """Return the name of the mistake that doubles an output."""
+    return next(name for fits, name in _OF_DOUBLED if fits(doubled))
+
+
+def mistake_of_reordered(sends: Sequence[tuple[Event, Record]]) -> str | None:
+    """Return the name of the mistake that reorders outputs, which were sent so; None if the requests show none."""
+    is_plain = any(record.producer_id < 0 for _, record in sends)
+    return "resends-without-idempotence" if is_plain else None
