@@ -82,8 +82,8 @@ if TYPE_CHECKING:
     from oncelog.broker.filters.renaming import rename_groups, rename_topics, rename_transactional_ids
     from oncelog.broker.prove.api import prove
     from oncelog.broker.prove.disturbances import Disturbance
-    from oncelog.broker.prove.judge import Problem
-    from oncelog.broker.prove.outputs import Output
+    from oncelog.broker.prove.judging.judge import MovedOffset, Problem
+    from oncelog.broker.prove.judging.outputs import Output
     from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.verdict import Finding, Verdict
     from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection, RequestContext
@@ -130,6 +130,7 @@ __all__ = [
     "IsolationLevel",
     "KafkaError",
     "Member",
+    "MovedOffset",
     "Network",
     "Node",
     "NodeClock",
@@ -222,6 +223,7 @@ _MODULES = {
     "IsolationLevel": "oncelog.broker.control.types",
     "KafkaError": "oncelog.wire.errors",
     "Member": "oncelog.broker.control.types",
+    "MovedOffset": "oncelog.broker.prove.judging.judge",
     "NO_RESPONSE": "oncelog.broker.requests.request",
     "Network": "oncelog.broker.embedded.sync_api.nodes",
     "Node": "oncelog.broker.embedded.sync_api.nodes",
@@ -233,11 +235,11 @@ _MODULES = {
     "Offsets": "oncelog.broker.control.types",
     "OncelogError": "oncelog.broker.control.errors",
     "Outcome": "oncelog.broker.control.request_types",
-    "Output": "oncelog.broker.prove.outputs",
+    "Output": "oncelog.broker.prove.judging.outputs",
     "PartitionInfo": "oncelog.broker.control.types",
     "PartitionState": "oncelog.broker.control.types",
     "PassingRecord": "oncelog.broker.filters.passing_records",
-    "Problem": "oncelog.broker.prove.judge",
+    "Problem": "oncelog.broker.prove.judging.judge",
     "ProducerInfo": "oncelog.broker.control.types",
     "ProofPlan": "oncelog.broker.prove.plan",
     "Proxy": "oncelog.broker.embedded.sync_api.proxy",

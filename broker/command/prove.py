@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from oncelog.broker.command.cli import EXIT_NOT_JUDGED, EXIT_USAGE, serve_until_signal
+from oncelog.broker.command.cli import EXIT_NOT_JUDGED, serve_until_signal
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.options import Parser, UsageError, options_of, unknown_option
 from oncelog.broker.control.errors import InvalidArgumentError, OncelogError
 from oncelog.broker.prove.disturbances import Disturbance
-from oncelog.broker.prove.judge import Judge
-from oncelog.broker.prove.mistakes import explained
+from oncelog.broker.prove.judging.judge import Judge
+from oncelog.broker.prove.judging.mistakes import explained
 from oncelog.broker.prove.plan import (
     ADDRESS_VARIABLE,
     MECHANISM,

@@ -15,7 +15,7 @@ import trio
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.options import config_texts
 from oncelog.broker.prove.disturbances import Disturbance
-from oncelog.broker.prove.judge import Judge
+from oncelog.broker.prove.judging.judge import Judge
 from oncelog.broker.prove.plan import (
     ADDRESS_VARIABLE,
     FOLDER_VARIABLE,

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.prove.clues import shared_ids, silent_members, unknown_topics, why_nothing
 from oncelog.broker.prove.disturbances import KINDS, Disturbance
-from oncelog.broker.prove.explain import explain, mend_of
-from oncelog.broker.prove.history import events_of, timeline
-from oncelog.broker.prove.judge import (
+from oncelog.broker.prove.judging.clues import shared_ids, silent_members, unknown_topics, why_nothing
+from oncelog.broker.prove.judging.explain import explain, mend_of
+from oncelog.broker.prove.judging.judge import (
     STUCK,
     Problem,
     baseline_of,
@@ -29,13 +28,14 @@ from oncelog.broker.prove.judge import (
     lacks_outputs,
     problems_of,
 )
-from oncelog.broker.prove.outputs import check_paths
+from oncelog.broker.prove.judging.outputs import check_paths
 from oncelog.broker.prove.plan import FOLDER_VARIABLE, misspelt_places
-from oncelog.broker.prove.program import listener_of
-from oncelog.broker.prove.security import make_security
-from oncelog.broker.prove.seed import make_seed
 from oncelog.broker.prove.steps import counter_rules, planned
-from oncelog.broker.prove.trial import Trial
+from oncelog.broker.prove.trials.history import events_of, timeline
+from oncelog.broker.prove.trials.program import listener_of
+from oncelog.broker.prove.trials.security import make_security
+from oncelog.broker.prove.trials.seed import make_seed
+from oncelog.broker.prove.trials.trial import Trial
 from oncelog.broker.prove.verdict import Finding, Verdict
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.error_groups import first_error
@@ -44,11 +44,11 @@ from oncelog.broker.seams.processes import kill_processes_with, new_folder, remo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from oncelog.broker.prove.bench import Ground
-    from oncelog.broker.prove.history import Event
-    from oncelog.broker.prove.judge import Baseline, Judge
+    from oncelog.broker.prove.judging.judge import Baseline, Judge
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.trial_result import TrialResult
+    from oncelog.broker.prove.trials.bench import Ground
+    from oncelog.broker.prove.trials.history import Event
+    from oncelog.broker.prove.trials.trial_result import TrialResult
 
 UNDISTURBED_RUNS: Final = 2
 UNDISTURBED_QUIET: Final = 3
@@ -217,7 +217,7 @@ class Prover:
         security = make_security(self._plan, self._folder)
         if self._plan.upstream is None:
             return await make_seed(self._plan, security)
-        from oncelog.broker.prove.upstream import Upstream
+        from oncelog.broker.prove.trials.upstream import Upstream
 
         upstream = Upstream(self._plan, security, self._command_config)
         await upstream.check(self._plan)

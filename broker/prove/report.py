@@ -8,7 +8,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.prove.disturbances import FETCHES
-from oncelog.broker.prove.mistakes import explained
+from oncelog.broker.prove.judging.mistakes import explained
 from oncelog.broker.prove.verdict import NOT_JUDGED
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from oncelog.broker.prove.disturbances import (
     Disturbance,
     Then,
 )
-from oncelog.broker.prove.program import listener_of
+from oncelog.broker.prove.trials.program import listener_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-    from oncelog.broker.prove.history import Event
+    from oncelog.broker.prove.trials.history import Event
 
 BY_TOPIC: Final = frozenset(("Produce",))
 """The APIs whose steps are told apart by topic."""

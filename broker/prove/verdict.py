@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import oncelog
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.prove.disturbances import KINDS, Disturbance, Then
-from oncelog.broker.prove.judge import is_kept, word_of
+from oncelog.broker.prove.judging.judge import is_kept, word_of
 from oncelog.broker.seams.processes import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from oncelog.broker.prove.judge import Problem
+    from oncelog.broker.prove.judging.judge import Problem
     from oncelog.broker.prove.plan import ProofPlan
 
 KEPT, BROKEN, NOT_JUDGED = "kept", "broken", "not judged"

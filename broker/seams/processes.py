@@ -117,8 +117,8 @@ async def run_command(
 
 
 def kill_processes_with(variable: str, value: str) -> list[str]:
-    """Kill the processes of this user whose environment has ``variable`` with a value that begins with ``value``; return
-    the command and the id of each. It finds them where there is a ``/proc``, as on Linux.
+    """Kill the processes of this user whose environment has ``variable`` with a value that begins with ``value``;
+    return the command and the id of each. It finds them where there is a ``/proc``, as on Linux.
     """
     wanted = f"{variable}={value}".encode()
     found = []

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from compat_tests.prove.places import PROGRAMS, ROOT
-from oncelog.broker.prove.mistakes import anchor
+from oncelog.broker.prove.judging.mistakes import anchor
 
 PAGE = ROOT / "docs" / "how-to" / "mistakes.md"
 _HEADING = re.compile(r"^## (.+)$")

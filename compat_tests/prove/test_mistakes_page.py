@@ -7,7 +7,7 @@ import re
 from compat_tests.prove.mends import PAGE, blocks, sections
 from compat_tests.prove.places import PROGRAMS
 from compat_tests.prove.zoo import MENDED, WRONG, ZOO
-from oncelog.broker.prove.mistakes import MISTAKES
+from oncelog.broker.prove.judging.mistakes import MISTAKES
 
 NO_MISTAKE = "the-zoo"
 

@@ -12,7 +12,7 @@ import sys
 
 from compat_tests.pages.recipes import recipes
 from compat_tests.prove.places import ROOT
-from oncelog.broker.prove.mistakes import explained
+from oncelog.broker.prove.judging.mistakes import explained
 
 PAGE = ROOT / "docs" / "how-to" / "prove.md"
 TITLE = "Try it"

@@ -61,7 +61,7 @@ HOW_WORK_IS_CUT_AND_REMEMBERED = {
     "broker/log/validation.py": {"RULES_KEPT_MAX"},
     "broker/net/server.py": {"POOLED_BUFFERS_MAX"},
     "broker/node/member.py": {"FETCH_BYTES_MAX"},
-    "broker/prove/trial.py": {"LOCK_MOVES_MAX"},
+    "broker/prove/trials/trial.py": {"LOCK_MOVES_MAX"},
     "broker/replication/fetcher.py": {"THROTTLED_S_MAX"},
     "broker/replication/waits.py": {"ABANDONED_MAX"},
     "broker/scheduling/slices.py": {"SLICE_STEPS_MAX"},

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import oncelog
 from oncelog.broker.control_http.docstrings import attribute_docstrings
-from oncelog.broker.prove.judge import Problem
+from oncelog.broker.prove.judging.judge import Problem
 from oncelog.pytest_plugin import factories, proxies, settings
 
 HEAD = """\
@@ -296,7 +296,7 @@ def sections() -> Iterator[str]:
     yield section(2, "Requests", *results(oncelog.Request, oncelog.FailedLogin))
     yield section(2, "Metrics of clients", *results(oncelog.ClientMetricsPush, oncelog.ClientMetric))
     yield section(2, "Proofs", PROOFS, arguments(oncelog.prove))
-    yield from results(oncelog.Verdict, oncelog.Finding, Problem)
+    yield from results(oncelog.Verdict, oncelog.Finding, Problem, oncelog.MovedOffset)
     yield section(2, "Errors", errors())
 
 

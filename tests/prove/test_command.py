@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import oncelog
-from oncelog.broker.prove.mistakes import MISTAKES, explained
+from oncelog.broker.prove.judging.mistakes import MISTAKES, explained
 
 pytestmark = pytest.mark.slow
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from oncelog.broker.control.types import Record
-from oncelog.broker.prove.clues import silent_members
-from oncelog.broker.prove.evidence import Evidence
-from oncelog.broker.prove.explain import explain
-from oncelog.broker.prove.history import Event
-from oncelog.broker.prove.judge import CHECK, OFFSETS, MovedOffset, Problem
+from oncelog.broker.prove.judging.clues import silent_members
+from oncelog.broker.prove.judging.evidence import Evidence
+from oncelog.broker.prove.judging.explain import explain
+from oncelog.broker.prove.judging.judge import CHECK, OFFSETS, MovedOffset, Problem
 from oncelog.broker.prove.plan import ProofPlan
-from oncelog.broker.prove.program import ProcessEnd
-from oncelog.broker.prove.trial_result import TrialResult
+from oncelog.broker.prove.trials.history import Event
+from oncelog.broker.prove.trials.program import ProcessEnd
+from oncelog.broker.prove.trials.trial_result import TrialResult
 
 
 def event(at_s: float, api: str, instance: int = 1, *errors: str) -> Event:

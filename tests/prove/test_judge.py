@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.control.types import Record
-from oncelog.broker.prove.judge import (
+from oncelog.broker.prove.judging.judge import (
     Problem,
     baseline_of,
     is_behind,
@@ -20,7 +20,7 @@ from oncelog.broker.prove.judge import (
     word_of,
 )
 from oncelog.broker.prove.plan import ProofPlan
-from oncelog.broker.prove.trial_result import TrialResult
+from oncelog.broker.prove.trials.trial_result import TrialResult
 
 PLAN = ProofPlan(("app",), {"orders": 1, "receipts": 1}, {"orders": ({"value": "1"},)}, ("receipts",))
 

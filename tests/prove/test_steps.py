@@ -6,8 +6,8 @@ from typing import Any
 
 from oncelog.broker.faults.rule import parse_rule
 from oncelog.broker.prove.disturbances import KINDS, RETRIABLE, Disturbance, Then
-from oncelog.broker.prove.history import Event
 from oncelog.broker.prove.steps import counter_rules, picks, planned
+from oncelog.broker.prove.trials.history import Event
 
 
 def event(number: int, api: str, writes: int, writes_after: int, **more: Any) -> Event:

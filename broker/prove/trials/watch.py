@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.journal import Journal
     from oncelog.broker.host.served import Served
-    from oncelog.broker.prove.bench import BrokerState
+    from oncelog.broker.prove.trials.bench import BrokerState
     from oncelog.broker.requests.request import RequestContext
 
+LEFT_OUT: Final = frozenset(
+    ("ApiVersions", "GetTelemetrySubscriptions", "PushTelemetry", "SaslHandshake", "SaslAuthenticate")
+)
+"""Requests that say nothing about records and offsets."""
 IDLE_APIS: Final = frozenset(
     (
         "ApiVersions",

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.prove import judge
-from oncelog.broker.prove.clues import silent_members
-from oncelog.broker.prove.evidence import Evidence
-from oncelog.broker.prove.history import record_text
-from oncelog.broker.prove.mistakes import MISTAKES
-from oncelog.broker.prove.outputs import output_text
-from oncelog.broker.prove.patterns import (
+from oncelog.broker.prove.judging import judge
+from oncelog.broker.prove.judging.clues import silent_members
+from oncelog.broker.prove.judging.evidence import Evidence
+from oncelog.broker.prove.judging.mistakes import MISTAKES
+from oncelog.broker.prove.judging.outputs import output_text
+from oncelog.broker.prove.judging.patterns import (
     DoubledOutput,
     LostOutput,
     mistake_of_doubled,
     mistake_of_lost,
     mistake_of_reordered,
 )
+from oncelog.broker.prove.trials.history import record_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncelog.broker.control.types import Record
-    from oncelog.broker.prove.history import Event
-    from oncelog.broker.prove.judge import MovedOffset, Problem
+    from oncelog.broker.prove.judging.judge import MovedOffset, Problem
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.trial_result import TrialResult
+    from oncelog.broker.prove.trials.history import Event
+    from oncelog.broker.prove.trials.trial_result import TrialResult
 
 
 class Explanation(NamedTuple):

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.journal import Journal
     from oncelog.broker.control.types import Offsets, Record
-    from oncelog.broker.prove.bench import Bench
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.program import ProcessEnd
-    from oncelog.broker.prove.watch import Watch
+    from oncelog.broker.prove.trials.bench import Bench
+    from oncelog.broker.prove.trials.program import ProcessEnd
+    from oncelog.broker.prove.trials.watch import Watch
 
 
 @dataclass

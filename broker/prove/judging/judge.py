@@ -8,17 +8,17 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.prove.outputs import Output, orders_of, output_text, outputs_of
+from oncelog.broker.prove.judging.outputs import Output, orders_of, output_text, outputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from oncelog.broker.control.types import Offsets, Record
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.trial_result import TrialResult
+    from oncelog.broker.prove.trials.trial_result import TrialResult
 
 LOST, DOUBLED, CHANGED = "lost", "doubled", "changed"
 REORDERED, ABORTED_READ, STUCK = "reordered", "read what was aborted", "stuck"
@@ -43,7 +43,8 @@ EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE, LOST_AND_DOUBLED = (
 )
 
 
-class MovedOffset(NamedTuple):
+@dataclass(frozen=True)
+class MovedOffset:
     """Where a group stands elsewhere than after an undisturbed run."""
 
     group: str

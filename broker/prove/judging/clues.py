@@ -9,9 +9,9 @@ from oncelog.broker.control.names import meant
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oncelog.broker.prove.history import Event
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.trial_result import TrialResult
+    from oncelog.broker.prove.trials.history import Event
+    from oncelog.broker.prove.trials.trial_result import TrialResult
 
 SILENT_S: Final = 7.0
 """A member is silent after so many seconds without a heartbeat. Kafka's clients send one every 3 s, in the consumer

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.net.unexpected_bytes import SENTENCES
-from oncelog.broker.prove.history import LEFT_OUT
+from oncelog.broker.prove.trials.watch import LEFT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oncelog.broker.control.controlled import Controlled
-    from oncelog.broker.prove.instances import Instances
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.watch import Watch
+    from oncelog.broker.prove.trials.instances import Instances
+    from oncelog.broker.prove.trials.watch import Watch
 
 
 async def why_stuck(

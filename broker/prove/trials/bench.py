@@ -1,5 +1,5 @@
-"""`Bench`: what a trial runs against: a broker of its own (`oncelog.broker.prove.own_broker`), or a Kafka cluster
-behind a proxy of its own (`oncelog.broker.prove.upstream`).
+"""`Bench`: what a trial runs against: a broker of its own (`oncelog.broker.prove.trials.own_broker`), or a Kafka
+cluster behind a proxy of its own (`oncelog.broker.prove.trials.upstream`).
 """
 
 from __future__ import annotations

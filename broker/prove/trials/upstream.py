@@ -31,11 +31,11 @@ from oncelog.broker.control.options import checked_options
 from oncelog.broker.control.proxy_options import checked_proxy_options
 from oncelog.broker.dispatch.interfaces import Interceptor
 from oncelog.broker.handlers.table import TOPIC
-from oncelog.broker.prove.bench import address_at
 from oncelog.broker.prove.disturbances import NODE_KINDS, WRITES
 from oncelog.broker.prove.plan import new_record
-from oncelog.broker.prove.program import listener_config
-from oncelog.broker.prove.seed import REQUESTS_KEPT
+from oncelog.broker.prove.trials.bench import address_at
+from oncelog.broker.prove.trials.program import listener_config
+from oncelog.broker.prove.trials.seed import REQUESTS_KEPT
 from oncelog.broker.requests.request import CloseConnection
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.transport import connect
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from oncelog.broker.control.share_types import ShareMember
     from oncelog.broker.control.types import Member, TransactionInfo
     from oncelog.broker.host.served import Served
-    from oncelog.broker.prove.bench import GroupMember
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.security import Security
+    from oncelog.broker.prove.trials.bench import GroupMember
+    from oncelog.broker.prove.trials.security import Security
     from oncelog.broker.requests.request import RequestContext
     from oncelog.wire.messages.list_groups import ListedGroup
     from oncelog.wire.schema import Uuid
@@ -138,7 +138,7 @@ class Upstream:
 
 
 class ClusterBench:
-    """See the module, and `oncelog.broker.prove.bench.Bench`."""
+    """See the module, and `oncelog.broker.prove.trials.bench.Bench`."""
 
     nodes = None
 
@@ -324,8 +324,8 @@ class ClusterBench:
 
 class SeenRequests(Interceptor):
     """The cluster as the program's requests have shown it, and as it was when it was asked last; see
-    `oncelog.broker.prove.bench.BrokerState`. It closes the connection of a request that would change what was there
-    before.
+    `oncelog.broker.prove.trials.bench.BrokerState`. It closes the connection of a request that would change what was
+    there before.
     """
 
     only_reads = True

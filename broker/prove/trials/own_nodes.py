@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from oncelog.broker.control.errors import NotFoundError, NotRunningError
 from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
 from oncelog.broker.control.nodes.options import cluster_options
-from oncelog.broker.prove.bench import address_at
-from oncelog.broker.prove.own_broker import OwnBench, open_transactions
+from oncelog.broker.prove.trials.bench import address_at
+from oncelog.broker.prove.trials.own_broker import OwnBench, open_transactions
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
 
@@ -30,7 +30,7 @@ UNKNOWN_END = 1 << 62
 
 
 class OwnNodes(OwnBench):
-    """See the module, and `oncelog.broker.prove.bench.Nodes`."""
+    """See the module, and `oncelog.broker.prove.trials.bench.Nodes`."""
 
     def __init__(self, cluster: ControlledCluster) -> None:
         super().__init__(cluster)
@@ -89,7 +89,7 @@ class OwnNodes(OwnBench):
 
 
 class ClusterState:
-    """The facts that the controller and the leaders know; see `oncelog.broker.prove.bench.BrokerState`."""
+    """The facts that the controller and the leaders know; see `oncelog.broker.prove.trials.bench.BrokerState`."""
 
     def __init__(self, cluster: ControlledCluster) -> None:
         self._cluster = cluster

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from oncelog.broker.prove.program import Program
+from oncelog.broker.prove.trials.program import Program
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from oncelog.broker.prove.bench import Bench, GroupMember
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.trial_result import TrialResult
-    from oncelog.broker.prove.watch import Watch
+    from oncelog.broker.prove.trials.bench import Bench, GroupMember
+    from oncelog.broker.prove.trials.trial_result import TrialResult
+    from oncelog.broker.prove.trials.watch import Watch
 
 EARLY_S: Final = 3.0
 """How long a program may take to join its group again, while its old member is still there."""

@@ -21,11 +21,11 @@ from oncelog.broker.control.errors import (
     NotRunningError,
 )
 from oncelog.broker.prove.disturbances import KINDS, OF_NODES, Then
-from oncelog.broker.prove.instances import TURN_S, Instances
-from oncelog.broker.prove.program import filled, last_line, listener_of
-from oncelog.broker.prove.stuck import why_stuck
-from oncelog.broker.prove.trial_result import TrialResult
-from oncelog.broker.prove.watch import Watch
+from oncelog.broker.prove.trials.instances import TURN_S, Instances
+from oncelog.broker.prove.trials.program import filled, last_line, listener_of
+from oncelog.broker.prove.trials.stuck import why_stuck
+from oncelog.broker.prove.trials.trial_result import TrialResult
+from oncelog.broker.prove.trials.watch import Watch
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.error_groups import first_error
 from oncelog.broker.seams.processes import folder_state, make_folder, remove_folder, run_command
@@ -34,10 +34,10 @@ from oncelog.wire.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oncelog.broker.prove.bench import Ground, Nodes
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.program import Program
+    from oncelog.broker.prove.trials.bench import Ground, Nodes
+    from oncelog.broker.prove.trials.program import Program
 
 COUNTER_NTH: Final = 10**9
 """A rule for the n-th of so many never fires: it counts."""

@@ -6,19 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.prove.disturbances import LISTENER_PREFIX
+from oncelog.broker.prove.trials.watch import LEFT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncelog.broker.control.request_types import Request
     from oncelog.broker.control.types import Record
-    from oncelog.broker.prove.trial_result import TrialResult
-    from oncelog.broker.prove.watch import Sighting
+    from oncelog.broker.prove.trials.trial_result import TrialResult
+    from oncelog.broker.prove.trials.watch import Sighting
 
-LEFT_OUT: Final = frozenset(
-    ("ApiVersions", "GetTelemetrySubscriptions", "PushTelemetry", "SaslHandshake", "SaslAuthenticate")
-)
-"""Requests that say nothing about records and offsets."""
 TIMELINE_MAX: Final = 600
 """How many of a trial's last requests the timeline of a finding has."""
 Committed = dict[tuple[str, str, int], int]

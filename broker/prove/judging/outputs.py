@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.prove.history import text_of_bytes
 from oncelog.broker.prove.json_paths import parts_of, remove, values_at
+from oncelog.broker.prove.trials.history import text_of_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

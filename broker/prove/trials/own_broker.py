@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, NotRunningError
-from oncelog.broker.prove.bench import address_at
+from oncelog.broker.prove.trials.bench import address_at
 from oncelog.coordinator.transactions.state import TransactionState
 from oncelog.wire.errors import KafkaError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.controlled_broker import ControlledBroker
     from oncelog.broker.host.served import Served
     from oncelog.broker.node.node import Node
-    from oncelog.broker.prove.bench import BrokerState, GroupMember, Nodes
+    from oncelog.broker.prove.trials.bench import BrokerState, GroupMember, Nodes
     from oncelog.wire.schema import Uuid
 
 OPEN: Final = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
@@ -26,8 +26,8 @@ LOCK_S: Final = 31
 
 
 class OwnBench:
-    """The part of `oncelog.broker.prove.bench.Bench` that one node and several have in common: there is nothing to
-    prepare, and nothing is left.
+    """The part of `oncelog.broker.prove.trials.bench.Bench` that one node and several have in common: there is nothing
+    to prepare, and nothing is left.
     """
 
     def __init__(self, controlled: Controlled) -> None:
@@ -67,7 +67,7 @@ class OwnBench:
 
 
 class OwnBroker(OwnBench):
-    """See the module, and `oncelog.broker.prove.bench.Bench`."""
+    """See the module, and `oncelog.broker.prove.trials.bench.Bench`."""
 
     nodes: Nodes | None = None
 
@@ -99,7 +99,7 @@ class OwnBroker(OwnBench):
 
 
 class NodeState:
-    """The facts that a node knows; see `oncelog.broker.prove.bench.BrokerState`."""
+    """The facts that a node knows; see `oncelog.broker.prove.trials.bench.BrokerState`."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

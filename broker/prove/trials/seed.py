@@ -10,17 +10,17 @@ from oncelog.broker.control.controlled_broker import ControlledBroker
 from oncelog.broker.control.instruments import Extras
 from oncelog.broker.control.options import checked_options
 from oncelog.broker.prove.disturbances import NODE_KINDS
-from oncelog.broker.prove.own_broker import OwnBroker
 from oncelog.broker.prove.plan import new_record
-from oncelog.broker.prove.program import listener_config, listener_of
-from oncelog.broker.prove.security import Security
+from oncelog.broker.prove.trials.own_broker import OwnBroker
+from oncelog.broker.prove.trials.program import listener_config, listener_of
+from oncelog.broker.prove.trials.security import Security
 from oncelog.broker.seams.error_groups import first_error
 from oncelog.wire.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from oncelog.broker.control.journal import Observer
-    from oncelog.broker.prove.own_nodes import OwnNodes
     from oncelog.broker.prove.plan import ProofPlan
+    from oncelog.broker.prove.trials.own_nodes import OwnNodes
 
 REQUESTS_KEPT = 20_000
 """Requests of each API that the journal of a trial keeps."""
@@ -98,6 +98,6 @@ def _bench(
     extras = Extras(observer=observer)
     if plan.nodes == 1:
         return OwnBroker(ControlledBroker(options, extras))
-    from oncelog.broker.prove.own_nodes import own_nodes
+    from oncelog.broker.prove.trials.own_nodes import own_nodes
 
     return own_nodes(plan.nodes, options, extras)

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.prove.outputs import output_of
+from oncelog.broker.prove.judging.outputs import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncelog.broker.control.types import Record
     from oncelog.broker.prove.disturbances import Disturbance
-    from oncelog.broker.prove.history import Event
-    from oncelog.broker.prove.outputs import Output
+    from oncelog.broker.prove.judging.outputs import Output
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.trial_result import TrialResult
+    from oncelog.broker.prove.trials.history import Event
+    from oncelog.broker.prove.trials.trial_result import TrialResult
 
 
 class Evidence:

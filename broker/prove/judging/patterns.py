@@ -1,4 +1,4 @@
-"""Which of the `oncelog.broker.prove.mistakes` the requests of a failed trial show.
+"""Which of the `oncelog.broker.prove.judging.mistakes` the requests of a failed trial show.
 
 For lost and for doubled outputs there is a table of patterns, from the special to the general: the first that fits
 names the mistake.
@@ -9,17 +9,17 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from oncelog.broker.prove.clues import shared_ids
 from oncelog.broker.prove.disturbances import KINDS, RETRIABLE, Then
-from oncelog.broker.prove.evidence import is_committed, transaction_of
+from oncelog.broker.prove.judging.clues import shared_ids
+from oncelog.broker.prove.judging.evidence import is_committed, transaction_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oncelog.broker.control.types import Record
-    from oncelog.broker.prove.evidence import Evidence
-    from oncelog.broker.prove.history import Event
-    from oncelog.broker.prove.outputs import Output
+    from oncelog.broker.prove.judging.evidence import Evidence
+    from oncelog.broker.prove.judging.outputs import Output
+    from oncelog.broker.prove.trials.history import Event
 
 _RETRIED: Final = frozenset(RETRIABLE.values())
 LEAVES_WITHIN: Final = 4
