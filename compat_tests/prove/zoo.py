@@ -343,7 +343,7 @@ MUTANTS = (
         outputs=(),
         shows_database=True,
         line=("number INTEGER PRIMARY KEY, cents", "number INTEGER, cents"),
-        failures=(Failure("kill before", "OffsetCommit", "check", None),),
+        failures=(Failure("kill before", "OffsetCommit", "check", "two-writes"),),
     ),
     Member(
         "offsets_with_results_unfenced",
@@ -356,7 +356,7 @@ MUTANTS = (
             '            raise SystemExit("another instance has this partition now")\n',
             "            pass\n",
         ),
-        failures=(Failure("zombie before", "Fetch", "check", None),),
+        failures=(Failure("zombie before", "Fetch", "check", "zombie"),),
     ),
     Member(
         "java_without_rewind",

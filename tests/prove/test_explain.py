@@ -87,7 +87,7 @@ def commit(at_s: float, offset: int, *errors: str) -> Event:
 
 def why(problem: Problem, *events: Event, fired_at: float) -> tuple[tuple[str, ...], str | None]:
     result = TrialResult((), fired_at=[fired_at])
-    explanation = explain(ORDERS, result, [problem], events, ())
+    explanation = explain(ORDERS, result, [problem], events, [commit(1, 1)])
     return explanation.sentences, explanation.mistake
 
 

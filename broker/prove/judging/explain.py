@@ -19,6 +19,7 @@ from oncelog.broker.prove.judging.patterns import (
     mistake_of_doubled,
     mistake_of_lost,
     mistake_of_reordered,
+    was_taken_over,
 )
 from oncelog.broker.prove.trials.history import record_text
 
@@ -224,6 +225,10 @@ def _of_check(evidence: Evidence, lines: Sequence[str]) -> tuple[list[str], str 
     )
     before = f"when that happened, the program had committed {places or 'nothing'}"
     more, less = (any(one.startswith(sign) for one in lines) for sign in "+-")
+    if not any(one.committed for one in evidence.undisturbed):
+        return [], "zombie" if more and was_taken_over(evidence) else None  # its offsets are elsewhere
+    if more and was_taken_over(evidence):
+        return [before], "zombie"
     if more and not less:
         return [f"{before}: what it had done outside Kafka beyond that, it did again"], "two-writes"
     if less and not more and committed:

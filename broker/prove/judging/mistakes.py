@@ -81,7 +81,8 @@ MISTAKES: Final = {
     ),
     "zombie": Mistake(
         "An instance that was replaced goes on",
-        "let it be fenced: one transactional id for each instance, or the group's metadata with the offsets",
+        "let it be fenced: one transactional id for each instance, or the group's metadata with the offsets; in a "
+        "database, by the offset that is stored in the same transaction",
     ),
 }
 """By name: the anchor in docs/how-to/mistakes.md."""

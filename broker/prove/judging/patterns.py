@@ -244,10 +244,10 @@ class DoubledOutput:
         """Whether there are several transactional ids, and offsets without the group's metadata."""
         return len(self._ids) > 1 and any(not one.member_id for one in self._in_transactions)
 
-    @property
-    def was_taken_over(self) -> bool:
-        """Whether an instance was replaced, and went on."""
-        return any(KINDS[one.kind].then is Then.TAKE_OVER for one in self.evidence.result.disturbances)
+
+def was_taken_over(evidence: Evidence) -> bool:
+    """Return whether an instance was replaced, and went on."""
+    return any(KINDS[one.kind].then is Then.TAKE_OVER for one in evidence.result.disturbances)
 
 
 _OF_DOUBLED: Final[tuple[tuple[Callable[[DoubledOutput], object], str], ...]] = (
@@ -257,7 +257,7 @@ _OF_DOUBLED: Final[tuple[tuple[Callable[[DoubledOutput], object], str], ...]] = 
     (lambda it: it.has_shared_id, "one-id-for-two"),
     (lambda it: it.are_offsets_outside, "offsets-outside-transaction"),
     (lambda it: it.has_new_ids_without_group, "new-id-without-group"),
-    (lambda it: it.was_taken_over, "zombie"),
+    (lambda it: was_taken_over(it.evidence), "zombie"),
     (lambda it: True, "two-writes"),
 )
 
