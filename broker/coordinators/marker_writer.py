@@ -3,13 +3,15 @@
 The decision is committed before a marker is written, and every marker before the record of completion: after a crash no
 marker may exist without its decision, and no record of completion without the markers. On an only node, the step that
 decides a transaction writes all of them if nothing has to be flushed. Else a task does, and tries again what cannot be
-written. Partitions that other nodes lead get their markers from these, by WriteTxnMarkers. Source:
-``TransactionMarkerChannelManager``; `oncelog.coordinator.transactions.markers` handles the outcomes.
+written. Partitions that other nodes lead get their markers from these, by WriteTxnMarkers; a node that waits for its
+followers holds up no other one. Source: ``TransactionMarkerChannelManager``;
+`oncelog.coordinator.transactions.markers` handles the outcomes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import trio
 
@@ -22,6 +24,8 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
     from oncelog.broker.cluster.cluster import LeaderPartition
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
     from oncelog.broker.coordinators.groups import GroupCoordinator
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.image import Topic
     from oncelog.coordinator.transactions.shard import TransactionShard
     from oncelog.coordinator.transactions.state import PendingEnd
+
+TopicPartition: TypeAlias = tuple[str, int]
 
 MARKERS_VERSION = 2
 """The version of WriteTxnMarkers that has the transaction version."""
@@ -121,7 +127,7 @@ class MarkerWriter:
         """Returns False if it has to wait for a flush, a retry or other nodes. Raises KafkaError."""
         if self._cluster.links is not None or not self._runtime.log_of(shard).is_durable():
             return False
-        if self._write_markers(shard, pending) or pending.partitions:
+        if self._write_markers(shard, pending, list(pending.partitions)) or pending.partitions:
             return False
         self._complete(shard, pending)
         return True
@@ -133,10 +139,14 @@ class MarkerWriter:
     async def _finish_until_done(self, shard: TransactionShard, pending: PendingEnd) -> None:
         from oncelog.coordinator.transactions import markers
 
+        retries = 0
         while markers.is_current(shard, pending):
             try:
                 await self._runtime.log_of(shard).wait_durable()
-                await self._write_durable_markers(shard, pending)
+                if not markers.is_current(shard, pending):
+                    break
+                async with trio.open_nursery() as nursery:
+                    self._have_written(nursery, shard, pending, pending.partitions, 0)
                 if markers.is_current(shard, pending) and not pending.partitions:
                     self._complete(shard, pending)
                     return
@@ -147,33 +157,73 @@ class MarkerWriter:
                 )
             except Exception:
                 self._report_internal_error(pending)
-            with real_time.move_on_after(markers.retry_delay_ms(pending) / 1000):
-                await self._wait_for_nodes()
+            await self._pause(retries)
+            retries += 1
         self._set_ended(pending)
 
-    async def _wait_for_nodes(self) -> None:
-        """Wait until another node may take what failed: a leader has changed, or a node can be reached again."""
+    async def _pause(self, retries: int) -> None:
+        """Wait for the next attempt, or until another node may take what failed: a leader has changed, or a node can be
+        reached again.
+        """
+        from oncelog.coordinator.transactions import markers
+
         events = [self._leaders_changed]
         if self._cluster.links is not None:
             events.append(self._cluster.links.network.changed)
-        async with trio.open_nursery() as nursery:
+        with real_time.move_on_after(markers.retry_delay_ms(retries) / 1000):
+            async with trio.open_nursery() as nursery:
 
-            async def wait(event: trio.Event) -> None:
-                await event.wait()
-                nursery.cancel_scope.cancel()
+                async def wait(event: trio.Event) -> None:
+                    await event.wait()
+                    nursery.cancel_scope.cancel()
 
-            for event in events:
-                nursery.start_soon(wait, event)
+                for event in events:
+                    nursery.start_soon(wait, event)
 
-    async def _write_durable_markers(self, shard: TransactionShard, pending: PendingEnd) -> None:
+    def _have_written(
+        self,
+        nursery: trio.Nursery,
+        shard: TransactionShard,
+        pending: PendingEnd,
+        partitions: Iterable[TopicPartition],
+        retries: int,
+    ) -> None:
+        """Write the markers of partitions that this node leads, and have the other leaders write theirs. For each leader
+        a task waits for the end of that.
+        """
+        by_leader: dict[int | None, list[TopicPartition]] = {}
+        for topic, partition in partitions:
+            by_leader.setdefault(self._leads_another(topic, partition), []).append((topic, partition))
+        for leader, theirs in by_leader.items():
+            if leader is None:
+                written = self._write_markers(shard, pending, theirs)
+                wait = partial(self._wait_all_committed, pending, written)
+            else:
+                wait = partial(self._send_markers, shard, pending, leader, theirs)
+            nursery.start_soon(self._retry_after, wait, nursery, shard, pending, theirs, retries)
+
+    async def _retry_after(
+        self,
+        wait: Callable[[], Awaitable[None]],
+        nursery: trio.Nursery,
+        shard: TransactionShard,
+        pending: PendingEnd,
+        partitions: list[TopicPartition],
+        retries: int,
+    ) -> None:
+        """Wait for one leader's markers. What failed is tried again, at the leaders of then."""
         from oncelog.coordinator.transactions import markers
 
-        if not markers.is_current(shard, pending):
-            return
+        await wait()
+        left = [one for one in partitions if one in pending.partitions]
+        if left and markers.is_current(shard, pending):
+            await self._pause(retries)
+            if markers.is_current(shard, pending):
+                self._have_written(nursery, shard, pending, left, retries + 1)
+
+    async def _wait_all_committed(self, pending: PendingEnd, written: list[_UncommittedMarker]) -> None:
         async with trio.open_nursery() as nursery:
-            for leader, partitions in self._elsewhere(pending).items():
-                nursery.start_soon(self._send_markers, shard, pending, leader, partitions)
-            for marker in self._write_markers(shard, pending):
+            for marker in written:
                 nursery.start_soon(self._wait_committed, pending, marker)
 
     async def _wait_committed(self, pending: PendingEnd, marker: _UncommittedMarker) -> None:
@@ -194,17 +244,8 @@ class MarkerWriter:
         leader = known.partitions[partition].leader
         return None if leader in (NO_LEADER, self._cluster.node_id) else leader
 
-    def _elsewhere(self, pending: PendingEnd) -> dict[int, dict[str, list[int]]]:
-        """Return the partitions without a marker that other nodes lead, by node and topic."""
-        found: dict[int, dict[str, list[int]]] = {}
-        for topic, partition in pending.partitions:
-            leader = self._leads_another(topic, partition)
-            if leader is not None:
-                found.setdefault(leader, {}).setdefault(topic, []).append(partition)
-        return found
-
     async def _send_markers(
-        self, shard: TransactionShard, pending: PendingEnd, leader: int, partitions: dict[str, list[int]]
+        self, shard: TransactionShard, pending: PendingEnd, leader: int, partitions: list[TopicPartition]
     ) -> None:
         """Have another node write the markers of partitions that it leads."""
         from oncelog.broker.network.network import LinkDownError
@@ -215,11 +256,14 @@ class MarkerWriter:
         )
 
         metadata = pending.metadata
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            by_topic.setdefault(topic, []).append(partition)
         marker = WritableTxnMarker(
             metadata.producer_id,
             metadata.producer_epoch,
             pending.committed,
-            [WritableTxnMarkerTopic(topic, indexes) for topic, indexes in partitions.items()],
+            [WritableTxnMarkerTopic(topic, indexes) for topic, indexes in by_topic.items()],
             shard.coordinator_epoch,
             metadata.client_version,
         )
@@ -230,9 +274,9 @@ class MarkerWriter:
         except LinkDownError:
             return  # a marker that was written nevertheless, may be written again
         for result in response.markers:
-            for topic in result.topics:
-                for row in topic.partitions:
-                    self._settle(pending, topic.name, row.partition_index, ErrorCode(row.error_code))
+            for settled in result.topics:
+                for row in settled.partitions:
+                    self._settle(pending, settled.name, row.partition_index, ErrorCode(row.error_code))
 
     # -- partitions of this node
 
@@ -247,10 +291,10 @@ class MarkerWriter:
         if ended is not None:
             ended.set()
 
-    def _write_markers(self, shard: TransactionShard, pending: PendingEnd) -> list[_UncommittedMarker]:
-        """Append a marker to each partition that still needs one, and that no other node leads. Returns the markers
-        that are not committed yet.
-        """
+    def _write_markers(
+        self, shard: TransactionShard, pending: PendingEnd, partitions: Iterable[TopicPartition]
+    ) -> list[_UncommittedMarker]:
+        """Append a marker to each of these partitions. Returns the markers that are not committed yet."""
         metadata = pending.metadata
         marker = end_transaction_marker(
             commit=pending.committed,
@@ -260,9 +304,7 @@ class MarkerWriter:
             timestamp=self._clock.now_ms(),
         )
         uncommitted = []
-        for topic, partition in list(pending.partitions):
-            if self._leads_another(topic, partition) is not None:
-                continue
+        for topic, partition in partitions:
             code = ErrorCode.NONE
             try:
                 leader, up_to = self._write_marker(shard, pending, topic, partition, marker)

@@ -70,8 +70,6 @@ def on_marker_appended(
     return MarkerOutcome.RETRY
 
 
-def retry_delay_ms(pending: PendingEnd) -> int:
-    """Milliseconds to wait before the next attempt; call it once for each attempt."""
-    delay = min(RETRY_MS_MIN << pending.retries, RETRY_MS_MAX)
-    pending.retries = min(pending.retries + 1, 16)
-    return int(delay)
+def retry_delay_ms(retries: int) -> int:
+    """Milliseconds to wait before the next attempt, after so many that were repeated."""
+    return int(min(RETRY_MS_MIN << min(retries, 16), RETRY_MS_MAX))

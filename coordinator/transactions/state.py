@@ -182,7 +182,7 @@ class VolatileTransactionState:
 class PendingEnd:
     """A transaction between prepare and complete, with the ``partitions`` that have no marker yet."""
 
-    __slots__ = ("given_up", "metadata", "partitions", "retries", "transactional_id")
+    __slots__ = ("given_up", "metadata", "partitions", "transactional_id")
 
     def __init__(self, transactional_id: str, metadata: TransactionMetadata) -> None:
         assert metadata.state in PREPARED
@@ -190,7 +190,6 @@ class PendingEnd:
         self.metadata = metadata
         """The prepared metadata."""
         self.partitions = dict.fromkeys(topic_partitions(metadata.partitions))
-        self.retries = 0
         self.given_up = False
         """Another coordinator has taken over; this one stops."""
 

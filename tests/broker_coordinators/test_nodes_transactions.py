@@ -138,6 +138,30 @@ def test_a_new_coordinator_ends_a_transaction_whose_time_is_over(versions: Versi
     run()
 
 
+@pytest.mark.parametrize("versions", [CLASSIC, V2])
+def test_a_leader_that_does_not_answer_holds_up_no_other(versions: Versions) -> None:
+    """Found by a reviewer: what one leader failed at was tried again only when the slowest had answered."""
+
+    @simulated
+    async def run() -> None:
+        async with three_nodes() as (nodes, link):
+            producer = TransactionalProducer(link, "id", versions)
+            await producer.init()
+            await producer.send("t", 0, [b"a"], nodes.clock.now_ms())
+            await producer.send_offset("g", "t", 0, 7)
+            nodes.network.cut(COORDINATOR, DATA_NODE)
+            slow = nodes.hold(WriteTxnMarkersRequest)  # that to the node of the group
+            await producer.end(commit=True)
+            await nodes.move("t", 0, COORDINATOR)
+            with trio.fail_after(60):
+                assert await committed_values(link) == [b"a"]
+            assert markers(nodes, OFFSETS_TOPIC) == []
+            slow.set()
+            assert await committed_offset(link, "g", "t", 0) == 7
+
+    run()
+
+
 def test_who_asks_the_former_coordinator_is_sent_away() -> None:
     @simulated
     async def run() -> None:
