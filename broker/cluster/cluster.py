@@ -71,7 +71,7 @@ class LeaderPartition(HostedPartition):
     __slots__ = ()
 
     is_replicated = False
-    """Whether there are other replicas: the partition is a `ReplicatedPartition` then."""
+    """Whether there are other replicas, or were when it was opened: the partition is a `ReplicatedPartition` then."""
 
     @property
     def low_watermark(self) -> int:
@@ -287,16 +287,17 @@ class Cluster:
         state = topic.partitions[partition]
         leader = self._leader_partitions.get(key)
         if leader is not None:
-            is_replicated = len(state.replicas) > 1
-            if state.leader != self.node_id or leader.is_replicated != is_replicated:
+            gains_followers = len(state.replicas) > 1 and not leader.is_replicated
+            if state.leader != self.node_id or gains_followers:
                 self._forget(*key)
             elif state.leader_epoch != leader.leader_epoch:
                 del self._leader_partitions[key]
-                if is_replicated:
+                # One that has lost its followers goes on as it is, for what waits for them is fulfilled now.
+                if leader.is_replicated:
                     with suppress(KafkaError):  # the next request meets it
                         self._leader_partitions[key] = replicas.lead(topic, partition, leader)
                 leader.close()
-            elif is_replicated:
+            elif leader.is_replicated:
                 replicas.update(topic, partition, leader)
         replicas.on_change(topic, partition)
         return leader is not None and not leader.is_current

@@ -55,7 +55,7 @@ class LeaderEnvironment(NamedTuple):
 
 
 class ReplicatedPartition(LeaderPartition):
-    """A partition with several replicas, in one leader epoch of this node."""
+    """A partition with several replicas, or which had several, in one leader epoch of this node."""
 
     __slots__ = (
         "_committed_offset",
@@ -108,6 +108,7 @@ class ReplicatedPartition(LeaderPartition):
         self._assign(state)
         log.add_end_waiter(self)
         self.advance()
+        self._reach_low_watermark()
 
     def __repr__(self) -> str:
         return f"ReplicatedPartition({self.log!r}, epoch {self.leader_epoch}, {self.isr!r})"
@@ -139,8 +140,7 @@ class ReplicatedPartition(LeaderPartition):
     def reconsider(self) -> None:
         """The ISR has changed, or the nodes' registrations: move the watermark, and look who may join."""
         self.advance()
-        if len(self._deletions):
-            self._deletions.reach(self.low_watermark)
+        self._reach_low_watermark()
         if len(self.isr.committed) <= len(self.followers):  # a replica is outside of the ISR
             now_s, lag_max_s = self._now_and_lag_max()
             for follower in self.followers.values():
@@ -208,6 +208,10 @@ class ReplicatedPartition(LeaderPartition):
         alive = self._env.alive_broker_epoch
         live = [one for one in self.followers.values() if alive(one.node_id) is not None]
         return min([self.log.log_start_offset, *(follower.log_start_offset for follower in live)])
+
+    def _reach_low_watermark(self) -> None:
+        if len(self._deletions):
+            self._deletions.reach(self.low_watermark)
 
     async def wait_low_watermark(self, offset: int, timeout_s: float) -> int:
         """See `LeaderPartition.wait_low_watermark`."""
@@ -299,8 +303,8 @@ class ReplicatedPartition(LeaderPartition):
             self._maybe_expand(follower)
         if offset != end_before:
             self.advance()
-        if log_start_offset != start_before and len(self._deletions):
-            self._deletions.reach(self.low_watermark)
+        if log_start_offset != start_before:
+            self._reach_low_watermark()
 
     def _is_eligible(self, follower: FollowerState) -> bool:
         """Whether the controller would let a follower join the ISR (KIP-903): it is neither fenced nor shutting down,

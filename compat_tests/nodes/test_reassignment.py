@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from concurrent.futures import ThreadPoolExecutor
 
 from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import BROKER, Topic, call, create_topic, reachable, set_config
@@ -91,3 +92,23 @@ def test_a_partition_moves_under_load(
         topic.wait_for_watermark(node, topic.ends()[3])
         for one in found.values():
             check(topic, node, one.values)
+
+
+def test_a_reassignment_to_the_leader_alone_acknowledges_what_waits_for_the_others(
+    kafka: Cluster, name: str
+) -> None:
+    topic = create_topic(kafka, name, (1, 2, 3), configs={"min.insync.replicas": "1"})
+    for other in (2, 3):
+        kafka.network.cut(1, other)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(topic.produce, 1, b"once", timeout_ms=60_000)
+            wait_until(lambda: topic.ends()[1], lambda end: end == 1, "the record")
+            partition = {"partition_index": 0, "replicas": [1]}
+            asked = {"timeout_ms": 30_000, "topics": [{"name": name, "partitions": [partition]}]}
+            assert call(kafka, 1, "AlterPartitionReassignments", 0, asked)["error_code"] == 0
+            row = answer.result()
+    finally:
+        kafka.network.heal()
+    assert (row["error_code"], row["base_offset"]) == (0, 0)
+    assert [value for _, value in topic.records(1)] == [b"once"]

@@ -264,6 +264,36 @@ async def test_the_same_leader_in_a_new_epoch_goes_on_waiting() -> None:
 
 
 @simulated
+async def test_a_leader_that_loses_its_followers_fulfils_what_waits() -> None:
+    """Found by a reviewer: a reassignment to the leader alone failed what waited for the others, although nothing was
+    lost; a producer without idempotence sent its record again.
+    """
+    async with running_nodes() as nodes:
+        nodes.create()
+        await nodes[1].produce(b"a", b"b")
+        await nodes.wait_replicated()
+        nodes.network.cut(2, 1)
+        nodes.network.cut(3, 1)
+        rows: list[Any] = []
+        async with trio.open_nursery() as nursery:
+
+            async def produce() -> None:
+                rows.append(await nodes[1].produce(b"c", timeout_ms=30_000))
+
+            async def delete() -> None:
+                rows.append(await nodes[1].delete_records(1, timeout_ms=30_000))
+
+            nursery.start_soon(produce)
+            nursery.start_soon(delete)
+            await trio.sleep(0.1)
+            assert rows == []
+            nodes.change(isr=[1], replicas=[1], leader=1)
+        assert [row.error_code for row in rows] == [0, 0]
+        assert (nodes[1].log.high_watermark, nodes[1].log.log_start_offset) == (3, 1)
+        assert (await nodes[1].produce(b"d")).error_code == 0
+
+
+@simulated
 async def test_who_asks_the_wrong_node_is_told_the_right_one() -> None:
     """KIP-951, with the values that Kafka 4.4.0 was seen to give."""
     async with running_nodes() as nodes:
