@@ -75,6 +75,8 @@ def main(arguments: Sequence[str]) -> int:
         else:
             plan, disturbances = _plan(options, command), None
         plan.validate()
+        if options.again is None:
+            _make_report(options.report)
         if options.command_config is not None and plan.upstream is None:
             raise UsageError("--command-config is for a cluster, which --upstream names")
         find_command(plan.command[0])
@@ -112,9 +114,20 @@ def _prove(
     except (OncelogError, KafkaError, CommandError) as error:
         raise UsageError(str(error)) from None
     verdict = prover.verdict
-    files = _write(options.report, verdict) if disturbances is None else {0: options.again}
-    print(json.dumps(verdict.to_data(), indent=2) + "\n" if options.json else text_of(verdict, files), end="")
+    if disturbances is not None:
+        files, unsteady_files = {0: options.again}, {}
+    else:
+        files = _again_files(options.report, verdict, "", len(verdict.findings))
+        unsteady_files = _again_files(options.report, verdict, "unsteady-", len(verdict.unsteady))
+    text = (
+        json.dumps(verdict.to_data(), indent=2) + "\n"
+        if options.json
+        else text_of(verdict, files, unsteady_files)
+    )
+    print(text, end="", flush=True)
     if disturbances is None:
+        page = html_of(verdict, files, unsteady_files)
+        _write(options.report, verdict, page)
         print(f"oncelog: the report is {os.path.join(options.report, PAGE)}", file=sys.stderr)
     return EXIT_CODES[verdict.promise]
 
@@ -153,28 +166,39 @@ def _tell(progress: Progress) -> None:
 # -- the report
 
 
-def _write(report: str, verdict: Verdict) -> dict[int, str]:
-    """Write the verdict, a page, and a file for each finding; return what ``--again`` takes, by number."""
+def _make_report(report: str) -> None:
+    """Make the folder of the report, before anything is tried. Raises UsageError."""
     try:
         os.makedirs(report, exist_ok=True)
-        for name in os.listdir(report):
-            if re.fullmatch(r"\d+(\.rules)?\.json", name):
-                os.remove(os.path.join(report, name))
-        files = {}
-        for number, finding in enumerate(verdict.findings):
-            files[number] = os.path.join(report, f"{number + 1}.json")
-            _write_json(files[number], finding.to_data(verdict.plan))
-            rules = finding.rules()
-            if rules is not None:
-                _write_json(os.path.join(report, f"{number + 1}.rules.json"), {"rules": rules})
-        _write_json(os.path.join(report, RESULT), verdict.to_data())
-        if verdict.plan.user is not None:  # files have no passwords
-            files = {one: f"{path} --user {verdict.plan.user}:PASSWORD" for one, path in files.items()}
-        with open(os.path.join(report, PAGE), "w", encoding="utf-8") as file:
-            file.write(html_of(verdict, files))
+        if not os.access(report, os.W_OK):
+            raise UsageError(f"--report {report}: this folder cannot be written to")
     except OSError as error:
         raise UsageError(f"--report {report}: {error.strerror}") from None
-    return files
+
+
+def _again_files(report: str, verdict: Verdict, prefix: str, count: int) -> dict[int, str]:
+    """Return what ``--again`` takes for each of so many findings, by number. Files have no passwords."""
+    user = "" if verdict.plan.user is None else f" --user {verdict.plan.user}:PASSWORD"
+    return {number: os.path.join(report, f"{prefix}{number + 1}.json") + user for number in range(count)}
+
+
+def _write(report: str, verdict: Verdict, page: str) -> None:
+    """Write the verdict, its page, and a file for each finding."""
+    try:
+        for name in os.listdir(report):
+            if re.fullmatch(r"(unsteady-)?\d+(\.rules)?\.json", name):
+                os.remove(os.path.join(report, name))
+        for prefix, findings in (("", verdict.findings), ("unsteady-", verdict.unsteady)):
+            for number, finding in enumerate(findings, 1):
+                _write_json(os.path.join(report, f"{prefix}{number}.json"), finding.to_data(verdict.plan))
+                rules = finding.rules()
+                if rules is not None:
+                    _write_json(os.path.join(report, f"{prefix}{number}.rules.json"), {"rules": rules})
+        _write_json(os.path.join(report, RESULT), verdict.to_data())
+        with open(os.path.join(report, PAGE), "w", encoding="utf-8") as file:
+            file.write(page)
+    except OSError as error:
+        raise UsageError(f"--report {report}: {error.strerror}") from None
 
 
 def _write_json(path: str, data: object) -> None:

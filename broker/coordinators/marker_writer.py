@@ -188,8 +188,8 @@ class MarkerWriter:
         partitions: Iterable[TopicPartition],
         retries: int,
     ) -> None:
-        """Write the markers of partitions that this node leads, and have the other leaders write theirs. For each leader
-        a task waits for the end of that.
+        """Write the markers of partitions that this node leads, and have the other leaders write theirs: for each of
+        them, a task waits until that is done.
         """
         by_leader: dict[int | None, list[TopicPartition]] = {}
         for topic, partition in partitions:

@@ -136,6 +136,8 @@ request. NOT_COORDINATOR is none: a coordinator that has moved gives it to all."
 FINAL: Final[Mapping[str, str]] = {"Produce": "INVALID_RECORD"}
 """Errors that no client retries, and that are about the records alone."""
 
+SURVIVED: Final = frozenset((Then.NOTHING, Then.KILL_NODE, Then.LOSE_LEADER, Then.MOVE_LEADERS))
+"""After these the process of the program goes on."""
 OF_NODES: Final = frozenset((Then.KILL_NODE, Then.LOSE_LEADER, Then.MOVE_LEADERS))
 NODE_KINDS: Final = tuple(name for name, row in KINDS.items() if row.then in OF_NODES)
 """Tried where a trial has several nodes of its own."""

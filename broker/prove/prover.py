@@ -205,7 +205,7 @@ class Prover:
         if self.verdict.not_met:
             self.verdict.reason = "the disturbance did not happen: the program did not come to the step"
         elif not self.verdict.findings:
-            self.verdict.notes.append("the finding did not come again")
+            self.verdict.has_vanished = True
         return self.verdict
 
     async def _new_ground(self) -> Ground:

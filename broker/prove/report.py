@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 
     from oncelog.broker.prove.verdict import Finding, Verdict
 
+NO_FILES: Final[Mapping[int, str]] = {}
 LATE_TEXT: Final = "readers wait up to {:g} s for a transaction that was abandoned: {}"
 
 
-def text_of(verdict: Verdict, files: Mapping[int, str]) -> str:
-    """Return the verdict for a terminal. ``files``: what ``--again`` takes for a finding, by number from 0 on."""
+def text_of(
+    verdict: Verdict, files: Mapping[int, str] = NO_FILES, unsteady_files: Mapping[int, str] = NO_FILES
+) -> str:
+    """Return the verdict for a terminal. ``files``: what ``--again`` takes for a finding, by number from 0 on;
+    ``unsteady_files``: for one that is unsteady.
+    """
     lines = [f"verdict: {verdict.word} ({verdict.plan.promise}: {verdict.promise})"]
     if verdict.reason is not None:
         lines.append(f"  {verdict.reason}")
@@ -32,8 +37,11 @@ def text_of(verdict: Verdict, files: Mapping[int, str]) -> str:
     lines += [f"  note: {note}" for note in verdict.notes]
     for number, finding in enumerate(verdict.findings):
         lines += ["", *_finding_lines(number, finding, files)]
-    for finding in verdict.unsteady:
+    for number, finding in enumerate(verdict.unsteady):
         lines += ["", f"unsteady: {finding.title}, then passed: {finding.step}"]
+        lines += [f"   {problem.text}" for problem in finding.problems]
+        if number in unsteady_files:
+            lines.append(f"   again: oncelog prove --again {unsteady_files[number]}")
     return "\n".join(lines) + "\n"
 
 
@@ -75,8 +83,8 @@ code, pre { font: 13px/1.4 ui-monospace, monospace; background: #f5f5f5; } pre {
 """
 
 
-def html_of(verdict: Verdict, files: Mapping[int, str]) -> str:
-    """Return the verdict as a page. ``files``: see `text_of`."""
+def html_of(verdict: Verdict, files: Mapping[int, str], unsteady_files: Mapping[int, str]) -> str:
+    """Return the verdict as a page. ``files``, ``unsteady_files``: see `text_of`."""
     title = f"oncelog prove: {verdict.word}"
     state = "" if verdict.promise == NOT_JUDGED else verdict.promise
     parts = [
@@ -95,7 +103,10 @@ def html_of(verdict: Verdict, files: Mapping[int, str]) -> str:
         parts += _finding_parts(number, finding, files)
     if verdict.unsteady:
         parts.append("<h2>Unsteady: failed once, then passed</h2><ul>")
-        parts += [f"<li>{escape(one.title)}: {escape(one.step)}</li>" for one in verdict.unsteady]
+        for number, one in enumerate(verdict.unsteady):
+            texts = "; ".join([one.step, *(problem.text for problem in one.problems)])
+            again = f" <code>oncelog prove --again {escape(unsteady_files[number])}</code>"
+            parts.append(f"<li>{escape(one.title)}: {escape(texts)}.{again}</li>")
         parts.append("</ul>")
     if verdict.undisturbed:
         parts += ["<h2>The undisturbed run</h2>", *_timeline_parts(verdict.undisturbed, frozenset())]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 KEPT, BROKEN, NOT_JUDGED = "kept", "broken", "not judged"
 FORMAT: Final = 1
 """The version of a finding's file."""
+VANISHED: Final = "the finding did not come again"
 DIFFERS: Final = "differs in undisturbed runs"
 
 
@@ -148,6 +149,8 @@ class Verdict:
     undisturbed: tuple[Mapping[str, Any], ...] = ()
     """The timeline of an undisturbed run that came to no good end: the program is not judged, and this shows why."""
     is_interrupted: bool = False
+    has_vanished: bool = False
+    """Whether one finding was to be repeated (``--again``), and did not come again."""
 
     @property
     def kinds(self) -> Sequence[str]:
@@ -161,7 +164,7 @@ class Verdict:
             return DIFFERS if "different outputs" in self.reason else NOT_JUDGED
         if self.is_interrupted and not self.findings:
             return NOT_JUDGED
-        return word_of(self.kinds)
+        return VANISHED if self.has_vanished else word_of(self.kinds)
 
     @property
     def promise(self) -> str:
@@ -184,7 +187,7 @@ class Verdict:
     def __str__(self) -> str:
         from oncelog.broker.prove.report import text_of
 
-        return text_of(self, {})
+        return text_of(self)
 
     def assert_kept(self) -> None:
         """Raises AssertionError, with the findings and how to repeat them, unless the program keeps its promise."""

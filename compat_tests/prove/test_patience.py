@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import sys
+from typing import Any
 
 import pytest
 
@@ -27,21 +28,25 @@ producer.flush()
 )
 
 
-def proved(
-    source: str, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[oncelog.Verdict, oncelog.Problem]:
-    """Prove a program in one trial; return the verdict and its only problem."""
+def prove(source: str, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, **how: Any) -> oncelog.Verdict:
     monkeypatch.setenv("PYTHONPATH", str(PROGRAMS))
     (folder / "app.py").write_text(source)
-    verdict = oncelog.prove(
+    return oncelog.prove(
         [sys.executable, str(folder / "app.py")],
         topics=["orders", "receipts"],
         inputs={"orders": ["tea", "cake"]},
         outputs="receipts",
         quiet=QUIET_S,
-        trials=1,
         jobs=1,
+        **how,
     )
+
+
+def proved(
+    source: str, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[oncelog.Verdict, oncelog.Problem]:
+    """Prove a program in one trial; return the verdict and its only problem."""
+    verdict = prove(source, folder, monkeypatch, trials=1)
     [finding] = verdict.findings
     [problem] = finding.problems
     return verdict, problem
@@ -76,3 +81,22 @@ def test_what_comes_after_another_start_was_not_lost(
     verdict, problem = proved(STANDS_STILL, tmp_path, monkeypatch)
     assert (verdict.word, problem.kind) == ("stuck", "stuck"), verdict
     assert "started again, it did the rest" in problem.text
+
+
+# librdkafka looks for its coordinator again only after several long polls: its next commit comes 3 s later.
+POLLS_LONG = source_of(
+    'CONSUMER = {**CONSUMER, "fetch.wait.max.ms": 500}',
+    """
+producer.produce("receipts", order.value())
+producer.flush()
+""",
+)
+
+
+def test_a_client_that_tries_again_late_has_lost_nothing(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"on": "OffsetCommit", "nth": 1, "drop_request": "close", "listener": "INSTANCE1"}
+    lost_request = [{"kind": "lose request", "rule": rule}]
+    verdict = prove(POLLS_LONG, tmp_path, monkeypatch, again=lost_request)
+    assert verdict.word == "the finding did not come again", verdict

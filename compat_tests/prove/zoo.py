@@ -192,6 +192,11 @@ WRONG = (
         failures=(_doubled("kill after", "EndTxn", "offsets-outside-transaction"),),
     ),
     Member(
+        "offset_of_the_record",
+        AT_LEAST_ONCE,
+        failures=(_doubled("terminate", "Fetch", "offset-of-the-record"),),
+    ),
+    Member(
         "new_id_without_group",
         AT_LEAST_ONCE,
         failures=(_doubled("zombie before", "TxnOffsetCommit", "new-id-without-group"),),

@@ -112,6 +112,13 @@ def test_a_bad_line_of_an_input_is_named(folder: pathlib.Path) -> None:
     assert "orders.jsonl, line 2: " in ended.stderr
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(folder: pathlib.Path) -> None:
+    ended = prove(folder, *GOOD, "--report", "orders.jsonl", "--", "sh", "-c", "touch ran")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("oncelog: --report orders.jsonl: File exists")
+    assert not (folder / "ran").exists()
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_has_a_section(mistake: str) -> None:
     heading, _, text = explained(mistake).partition("\n\n")

@@ -106,6 +106,15 @@ def test_another_output_of_the_check_may_still_change() -> None:
     assert not is_behind(PLAN, baseline, result_with("a=1", check_output="1 row"))
 
 
+def test_another_output_of_the_check_counts_beside_other_problems() -> None:
+    """Found by a user: the promise to do all at least once was kept, with a wrong number in the database."""
+    baseline, _ = baseline_of(PLAN, [result_with("a=1", check_output="1 row")] * 2)
+    assert baseline is not None
+    found = problems_of(PLAN, baseline, result_with("a=1", "a=1", check_output="2 rows"))
+    assert [one.kind for one in found] == ["doubled", "check"]
+    assert not is_kept("at-least-once", [one.kind for one in found])
+
+
 def test_offsets_may_be_left_out() -> None:
     without = replace(PLAN, ignore=("offsets",))
     assert problems("a=1", "b=2", "a=3", plan=without, offset=2) == []

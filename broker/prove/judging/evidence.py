@@ -46,6 +46,16 @@ class Evidence:
         ]
         return found[-1] if found else None
 
+    @property
+    def groups_joined(self) -> set[str]:
+        """The groups whose members the program is."""
+        return {
+            name
+            for one in (*self.events, *self.undisturbed)
+            if one.api in ("JoinGroup", "ConsumerGroupHeartbeat")
+            for name in one.groups
+        }
+
     # -- what led to what
 
     def sends_of(self, output: Output, events: Sequence[Event] | None = None) -> list[tuple[Event, Record]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.prove.judging import judge
 from oncelog.broker.prove.judging.clues import silent_members
-from oncelog.broker.prove.judging.evidence import Evidence
+from oncelog.broker.prove.judging.evidence import Evidence, transaction_of
 from oncelog.broker.prove.judging.mistakes import MISTAKES
 from oncelog.broker.prove.judging.outputs import output_text
 from oncelog.broker.prove.judging.patterns import (
@@ -109,6 +109,12 @@ def _of_lost(lost: LostOutput) -> str:
     if lost.input is not None and lost.commits:
         place = f"offset {lost.input.offset} of {lost.input.topic}-{lost.input.partition}"
         first = lost.commits[0]
+        if lost.is_committed_with_another:
+            others = [record for one in transaction_of(first, evidence.events) for record in one.records]
+            return (
+                f"{place} was committed in a transaction ({evidence.name(first)}) with another result: "
+                + ", ".join(map(record_text, others[:3]))
+            )
         return f"{place} was committed ({evidence.name(first)}) {_before_its_send(lost, first, what)}"
     if lost.sends:
         last = lost.sends[-1][0]
@@ -131,6 +137,8 @@ def _before_its_send(lost: LostOutput, commit: Event, what: str) -> str:
                 f"although the transaction with {what} ({evidence.name(acknowledged[0])}) was aborted "
                 f"({evidence.name(ended[0])}): nobody reads it again"
             )
+        if acknowledged[0].transactional_id is None:
+            return f"although {what}, which was acknowledged ({evidence.name(acknowledged[0])}), is not in the log"
         return f"although {what} ({evidence.name(acknowledged[0])}) is not in a committed transaction"
     return (
         f"before {what} was acknowledged ({evidence.name(last)}: {last.result}): what came between loses it"
@@ -141,6 +149,9 @@ def _before_its_send(lost: LostOutput, commit: Event, what: str) -> str:
 
 def _of_doubled(doubled: DoubledOutput) -> list[str]:
     evidence, sends = doubled.evidence, doubled.sends
+    if not doubled.is_known:
+        written = ", ".join(f"{evidence.name(event)}{_at(record)}" for event, record in sends[:3])
+        return [f"{output_text(doubled.output)} was written by {written}: no undisturbed run comes to it"]
     if len(sends) < 2:
         return [f"{output_text(doubled.output)} came once more"]
     (first, one), (last, two) = sends[0], sends[-1]
@@ -159,7 +170,25 @@ def _of_doubled(doubled: DoubledOutput) -> list[str]:
             )
         elif commits[0].number > first.number:
             sentences.append(f"{place} was committed between them ({evidence.name(commits[0])})")
+        sentences += _of_offsets_with_it(doubled)
     return sentences
+
+
+def _of_offsets_with_it(doubled: DoubledOutput) -> list[str]:
+    """Return what is wrong with the offset that was committed with a doubled output."""
+    evidence, record = doubled.evidence, doubled.input
+    if record is not None and (own := doubled.own_offset):
+        return [
+            f"the offset that was committed with it ({evidence.name(own)}) is its input's own, {record.offset}: "
+            "whoever begins there reads it again"
+        ]
+    if found := doubled.other_group:
+        event, group = found
+        groups = ", ".join(sorted(evidence.groups_joined))
+        return [
+            f"its offset was committed for group {group} ({evidence.name(event)}), and the program reads in {groups}"
+        ]
+    return []
 
 
 def _at(record: Record) -> str:

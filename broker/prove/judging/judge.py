@@ -233,10 +233,10 @@ def problems_of(plan: ProofPlan, baseline: Baseline, result: TrialResult) -> lis
         )
     if not problems:
         problems += _of_offsets(baseline, result)
-        if result.check_output != baseline.check_output:
-            lines = _changed_lines(baseline.check_output or "", result.check_output or "")
-            text = f"the output of --check is another one: {'; '.join(lines[:LINES_SHOWN])}"
-            problems.append(Problem(CHECK, text, lines=tuple(lines)))
+    if result.stuck is None and result.check_output != baseline.check_output:
+        lines = _changed_lines(baseline.check_output or "", result.check_output or "")
+        text = f"the output of --check is another one: {'; '.join(lines[:LINES_SHOWN])}"
+        problems.append(Problem(CHECK, text, lines=tuple(lines)))
     return problems
 
 
@@ -257,7 +257,9 @@ def _of_records(
     if doubled:
         problems.append(Problem(DOUBLED, _listed("came once more", doubled), tuple(doubled.elements())))
     if unknown:
-        problems.append(Problem(DOUBLED, _listed("that no undisturbed run has", unknown), tuple(unknown)))
+        problems.append(
+            Problem(DOUBLED, _listed("of which no undisturbed run has one", unknown), tuple(unknown))
+        )
     return problems
 
 

@@ -35,9 +35,13 @@ MISTAKES: Final = {
         "The offsets are committed outside of the transaction",
         "send the offsets to the transaction (send_offsets_to_transaction) and commit them with it",
     ),
+    "offset-of-the-record": Mistake(
+        "The offset of the record itself is committed, not the next one",
+        "commit the offset of the last record that is done, plus one",
+    ),
     "new-id-without-group": Mistake(
-        "A new transactional id at each start, and offsets without the group's metadata",
-        "pass the consumer's group metadata with the offsets, or keep one transactional id for each instance",
+        "Who takes over has another transactional id, and the offsets come without the group's metadata",
+        "pass the consumer's group metadata with the offsets, or let one transactional id go with the partitions",
     ),
     "one-id-for-two": Mistake(
         "Two instances have the same transactional id",

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.judging.outputs import Output
     from oncelog.broker.prove.trials.history import Event
 
+FENCED: Final = frozenset(
+    ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "FENCED_INSTANCE_ID", "INVALID_TXN_STATE")
+)
+"""Errors of a producer that another one has replaced."""
 _RETRIED: Final = frozenset(RETRIABLE.values())
 LEAVES_WITHIN: Final = 4
 """A commit is one of a member that leaves if it does so within so many of its requests."""
@@ -38,7 +42,9 @@ class LostOutput:
         self.commits = [] if self.input is None else evidence.commits_past(self.input)
         """The commits of offsets beyond that input."""
         self._aborts = [one for one in evidence.events if one.is_commit is False]
-        self._refused = next((event for event, _ in self.sends if event.errors), None)
+        self._refused = next(
+            (event for event, _ in self.sends if event.errors and not FENCED & {*event.errors}), None
+        )
 
     @cached_property
     def acknowledged_alone(self) -> Event | None:
@@ -91,9 +97,15 @@ class LostOutput:
 
     @property
     def is_refused_and_passed(self) -> bool:
-        """Whether its Produce was refused, and never acknowledged, and its input was not committed before."""
+        """Whether its Produce was refused, and never acknowledged, its input was not committed before, and the program
+        went on.
+        """
         return (
             self._refused is not None
+            and not any(
+                (end.instance, end.run) == (self._refused.instance, self._refused.run)
+                for end in self.evidence.result.own_ends
+            )
             and (not self.commits or self.commits[0].number > self._refused.number)
             and not any(event.is_acknowledged for event, _ in self.sends)
         )
@@ -105,8 +117,11 @@ class LostOutput:
 
     @property
     def was_asked_to_end(self) -> bool:
-        """Whether the program got SIGTERM."""
-        return any(KINDS[one.kind].then is Then.TERMINATE for one in self.evidence.result.disturbances)
+        """Whether the program got SIGTERM, and ended by itself: the signal alone would be a kill."""
+        result = self.evidence.result
+        return any(KINDS[one.kind].then is Then.TERMINATE for one in result.disturbances) and any(
+            end.was_wanted and end.exit_code >= 0 for end in result.ends
+        )
 
     @cached_property
     def _usual(self) -> tuple[Event | None, Event | None]:
@@ -149,6 +164,15 @@ class LostOutput:
         return any(one.api in ("JoinGroup", "LeaveGroup") for one in following[:LEAVES_WITHIN])
 
     @property
+    def is_committed_with_another(self) -> bool:
+        """Whether the transaction that committed the input has outputs, of which this is none: result and offset are
+        held together, and the program came to another result.
+        """
+        return self.commits[0].transactional_id is not None and any(
+            one.records for one in transaction_of(self.commits[0], self.evidence.events)
+        )
+
+    @property
     def is_committed_beside_transactions(self) -> bool:
         """Whether the input was committed by a plain OffsetCommit, although there are transactions."""
         return self.commits[0].api == "OffsetCommit" and any(
@@ -165,6 +189,7 @@ _OF_LOST: Final[tuple[tuple[Callable[[LostOutput], object], str | None], ...]] =
     (lambda it: not it.commits and it.was_asked_to_end, "no-flush-at-exit"),
     (lambda it: not it.commits, None),
     # From here on, the input was committed.
+    (lambda it: it.is_committed_with_another, None),
     (
         lambda it: not it.is_always_early and it.is_committed_when_leaving and it.was_asked_to_end,
         "no-flush-at-exit",
@@ -193,6 +218,8 @@ class DoubledOutput:
         self.input = evidence.input_of(output)
         """The input that it is of; None if that is not clear."""
         self.sends = [(event, record) for event, record in evidence.sends_of(output) if not event.errors]
+        self.is_known = bool(evidence.sends_of(output, evidence.undisturbed))
+        """Whether undisturbed runs have it, too."""
         self._ids = {one.transactional_id for one in evidence.events if one.transactional_id}
         self._in_transactions = [one for one in evidence.events if one.api == "TxnOffsetCommit"]
 
@@ -244,26 +271,59 @@ class DoubledOutput:
         """Whether there are several transactional ids, and offsets without the group's metadata."""
         return len(self._ids) > 1 and any(not one.member_id for one in self._in_transactions)
 
+    @cached_property
+    def offsets_with_it(self) -> list[tuple[Event, str, int]]:
+        """What the transaction that wrote it first commits of its input's partition: the request, the group and the
+        offset.
+        """
+        if self.input is None or not self.sends or not self.sends[0][1].is_transactional:
+            return []
+        return [
+            (one, group, offset)
+            for one in transaction_of(self.sends[0][0], self.evidence.events)
+            for (group, topic, partition), offset in one.committed.items()
+            if (topic, partition) == (self.input.topic, self.input.partition)
+        ]
+
+    @property
+    def own_offset(self) -> Event | None:
+        """The request that commits its input's own offset, not the next one."""
+        return next(
+            (one for one, _, offset in self.offsets_with_it if self.input and offset == self.input.offset),
+            None,
+        )
+
+    @property
+    def other_group(self) -> tuple[Event, str] | None:
+        """The request that commits its offset for a group in which the program does not read, and that group."""
+        joined = self.evidence.groups_joined
+        return next(
+            ((one, group) for one, group, _ in self.offsets_with_it if joined and group not in joined), None
+        )
+
 
 def was_taken_over(evidence: Evidence) -> bool:
     """Return whether an instance was replaced, and went on."""
     return any(KINDS[one.kind].then is Then.TAKE_OVER for one in evidence.result.disturbances)
 
 
-_OF_DOUBLED: Final[tuple[tuple[Callable[[DoubledOutput], object], str], ...]] = (
+_OF_DOUBLED: Final[tuple[tuple[Callable[[DoubledOutput], object], str | None], ...]] = (
     (lambda it: not it.has_transactions and it.is_sent_again_by_one, "resends-without-idempotence"),
     (lambda it: not it.has_transactions, "two-writes"),
     (lambda it: it.is_written_outside, "outside-transaction"),
     (lambda it: it.has_shared_id, "one-id-for-two"),
+    (lambda it: it.own_offset, "offset-of-the-record"),
+    (lambda it: it.other_group, None),
     (lambda it: it.are_offsets_outside, "offsets-outside-transaction"),
     (lambda it: it.has_new_ids_without_group, "new-id-without-group"),
     (lambda it: was_taken_over(it.evidence), "zombie"),
+    (lambda it: it.offsets_with_it, None),
     (lambda it: True, "two-writes"),
 )
 
 
-def mistake_of_doubled(doubled: DoubledOutput) -> str:
-    """Return the name of the mistake that doubles an output."""
+def mistake_of_doubled(doubled: DoubledOutput) -> str | None:
+    """Return the name of the mistake that doubles an output; None if the requests show none."""
     return next(name for fits, name in _OF_DOUBLED if fits(doubled))
 
 

@@ -20,7 +20,7 @@ from oncelog.broker.control.errors import (
     NotFoundError,
     NotRunningError,
 )
-from oncelog.broker.prove.disturbances import KINDS, OF_NODES, Then
+from oncelog.broker.prove.disturbances import KINDS, OF_NODES, SURVIVED, Then
 from oncelog.broker.prove.trials.instances import TURN_S, Instances
 from oncelog.broker.prove.trials.program import filled, last_line, listener_of
 from oncelog.broker.prove.trials.stuck import why_stuck
@@ -49,6 +49,10 @@ BLOCKED: Final = 3
 """Factor on the plan's ``quiet_s``: after so long a quiet an open transaction is to blame."""
 PATIENCE: Final = 10
 """Factor on the plan's ``quiet_s``: for so long a program that is behind may be quiet."""
+RETRY_S: Final = 6.0
+"""So long, at least, after a disturbance that the program has survived: a client that has to send something again may
+wait for its long polls first. librdkafka's commits come 3 s later.
+"""
 RESPONSE_S: Final = 1.0
 """How long a program that has stood still waits for the response that was held: a Fetch may wait for records."""
 WRITE_S: Final = 3.0
@@ -170,12 +174,11 @@ class Trial:
         or end as well.
         """
         result, quiet_s = self._result, self._plan.quiet_s
+        patience_s = PATIENCE * quiet_s
+        if any(KINDS[one.kind].then in SURVIVED for one in result.disturbances):
+            patience_s = max(patience_s, RETRY_S)
         ends, began = len(result.own_ends), real_time.monotonic()
-        while (
-            result.stuck is None
-            and self._is_behind(result)
-            and real_time.monotonic() < began + PATIENCE * quiet_s
-        ):
+        while result.stuck is None and self._is_behind(result) and real_time.monotonic() < began + patience_s:
             await real_time.sleep(quiet_s / 4)
             result.stuck = await self._loop(self._is_done)
             await self._collect_at_rest()
