@@ -13,9 +13,8 @@ from oncelog.broker.controller.leadership import check_broker_epoch, leader_and_
 from oncelog.broker.controller.partition_change import (
     TopicRules,
     change_partition,
-    directories_of,
-    is_directory_online,
 )
+from oncelog.broker.metadata.replica_directories import directories_of, is_directory_online
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponse,

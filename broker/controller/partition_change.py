@@ -39,22 +39,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.metadata.configs import effective_topic_config
 from oncelog.broker.metadata.image import NO_LEADER
-from oncelog.broker.metadata.placement import MIGRATING, UNASSIGNED, default_directory, is_active
+from oncelog.broker.metadata.placement import default_directory, is_active
+from oncelog.broker.metadata.replica_directories import (
+    MIGRATING,
+    directories_of,
+    is_directory_online,
+)
 from oncelog.wire.stored.metadata import PartitionChangeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.metadata.image import MetadataImage, Partition, Topic
     from oncelog.wire.schema import Uuid
-    from oncelog.wire.stored.metadata import RegisterBrokerRecord
 
 RECOVERED, RECOVERING = 0, 1
 """States of a leader (``LeaderRecoveryState``): RECOVERING after an unclean election."""
-LOST = bytes(15) + b"\x02"
-"""The directory of a replica that failed (``DirectoryId``)."""
-
 MayLead = Callable[[int], bool]
 """Whether a broker serves, or will once the records are replayed."""
 
@@ -229,18 +230,6 @@ def _is_online(image: MetadataImage, state: Partition, broker: int, may_lead: Ma
     known = image.brokers.get(broker)
     directory = dict(directories_of(state)).get(broker, MIGRATING)
     return known is not None and is_directory_online(known, directory)
-
-
-def is_directory_online(broker: RegisterBrokerRecord, directory: Uuid) -> bool:
-    """Whether a directory of a broker's replica has not failed (``DirectoryId.isOnline``)."""
-    if directory in (MIGRATING, UNASSIGNED):
-        return True
-    return directory != LOST and (not broker.log_dirs or directory in broker.log_dirs)
-
-
-def directories_of(state: Partition) -> Iterator[tuple[int, Uuid]]:
-    """Yield each replica with its directory. Records of before KIP-858 have no directories."""
-    return zip(state.replicas, state.directories, strict=False)
 
 
 def _assign(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.handlers.chunked import chunked_steps
+from oncelog.broker.metadata.replica_directories import offline_replicas
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.requests.authorization import DESCRIBE, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Set
 
     from oncelog.broker.handlers.services import Services
-    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.metadata.image import MetadataImage, Topic
     from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.steps import Steps
 
@@ -85,7 +86,7 @@ def _describe(
             continue
         first = cursor.partition_index if cursor is not None and name == start else 0
         page = range(first, min(first + limit, len(topic.partitions)))
-        topics.append(_topic_page(topic, page, alive))
+        topics.append(_topic_page(services.metadata.image, topic, page, alive))
         limit -= len(page)
         if page.stop < len(topic.partitions):
             return (yield from respond(Cursor(name, page.stop)))
@@ -116,7 +117,9 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 
-def _topic_page(topic: Topic, page: range, alive: Set[int]) -> DescribeTopicPartitionsResponseTopic:
+def _topic_page(
+    image: MetadataImage, topic: Topic, page: range, alive: Set[int]
+) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index in page:
         partition = topic.partitions[index]
@@ -129,7 +132,7 @@ def _topic_page(topic: Topic, page: range, alive: Set[int]) -> DescribeTopicPart
                 isr_nodes=list(partition.isr),
                 eligible_leader_replicas=list(partition.eligible_leader_replicas),
                 last_known_elr=list(partition.last_known_elr),
-                offline_replicas=[replica for replica in partition.replicas if replica not in alive],
+                offline_replicas=offline_replicas(image, partition, alive),
             )
         )
     return DescribeTopicPartitionsResponseTopic(

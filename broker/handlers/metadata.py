@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.image import NO_LEADER
+from oncelog.broker.metadata.replica_directories import offline_replicas
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.requests.authorization import CREATE, DESCRIBE, NOT_ASKED, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Set
 
     from oncelog.broker.handlers.services import Services
-    from oncelog.broker.metadata.image import Topic
+    from oncelog.broker.metadata.image import MetadataImage, Topic
     from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.wire.steps import Steps
 
@@ -92,7 +93,7 @@ def _topics(
     services: Services, request: MetadataRequest, context: RequestContext
 ) -> Steps[list[MetadataResponseTopic]]:
     """Return what is told of the topics; of those that the client may not describe not even whether they exist."""
-    version, authorization = context.api_version, services.authorization
+    version, authorization, image = context.api_version, services.authorization, services.metadata.image
     alive = services.cluster.alive(context.connection.listener_name)
     is_all = request.topics is None or (version == 0 and not request.topics)
     may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=is_all)
@@ -108,7 +109,7 @@ def _topics(
     if request.topics is None or (version == 0 and not request.topics):
         for topic in list(services.metadata.image.topics.values()):
             if may_describe(topic.name):
-                told.append(with_operations(_existing(topic, alive)))
+                told.append(with_operations(_existing(image, topic, alive, version)))
             yield
         return told
     ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID)
@@ -119,7 +120,7 @@ def _topics(
             if found is None:
                 unknown.append(MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
             elif may_describe(found.name):
-                told.append(with_operations(_existing(found, alive)))
+                told.append(with_operations(_existing(image, found, alive, version)))
             else:  # an id is no secret
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 denied.append(MetadataResponseTopic(code, None, found.topic_id))
@@ -162,6 +163,7 @@ def _by_name(
     services: Services, names: list[str], context: RequestContext, *, may_create: bool
 ) -> Steps[list[MetadataResponseTopic]]:
     alive = services.cluster.alive(context.connection.listener_name)
+    image, version = services.metadata.image, context.api_version
     results: list[MetadataResponseTopic] = []
     missing: dict[str, MetadataResponseTopic] = {}
     for name in names:
@@ -169,7 +171,7 @@ def _by_name(
         if topic is None:
             missing[name] = _unknown(name)
         else:
-            results.append(_existing(topic, alive))
+            results.append(_existing(image, topic, alive, version))
         yield
     if missing and may_create:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -178,7 +180,7 @@ def _by_name(
     for name, row in missing.items():
         # Kafka has not created a topic yet when it responds, and the client asks again; here it exists.
         created = services.cluster.topic(name)
-        results.append(row if created is None else _existing(created, alive))
+        results.append(row if created is None else _existing(image, created, alive, version))
         yield
     return results
 
@@ -206,20 +208,27 @@ def _unknown(name: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 
-def _existing(topic: Topic, alive: Set[int]) -> MetadataResponseTopic:
+def _existing(image: MetadataImage, topic: Topic, alive: Set[int], version: int) -> MetadataResponseTopic:
     """Return the row of a topic; the nodes in ``alive`` serve on the client's listener."""
     partitions = []
     for index, partition in enumerate(topic.partitions):
         has_leader = partition.leader in alive
+        code = ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE
+        replicas, isr = list(partition.replicas), list(partition.isr)
+        if version == 0:  # it has no offline replicas, and names none
+            replicas = [replica for replica in replicas if replica in alive]
+            isr = [replica for replica in isr if replica in alive]
+            if has_leader and (len(replicas), len(isr)) != (len(partition.replicas), len(partition.isr)):
+                code = ErrorCode.REPLICA_NOT_AVAILABLE
         partitions.append(
             MetadataResponsePartition(
-                ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+                code,
                 index,
                 partition.leader if has_leader else NO_LEADER,
                 partition.leader_epoch,
-                list(partition.replicas),
-                list(partition.isr),
-                [replica for replica in partition.replicas if replica not in alive],
+                replicas,
+                isr,
+                offline_replicas(image, partition, alive),
             )
         )
     return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.name in INTERNAL_TOPICS, partitions)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.metadata.image import NO_LEADER
+from oncelog.broker.metadata.replica_directories import MIGRATING, UNASSIGNED
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import PartitionChangeRecord, PartitionRecord
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
     from oncelog.broker.metadata.image import MetadataImage
     from oncelog.wire.schema import Message, Uuid
-
-MIGRATING, UNASSIGNED = bytes(16), bytes(15) + b"\x01"
-"""Directories that nobody has told yet (``DirectoryId``)."""
 
 
 def check_assignment(image: MetadataImage, brokers: list[int], index: int, expected: int | None) -> None:

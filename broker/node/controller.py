@@ -15,7 +15,7 @@ import trio
 
 from oncelog.broker.config.dynamic import DynamicBrokerConfig
 from oncelog.broker.controller import alter_partition, directories, leadership
-from oncelog.broker.controller.leadership import check_broker_epoch
+from oncelog.broker.controller.leadership import ELECTIONS_AT_ONCE, check_broker_epoch
 from oncelog.broker.controller.registrations import Sessions, register
 from oncelog.broker.host.host import Host
 from oncelog.broker.log.data_directory import DataDirectory, DataDirectoryError
@@ -257,7 +257,10 @@ class Controller:
     async def _elect_every(self, interval_s: float, elect: Callable[..., list[Message]]) -> None:
         while True:
             await self._clock.pause(interval_s)
-            self.store.commit(elect(self.store.image, self.config.current))
+            while len(records := elect(self.store.image, self.config.current)) >= ELECTIONS_AT_ONCE:
+                self.store.commit(records)
+                await trio.lowlevel.checkpoint()
+            self.store.commit(records)
 
     async def _flush(self) -> None:
         """Flush the metadata log as often as the logs' recovery points are written."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from oncelog.broker.controller.partition_change import LOST
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.metadata.replica_directories import LOST
 from oncelog.broker.network.network import LinkDownError
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import ErrorCode

@@ -1,10 +1,11 @@
 """The brokers of a cluster know each other; topics are spread over them; one that was away comes back as it was."""
 
 from compat_tests.nodes.target import Cluster
-from compat_tests.nodes.topic import call
+from compat_tests.nodes.topic import call, create_topic
 
 NODES = (1, 2, 3)
 TIMEOUT_MS = 15_000
+LEADER_NOT_AVAILABLE, REPLICA_NOT_AVAILABLE = 5, 9
 INVALID_REPLICATION_FACTOR = 38
 BROKER_ID_NOT_REGISTERED = 102
 
@@ -35,6 +36,25 @@ def test_every_node_knows_every_node(kafka: Cluster) -> None:
     assert len({*expected.values()}) == len(NODES)
     for node in NODES:
         assert addresses(kafka, node) == expected
+
+
+def told_in_version_0(kafka: Cluster, topic: str) -> list[tuple[int, int, list[int], list[int]]]:
+    """What Metadata 0 says of each partition: error, leader, replicas, ISR."""
+    (row,) = call(kafka, 1, "Metadata", 0, {"topics": [{"name": topic}]})["topics"]
+    return [
+        (one["error_code"], one["leader_id"], sorted(one["replica_nodes"]), sorted(one["isr_nodes"]))
+        for one in sorted(row["partitions"], key=lambda one: one["partition_index"])
+    ]
+
+
+def test_metadata_0_names_only_the_nodes_that_live(kafka: Cluster, name: str) -> None:
+    create_topic(kafka, name, (1, 2, 3))
+    lonely = create_topic(kafka, f"{name}-lonely", (3,))
+    assert told_in_version_0(kafka, name) == [(0, 1, [1, 2, 3], [1, 2, 3])]
+    kafka.nodes[3].kill()
+    lonely.wait_for(lambda row: row.leader == -1)
+    assert told_in_version_0(kafka, name) == [(REPLICA_NOT_AVAILABLE, 1, [1, 2], [1, 2])]
+    assert told_in_version_0(kafka, lonely.name) == [(LEADER_NOT_AVAILABLE, -1, [], [])]
 
 
 def test_where_replicas_go(kafka: Cluster, name: str) -> None:

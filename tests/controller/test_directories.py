@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.broker.controller.partition_change import LOST
+from oncelog.broker.metadata.replica_directories import LOST
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,

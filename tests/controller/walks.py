@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from oncelog.broker.controller.partition_change import LOST
+from oncelog.broker.metadata.replica_directories import LOST
 from oncelog.wire.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from oncelog.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, DirectoryData
 from oncelog.wire.messages.assign_replicas_to_dirs import PartitionData as AssignedPartition

@@ -10,11 +10,19 @@ import errno
 import pytest
 import trio
 
-from oncelog.broker.controller.partition_change import LOST
+from oncelog.broker.controller.leadership import ELECTIONS_AT_ONCE
 from oncelog.broker.metadata.image import Partition
+from oncelog.broker.metadata.replica_directories import LOST
 from oncelog.broker.network.network import CONTROLLER_ID
 from oncelog.broker.seams.memory_files import Operation
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.common.batches import batch, record
 from tests.harness.requests import PRODUCE_VERSION, create_topic, produce, produce_request
 from tests.harness.sim_cluster import PATIENCE_S, SETTLED_S, SimCluster, running_cluster
@@ -142,6 +150,10 @@ def test_a_log_that_goes_offline_gives_up_its_leadership(operation: Operation) -
             await cluster.wait_until(lambda: state.leader not in (failed, -1), "nobody else leads")
             assert failed not in state.isr
             assert failed in others
+            for topic, offline in (("t", [failed]), ("other", [])):
+                asked = MetadataRequest([MetadataRequestTopic(name=topic)])
+                told = await cluster.nodes[state.leader].connect().call(asked, 12, MetadataResponse)
+                assert told.topics[0].partitions[0].offline_replicas == offline
             row = await produce(cluster.nodes[state.leader].connect(), "t", acks=-1)
             assert row.error_code == 0
 
@@ -169,3 +181,24 @@ async def test_the_only_replica_that_goes_offline_has_no_leader_until_its_next_s
         await cluster.nodes[failed].start()
         await cluster.wait_until(lambda: state.leader == failed, "it does not lead again")
         assert (await produce(cluster.nodes[failed].connect(), "t", acks=-1)).base_offset == records
+
+
+@pytest.mark.slow
+@simulated_work(20)
+async def test_elections_by_timer_do_all_that_is_due() -> None:
+    """A thousand at once, and the next thousand at once after them (Kafka: 10 ms later)."""
+    count = ELECTIONS_AT_ONCE + 1
+    config = {"leader.imbalance.check.interval.seconds": "60"}
+    async with running_cluster(config=config) as cluster:
+        rows = [CreatableReplicaAssignment(number, [1, 2]) for number in range(count)]
+        request = CreateTopicsRequest([CreatableTopic("t", -1, -1, rows)], 1000)
+        response = await cluster.nodes[1].connect().call(request, 7, CreateTopicsResponse)
+        assert response.topics[0].error_code == 0
+        states = cluster.image.topics["t"].partitions
+        await cluster.nodes[1].stop()
+        assert {state.leader for state in states} == {2}
+        await cluster.nodes[1].start()
+        await cluster.wait_until(lambda: all(len(state.isr) == 2 for state in states), "not in sync")
+        await trio.sleep(60)
+        assert [state.leader for state in states].count(1) in (0, count)
+        await cluster.wait_until(lambda: {state.leader for state in states} == {1}, "not preferred", 59)
