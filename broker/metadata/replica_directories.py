@@ -33,9 +33,10 @@ def offline_replicas(image: MetadataImage, state: Partition, alive: Container[in
     """Return the replicas whose broker is not ``alive``, or whose directory has failed
     (``KRaftMetadataCache.isReplicaOffline``).
     """
-    failed = {
+    offline = [node for node in state.replicas if node not in alive]
+    offline += [
         node
-        for node, directory in directories_of(state)
+        for node, directory in zip(state.replicas, state.directories, strict=False)
         if node in alive and not is_directory_online(image.brokers[node], directory)
-    }
-    return [node for node in state.replicas if node not in alive or node in failed]
+    ]
+    return offline
