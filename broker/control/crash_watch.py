@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.faults.crash_points import CrashPoints
@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 class CrashWatch:
     """``crash`` lets the node die, see `CrashPoints`. Nothing is imported before there is a rule for it."""
 
-    def __init__(self, crash: Callable[[ActiveRule], None], node_id: int | None = None) -> None:
+    def __init__(
+        self,
+        crash: Callable[[ActiveRule], None],
+        node_id: int | None = None,
+        running: Callable[[], Iterable[Node]] | None = None,
+    ) -> None:
         self._crash = crash
+        self._running = running
         self._node_id = node_id
         self._points: CrashPoints | None = None
 
@@ -28,5 +34,5 @@ class CrashWatch:
                 return
             from oncelog.broker.faults.crash_points import CrashPoints
 
-            self._points = CrashPoints(rules, self._crash, self._node_id)
+            self._points = CrashPoints(rules, self._crash, self._node_id, self._running)
         self._points.update(node)

@@ -30,7 +30,7 @@ from oncelog.wire.topic_names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.faults.fault_rules import FaultRules
@@ -57,15 +57,21 @@ Event = tuple[str, dict[str, Any]]
 
 class CrashPoints(Interceptor):
     """``crash`` ends the process, or what stands for it; it is given the rule. If it returns, whatever the node
-    still does with its files raises ProcessDied. ``node_id``: which one of several nodes it is.
+    still does with its files raises ProcessDied. ``node_id``: which one of several nodes it is; ``running`` gives all
+    of them, for what one writes may be of a transaction that another one coordinates.
     """
 
     def __init__(
-        self, rules: FaultRules, crash: Callable[[ActiveRule], None], node_id: int | None = None
+        self,
+        rules: FaultRules,
+        crash: Callable[[ActiveRule], None],
+        node_id: int | None = None,
+        running: Callable[[], Iterable[Node]] | None = None,
     ) -> None:
         self._rules = rules
         self._crash = crash
         self._node_id = node_id
+        self._running = running
         self._node: Node | None = None
         self._watches_responses = False
 
@@ -144,10 +150,11 @@ class CrashPoints(Interceptor):
 
     def _transactional_id(self, producer_id: int) -> str | None:
         assert self._node is not None
-        for context in self._node.transactions.runtime.loaded.values():
-            for transactional_id, transaction in context.shard.transactions.items():
-                if transaction.metadata.producer_id == producer_id:
-                    return transactional_id
+        for node in [self._node] if self._running is None else self._running():
+            for context in node.transactions.runtime.loaded.values():
+                for transactional_id, transaction in context.shard.transactions.items():
+                    if transaction.metadata.producer_id == producer_id:
+                        return transactional_id
         return None
 
     # -- responses: see `Interceptor`

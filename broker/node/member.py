@@ -201,7 +201,10 @@ class Member:
         self._metadata.append(response.responses[0].partitions[0])
 
     async def _keep_session(self, task_status: trio.TaskStatus[None]) -> None:
-        """Send heartbeats until the node may shut down. It has started when the node is unfenced."""
+        """Send heartbeats until the node may shut down. It has started when the node is unfenced.
+
+        The intervals are real time: the node lives, and can leave, while a test lets the broker's time stand still.
+        """
         is_unfenced = False
         while not self._may_shut_down.is_set():
             response = await self._heartbeat()
@@ -214,7 +217,7 @@ class Member:
                 task_status.started()
             # A fenced node waits for its metadata, or for the next heartbeat.
             sooner = self._hurry if is_unfenced else self._metadata.changed
-            with self._clock.move_on_after(self._heartbeat_interval_s):
+            with real_time.move_on_after(self._heartbeat_interval_s):
                 await sooner.wait()
 
     @property
@@ -225,7 +228,7 @@ class Member:
         """Wait until the node's own metadata say that it is unfenced, until its next heartbeat at most: the controller
         may have fenced it again before its response came. Returns whether they do.
         """
-        with self._clock.move_on_after(self._heartbeat_interval_s):
+        with real_time.move_on_after(self._heartbeat_interval_s):
             while self._metadata.image.brokers[self._node_id].fenced:
                 await self._metadata.changed.wait()
             return True
@@ -257,7 +260,7 @@ class Member:
         """See `Membership`. A controller that cannot be reached, or is unwilling, is left without its consent."""
         self._wants_shut_down = True
         self._hurry.set()
-        with self._clock.move_on_after(self._config.current.broker_session_timeout_ms / 1000):
+        with real_time.move_on_after(self._config.current.broker_session_timeout_ms / 1000):
             await self._may_shut_down.wait()
 
     # -- producer ids

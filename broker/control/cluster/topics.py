@@ -19,9 +19,10 @@ from oncelog.broker.control.records import ISOLATION_LEVELS, records_of_batch
 from oncelog.broker.control.types import IsolationLevel, PartitionInfo, Record, TopicInfo
 from oncelog.broker.control.wanted import Wanted
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.mortal_files import without_deaths
 from oncelog.wire.batch import HEADER_SIZE, read_header
 from oncelog.wire.batch_builder import BatchBuilder
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.create_topics import CreateTopicsRequest
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -38,6 +39,18 @@ from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 TIMEOUT_MS = 30_000
 RETRY = Retry(timeout_s=TIMEOUT_MS / 1000)
 POLL_S = 0.05
+MOVING = frozenset(
+    (
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    )
+)
+"""Errors while a leader or a coordinator has gone, and another one has not come: a wait goes on."""
 FETCH_BYTES = 4 * 1024 * 1024
 FETCH_VERSION = PRODUCE_VERSION = 12
 """The last versions that name topics."""
@@ -293,6 +306,14 @@ async def asked(ask: Callable[[], Awaitable[T]], wanted: Wanted[T], timeout: flo
             found = await ask()
         except NotFoundError as error:
             instead = str(error)
+        except KafkaError as error:
+            if error.code not in MOVING:
+                raise
+            instead = str(error)
+        except BaseException as error:
+            if without_deaths(error) is not None:
+                raise
+            instead = "the node that was asked has died"
         else:
             if wanted.matches(found):
                 return found

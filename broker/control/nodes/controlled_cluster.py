@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from oncelog.broker.control.nodes.options import ClusterOptions
     from oncelog.broker.control.snapshots import Place, Snapshot
     from oncelog.broker.faults.fault_rules import FaultRules
-    from oncelog.broker.network.network import Receive
     from oncelog.broker.node.controller import Controller
     from oncelog.broker.node.node import Node
 
@@ -206,13 +205,13 @@ class ControlledCluster:
     @property
     def client(self) -> NodesClient:
         """What sends requests to the nodes that run. Raises NotRunningError."""
-        from oncelog.broker.control.nodes.nodes_client import NodesClient
+        from oncelog.broker.control.nodes.nodes_client import NodesClient, Receiver
 
         controller = self.runs.current
-        receivers: dict[int, Receive] = {CONTROLLER_ID: controller.receive}
+        receivers = {CONTROLLER_ID: Receiver(controller.receive, set())}
         for node_id, node in self.nodes.items():
             if node.is_running:
-                receivers[node_id] = node.node.membership.receive
+                receivers[node_id] = Receiver(node.node.membership.receive, node.callers)
         return NodesClient(receivers, controller.store.image, listener_names(self.config)[0], self.clock)
 
     async def wait_followed(self) -> None:
@@ -439,6 +438,7 @@ class ControlledCluster:
                 logging=partial(self._instruments.logging, node_id=node_id),
                 on_loaded=partial(self._prepare, node_id),
                 on_end=partial(self._on_end, node_id),
+                running=lambda: self.running.values(),
             )
             if self._snapshot is not None:
                 await node.load(self._snapshot)

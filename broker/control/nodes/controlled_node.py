@@ -6,6 +6,8 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import trio
+
 from oncelog.broker.control.crash_watch import CrashWatch
 from oncelog.broker.control.disks import emptied_disk, fresh_disk, new_disk
 from oncelog.broker.control.errors import UnsupportedError
@@ -15,7 +17,7 @@ from oncelog.broker.node.member_node import open_member
 from oncelog.broker.seams.clock import SkewedClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from contextlib import AbstractContextManager
 
     from oncelog.broker.config.broker_config import BrokerConfig
@@ -36,7 +38,7 @@ class ControlledNode:
     meanwhile.
 
     ``clock`` is that of all nodes. ``logging`` gives a context in which its log lines are kept. ``on_loaded`` is called
-    before it listens, and ``on_end`` at the end of each run.
+    before it listens, and ``on_end`` at the end of each run. ``running`` gives all nodes that run.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class ControlledNode:
         logging: Callable[[Clock], AbstractContextManager[None]],
         on_loaded: Callable[[Node], None],
         on_end: Callable[[], None],
+        running: Callable[[], Iterable[Node]],
     ) -> None:
         self.config = config
         self.clock = SkewedClock(clock)
@@ -62,7 +65,9 @@ class ControlledNode:
         self._logging = logging
         self._on_loaded = on_loaded
         self._on_ended = on_end
-        self._crashes = CrashWatch(self.crash, config.node_id)
+        self._crashes = CrashWatch(self.crash, config.node_id, running)
+        self.callers: set[trio.CancelScope] = set()
+        """Of calls of the test kit to it that are under way: its end ends them."""
         self.died_at: ActiveRule | None = None
         """The rule by which the latest run died, if it did."""
         self.runs: Runs[Node] = Runs(f"node {config.node_id}", options.host_name, self._on_end)
@@ -169,6 +174,8 @@ class ControlledNode:
             self.runs.latest.scope.cancel()
 
     def _on_end(self) -> None:
+        for scope in self.callers:
+            scope.cancel()
         self._on_ended()
         if self.files.is_dead:
             self.files.release_all()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
 
 from oncelog.broker.client.cluster_client import retried
 from oncelog.broker.client.errors import error_codes
@@ -37,13 +39,21 @@ REQUEST_TIMEOUT_S = 30.0
 """Seconds of real time that one attempt may take."""
 
 
+class Receiver(NamedTuple):
+    """What handles requests to a node."""
+
+    receive: Receive
+    callers: set[trio.CancelScope]
+    """Of the calls under way: the end of the node ends them."""
+
+
 class NodesClient:
     """Calls the ``receivers`` of the nodes that run, and of the controller. ``image`` is the controller's; the nodes'
     addresses are those of their listener ``listener_name``.
     """
 
     def __init__(
-        self, receivers: Mapping[int, Receive], image: MetadataImage, listener_name: str, clock: Clock
+        self, receivers: Mapping[int, Receiver], image: MetadataImage, listener_name: str, clock: Clock
     ) -> None:
         self._receivers = receivers
         self._clock = clock
@@ -78,17 +88,23 @@ class NodesClient:
     ) -> tuple[ResponseT_co, tuple[ErrorCode, ...]]:
         """Send once. Returns the response and its errors. Raises KafkaError."""
         node_id = await self._node_of(route, request.API_KEY)
-        receive = self._receivers.get(node_id)
-        if receive is None:
+        receiver = self._receivers.get(node_id)
+        if receiver is None:
             leads = f"; it leads until its session is over: kafka.nodes[{node_id}].expire()"
             hint = leads if isinstance(route, LeaderOf) else ""
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} does not run{hint}")
         if version is None:
             version = min(type(request).MAX_VERSION, HANDLERS[request.API_KEY].max_version)
-        with real_time.move_on_after(timeout_s):
-            client = None if node_id == CONTROLLER_ID else self._client
-            response: Any = await receive(Delivery(CONTROLLER_ID, request, version, client))
+        client = None if node_id == CONTROLLER_ID else self._client
+        with real_time.move_on_after(timeout_s), trio.CancelScope() as scope:
+            receiver.callers.add(scope)
+            try:
+                response: Any = await receiver.receive(Delivery(CONTROLLER_ID, request, version, client))
+            finally:
+                receiver.callers.discard(scope)
             return response, error_codes(response)
+        if scope.cancel_called:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} ended before it answered")
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"node {node_id} has not answered in {timeout_s:g} s")
 
     async def _node_of(self, route: Route, api_key: int) -> int:
