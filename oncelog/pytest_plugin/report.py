@@ -83,6 +83,32 @@ def _state(broker: Broker | Proxy) -> Iterable[str]:
         yield "it does not run: it was stopped, killed or lost its power, or it failed"
 
 
+def _nodes(broker: Broker | Proxy) -> Iterable[str]:
+    """Say which of several nodes are missing, and which partitions lack a leader or a replica in sync."""
+    from oncelog import Broker, UnsupportedError
+
+    if not isinstance(broker, Broker) or not broker.is_running:
+        return
+    try:
+        nodes = broker.nodes
+    except UnsupportedError:
+        return
+    for node_id, node in nodes.items():
+        info = node.info
+        if not info.is_running or info.is_fenced:
+            yield f"node {node_id} {'is fenced' if info.is_running else 'does not run'}"
+    lines = []
+    for topic in broker.topics:
+        for one in broker.topic(topic).partitions:
+            if one.leader is None or len(one.isr) < len(one.replicas):
+                leader = "no leader" if one.leader is None else f"leader {one.leader}"
+                lines.append(
+                    f"{topic}-{one.partition}: {leader}, epoch {one.leader_epoch}, in sync {list(one.isr)} of "
+                    f"{[replica.node for replica in one.replicas]}"
+                )
+    yield from _latest("partitions that are not whole", lines)
+
+
 def _rules(broker: Broker | Proxy) -> Iterable[str]:
     rules = broker.faults.rules
     yield from _latest("rules that fired", [str(rule) for rule in rules if rule.fired])
@@ -123,7 +149,8 @@ def _request(request: Request) -> str:
         ("principal", () if request.principal == ANONYMOUS else (request.principal,)),
         ("mechanism", () if request.mechanism is None else (request.mechanism,)),
     )
-    words = [f"{request.api} v{request.version} of {request.client_id or request.peer}"]
+    node = "" if request.node is None else f" to node {request.node}"
+    words = [f"{request.api} v{request.version} of {request.client_id or request.peer}{node}"]
     words += [f"{name}={','.join(values)}" for name, values in named if values]
     return f"{' '.join(words)}: {', '.join(request.errors) or request.outcome}"
 
@@ -141,4 +168,12 @@ def _latest(title: str, lines: list[str]) -> Iterable[str]:
         yield from (f"    {line}" for line in lines[-LINES_MAX:])
 
 
-PARTS: tuple[Callable[[Any], Iterable[str]], ...] = (_seed, _state, _clock, _requests, _rules, _warnings)
+PARTS: tuple[Callable[[Any], Iterable[str]], ...] = (
+    _seed,
+    _state,
+    _nodes,
+    _clock,
+    _requests,
+    _rules,
+    _warnings,
+)

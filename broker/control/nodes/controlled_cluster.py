@@ -178,7 +178,9 @@ class ControlledCluster:
         def check() -> None:
             for node_id, node in running.items():
                 if not self.nodes[node_id].is_running:
-                    raise self._died()
+                    if self.nodes[node_id].died_at is not None:
+                        raise self._died()
+                    raise NotRunningError(f"node {node_id} was stopped or killed while its time was moved")
                 if self.nodes[node_id].node is not node:
                     raise NotRunningError(f"node {node_id} was started again while its time was moved")
 

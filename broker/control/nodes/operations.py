@@ -5,6 +5,7 @@ See `oncelog.broker.control.operations`: each is a coroutine function of a `Cont
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.client_metrics_config import ClientMetricsConfig
@@ -53,14 +54,16 @@ OWN = ("partitions", "producers", "configure_client_metrics")
 
 async def nodes(cluster: ControlledCluster) -> list[NodeInfo]:
     """Return all nodes."""
-    image = cluster.runs.current.store.image
+    image = cluster.runs.latest_for("has no nodes").store.image
     addresses = cluster.addresses()
     return [
         NodeInfo(
             node_id=node_id,
             address=addresses[node_id],
             is_running=node.is_running,
-            is_fenced=node_id not in image.brokers or image.brokers[node_id].fenced,
+            is_fenced=not cluster.runs.is_running
+            or node_id not in image.brokers
+            or image.brokers[node_id].fenced,
         )
         for node_id, node in cluster.nodes.items()
     ]
@@ -101,7 +104,12 @@ async def skew_clock(cluster: ControlledCluster, *, node: int, ms: int) -> None:
     """Let the wall time of a node be so many milliseconds ahead of that of the cluster, or behind it if negative."""
     if isinstance(ms, bool) or not isinstance(ms, int):
         raise InvalidArgumentError(f"ms={ms!r}: expected a whole number of milliseconds")
-    cluster.of(node).clock.skew_ms = ms
+    clock = cluster.of(node).clock
+    try:
+        datetime.fromtimestamp((clock.now_ms() - clock.skew_ms + ms) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise InvalidArgumentError(f"ms={ms}: that is no date between the years 1 and 9999") from None
+    clock.skew_ms = ms
 
 
 async def clock_of_node(cluster: ControlledCluster, *, node: int) -> ClockInfo:
@@ -279,12 +287,14 @@ async def wait_for_partition(
     timeout: float = 10.0,
 ) -> PartitionState:
     """Wait until a partition has that leader and exactly these replicas in sync; None: whatever they are. With neither,
-    wait until it has a leader.
+    wait until it has a leader that runs.
     """
+    for node_id in [*([] if leader is None else [leader]), *(in_sync or [])]:
+        cluster.of(node_id)
 
     def is_there(found: PartitionState) -> bool:
         if leader is None and in_sync is None:
-            return found.leader is not None
+            return found.leader in cluster.running
         return leader in (None, found.leader) and in_sync in (None, sorted(found.isr))
 
     store = cluster.runs.current.store

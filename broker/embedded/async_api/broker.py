@@ -11,7 +11,7 @@ from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX
 from oncelog.broker.embedded.async_api.client_metrics import AsyncClientMetrics
 from oncelog.broker.embedded.async_api.facade import AsyncFacade
-from oncelog.broker.embedded.async_api.nodes import AsyncNetwork, AsyncNode
+from oncelog.broker.embedded.async_api.nodes import AsyncNetwork, AsyncNode, AsyncNodes
 from oncelog.broker.embedded.certificates import BrokerCertificate
 from oncelog.broker.embedded.own_options import OwnOptions
 
@@ -103,7 +103,7 @@ class AsyncBroker(AsyncFacade, AsyncClientMetrics):
     def nodes(self) -> Mapping[int, AsyncNode]:
         """The nodes by id, from 1 on. Raises UnsupportedError if there is only one."""
         self._check_several()
-        return {node_id: AsyncNode(self, node_id) for node_id in self._nodes}
+        return AsyncNodes({node_id: AsyncNode(self, node_id) for node_id in self._nodes})
 
     @property
     def network(self) -> AsyncNetwork:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.control.errors import NotFoundError
 from oncelog.broker.embedded.async_api.clock import EPOCH, MILLISECOND
 
 if TYPE_CHECKING:
@@ -12,6 +13,13 @@ if TYPE_CHECKING:
     from oncelog.broker.control.request_types import Request
     from oncelog.broker.control.types import ClockInfo, NodeInfo, Record
     from oncelog.broker.embedded.async_api.facade import AsyncFacade
+
+
+class AsyncNodes(dict[int, "AsyncNode"]):
+    """The nodes of a broker by id."""
+
+    def __missing__(self, node_id: object) -> AsyncNode:
+        raise NotFoundError(f"there is no node {node_id!r}: there are {', '.join(map(str, self))}")
 
 
 class AsyncNode:

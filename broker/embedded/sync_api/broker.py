@@ -12,7 +12,7 @@ from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX
 from oncelog.broker.embedded.sync_api.client_metrics import ClientMetrics
 from oncelog.broker.embedded.sync_api.facade import Facade
-from oncelog.broker.embedded.sync_api.nodes import Network, Node
+from oncelog.broker.embedded.sync_api.nodes import Network, Node, Nodes
 from oncelog.broker.embedded.certificates import BrokerCertificate
 from oncelog.broker.embedded.own_options import OwnOptions
 
@@ -104,7 +104,7 @@ class Broker(Facade, ClientMetrics):
     def nodes(self) -> Mapping[int, Node]:
         """The nodes by id, from 1 on. Raises UnsupportedError if there is only one."""
         self._check_several()
-        return {node_id: Node(self, node_id) for node_id in self._nodes}
+        return Nodes({node_id: Node(self, node_id) for node_id in self._nodes})
 
     @property
     def network(self) -> Network:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.control.errors import NotFoundError
 from oncelog.broker.embedded.sync_api.clock import EPOCH, MILLISECOND
 
 if TYPE_CHECKING:
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
     from oncelog.broker.control.request_types import Request
     from oncelog.broker.control.types import ClockInfo, NodeInfo, Record
     from oncelog.broker.embedded.sync_api.facade import Facade
+
+
+class Nodes(dict[int, "Node"]):
+    """The nodes of a broker by id."""
+
+    def __missing__(self, node_id: object) -> Node:
+        raise NotFoundError(f"there is no node {node_id!r}: there are {', '.join(map(str, self))}")
 
 
 class Node:

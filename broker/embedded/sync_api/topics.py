@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from oncelog.broker.control.errors import InvalidArgumentError
 
+if TYPE_CHECKING:
     from oncelog.broker.control.types import (
         IsolationLevel,
         PartitionState,
@@ -113,10 +114,12 @@ class Topic:
         timeout: float = 10,
     ) -> PartitionState:
         """Wait until a partition has that leader and exactly these replicas in sync; return it. Both are optional;
-        without them, wait until it has a leader.
+        without them, wait until it has a leader that runs.
 
         timeout: seconds of real time. WaitTimeoutError says what it had instead.
         """
+        if in_sync is not None and not isinstance(in_sync, Iterable):
+            raise InvalidArgumentError(f"in_sync={in_sync!r}: expected the ids of nodes, such as [1, 2]")
         found: PartitionState = self._broker._call(
             "wait_for_partition",
             topic=self.name,
