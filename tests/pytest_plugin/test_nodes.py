@@ -41,3 +41,30 @@ def test_on_somebodys_cluster_they_are_skipped(pytester: pytest.Pytester) -> Non
             "*kafka.nodes, kafka.network and who leads need a broker of oncelog*",
         ]
     )
+
+
+FAILING = """
+    import pytest
+
+    @pytest.mark.kafka(nodes=3, topics=["t"])
+    def test_three(kafka):
+        leader = kafka.topic("t").wait_for_partition(0, in_sync=[1, 2, 3]).leader
+        other = leader % 3 + 1
+        kafka.nodes[other].kill()
+        kafka.nodes[other].expire()
+        print("down", other, "leader", leader)
+        assert False
+"""
+
+
+def test_the_report_of_a_failure_says_which_nodes_are_missing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FAILING)
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines_random(
+        [
+            r"node [123] does not run",
+            r"partitions that are not whole:",
+            r"    t-0: leader [123], epoch \d+, in sync \[[123], [123]\] of \[[123], [123], [123]\]",
+        ]
+    )
