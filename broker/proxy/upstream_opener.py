@@ -54,8 +54,10 @@ class UpstreamOpener:
             return await self._open_or_close(client, node.host, node.port, carries_ids)
         bootstrap = self._upstream.bootstrap
         start, self._next_bootstrap = self._next_bootstrap, (self._next_bootstrap + 1) % len(bootstrap)
+        # A proxy lives longer than a client: what it has learned of the cluster may outlive the addresses given.
+        known = [node for node in self._upstream.nodes.values() if tuple(node) not in bootstrap]
         refused: CloseConnection | None = None
-        for host, port in bootstrap[start:] + bootstrap[:start]:
+        for host, port in (*bootstrap[start:], *bootstrap[:start], *known):
             try:
                 return await self._open_or_close(client, host, port, carries_ids)
             except LoopError:

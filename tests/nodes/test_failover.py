@@ -133,6 +133,16 @@ def test_a_crash_point_of_a_transaction_that_another_node_coordinates(
         assert not kafka.nodes[other].info.is_running
 
 
+def test_a_proxy_goes_on_when_its_only_upstream_address_is_gone(kafka: oncelog.Broker) -> None:
+    kafka.move_leader("t", 0, to=2)
+    with oncelog.Proxy(kafka.nodes[1].info.address) as proxy:
+        kafka.nodes[1].kill()
+        kafka.nodes[1].expire()
+        producer = Producer({"bootstrap.servers": proxy.bootstrap_servers, "log_level": 0})
+        producer.produce("t", b"value")
+        assert producer.flush(20) == 0
+
+
 def test_typical_mistakes(kafka: oncelog.Broker) -> None:
     topic = kafka.topic("t")
     with pytest.raises(oncelog.NotFoundError, match="there is no node 9: there are 1, 2, 3"):
