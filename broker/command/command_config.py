@@ -93,6 +93,11 @@ def configuration(
     bare = {flag_of(one): flags[one] for one in ("port", "listen")}
     bare |= {variable_of(one): variables[one] for one in ("port", "listen")}
     _check_listeners(given, bare, protocol, problems)
+    problems += [
+        f"oncelog.nodes: --nodes says how many nodes there are [from {one.origin}]"
+        for one in given
+        if one.name == "oncelog.nodes"
+    ]
     nodes, origin = Given(options, environment).text("nodes")
     if nodes.isdecimal() and int(nodes) > 1:  # else `control_settings` refuses it
         given.append(sources.Setting("oncelog.nodes", nodes, origin))

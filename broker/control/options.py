@@ -152,6 +152,8 @@ def checked_options(
         except ValueError as error:
             raise InvalidArgumentError(str(error)) from None
     texts = config_texts(config or {})
+    if "oncelog.nodes" in texts:
+        raise InvalidArgumentError("config: nodes= says how many nodes there are, not oncelog.nodes")
     for key in ("log.dirs", "log.dir"):
         if key in texts and has_data:
             raise InvalidArgumentError(f"config {key}: use data_dir= to keep the data on a disk")

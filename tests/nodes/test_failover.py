@@ -152,9 +152,15 @@ def test_typical_mistakes(kafka: oncelog.Broker) -> None:
         topic.wait_for_partition(0, in_sync=3)  # type: ignore[arg-type]
     for wanted in ({"leader": 9}, {"in_sync": [9]}):
         with pytest.raises(oncelog.InvalidArgumentError, match="node 9: there are 1, 2, 3"):
-            topic.wait_for_partition(0, **wanted)  # type: ignore[arg-type]
+            topic.wait_for_partition(0, **wanted)
     for ms in (-(10**14), 10**15):
         with pytest.raises(oncelog.InvalidArgumentError, match="that is no date"):
             kafka.nodes[2].clock.skew(ms=ms)
     kafka.nodes[2].clock.skew(ms=-86_400_000)
     kafka.nodes[2].clock.skew(ms=0)
+    with pytest.raises(oncelog.InvalidArgumentError, match="nodes= says how many nodes"):
+        oncelog.Broker(nodes=3, config={"oncelog.nodes": 2})
+    for node in (2, 3):
+        kafka.nodes[node].stop()
+    with pytest.raises(oncelog.KafkaError, match=r"t-0 has in sync \[1\]: fewer than min.insync.replicas"):
+        kafka.produce("t", b"value")

@@ -342,6 +342,11 @@ async def produce(client: ClusterCalls, *, topic: str, records: Sequence[object]
         request = ProduceRequest(None, -1, TIMEOUT_MS, rows)
         response = await client.call(request, LeaderOf(topic, partition), version=PRODUCE_VERSION)
         [row] = response.responses[0].partition_responses
-        check(row.error_code, row.error_message)
+        message = row.error_message
+        if row.error_code == ErrorCode.NOT_ENOUGH_REPLICAS and message is None:
+            found = (await described(client, topic)).partitions
+            isr = next(sorted(one.isr_nodes) for one in found if one.partition_index == partition)
+            message = f"{topic}-{partition} has in sync {isr}: fewer than min.insync.replicas"
+        check(row.error_code, message)
         written.append(written_record(topic, record, row, 0, timestamp, epochs[partition]))
     return written
