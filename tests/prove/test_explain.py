@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from oncelog.broker.control.types import Record
+from oncelog.broker.prove.disturbances import Disturbance
 from oncelog.broker.prove.judging.clues import silent_members
 from oncelog.broker.prove.judging.evidence import Evidence
 from oncelog.broker.prove.judging.explain import explain
-from oncelog.broker.prove.judging.judge import CHECK, OFFSETS, MovedOffset, Problem
+from oncelog.broker.prove.judging.judge import CHECK, DOUBLED, LOST, OFFSETS, MovedOffset, Problem
+from oncelog.broker.prove.judging.outputs import output_of
 from oncelog.broker.prove.plan import ProofPlan
 from oncelog.broker.prove.trials.history import Event
 from oncelog.broker.prove.trials.program import ProcessEnd
@@ -118,3 +120,61 @@ def test_offsets_are_explained_by_the_last_commit_and_by_one_that_failed() -> No
         ),
         None,
     )
+
+
+# -- the mistake that the requests show
+
+INPUT = Record("orders", 0, 4, b"tea", b"7")
+TAKEN_OVER = Disturbance("zombie before", {"on": "Produce", "nth": 1, "hold": True})
+
+
+def produced(at_s: float, *errors: str, transactional: bool = False, run: int = 1) -> Event:
+    found = event(at_s, "Produce", 1, *errors)
+    found.run = run
+    found.transactional_id = "bills" if transactional else None
+    record = Record(
+        "receipts", 0, -1 if errors else int(at_s), b"paid: tea", b"7", is_transactional=transactional
+    )
+    found.records = [record]
+    return found
+
+
+def transaction(at_s: float, offset: int, group: str = "billing") -> list[Event]:
+    """One that writes the receipt, and commits that offset."""
+    sent = in_transaction(at_s + 1, "TxnOffsetCommit")
+    sent.committed, sent.member_id = {(group, "orders", 0): offset}, "m"
+    return [
+        produced(at_s, transactional=True),
+        sent,
+        in_transaction(at_s + 2, "EndTxn", commits=True),
+    ]
+
+
+def joined() -> Event:
+    return event(0.5, "JoinGroup")
+
+
+def mistake(kind: str, *events: Event, disturbances: tuple[Disturbance, ...] = ()) -> str | None:
+    """The mistake behind a receipt that is lost or doubled."""
+    result = TrialResult(disturbances, fired_at=[0.0] * len(disturbances), inputs=[INPUT])
+    problem = Problem(kind, "a receipt", (output_of(ORDERS, produced(1).records[0]),))
+    undisturbed = [produced(1), commit(2, 5)]
+    return explain(ORDERS, result, [problem], events, undisturbed).mistake
+
+
+def test_mistakes_that_double() -> None:
+    assert mistake(DOUBLED, produced(1), produced(3, run=2), commit(4, 5)) == "two-writes"
+    assert mistake(DOUBLED, joined(), *transaction(1, 4), *transaction(5, 5)) == "offset-of-the-record"
+    assert mistake(DOUBLED, joined(), *transaction(1, 5, "another"), *transaction(5, 5)) is None
+    assert mistake(DOUBLED, joined(), *transaction(1, 5), *transaction(5, 5)) is None
+    assert mistake(DOUBLED, produced(1), produced(3, run=2), disturbances=(TAKEN_OVER,)) == "zombie"
+
+
+def test_mistakes_that_lose() -> None:
+    assert mistake(LOST, commit(1, 5)) == "auto-commit-in-background"
+    assert mistake(LOST, produced(1, "INVALID_RECORD"), commit(2, 5)) == "unread-errors"
+    assert mistake(LOST, produced(1, "PRODUCER_FENCED")) is None
+    assert mistake(LOST, produced(1), commit(2, 5)) is None, "the broker acknowledged it"
+    other = transaction(1, 5)
+    other[0].records = [Record("receipts", 0, 1, b"paid: milk", b"7", is_transactional=True)]
+    assert mistake(LOST, joined(), *other) is None, "another result is in its place"

@@ -164,6 +164,13 @@ class LostOutput:
         return any(one.api in ("JoinGroup", "LeaveGroup") for one in following[:LEAVES_WITHIN])
 
     @property
+    def is_acknowledged_and_gone(self) -> bool:
+        """Whether it was acknowledged outside of a transaction: no order of commits loses that. The broker may have
+        taken it for a duplicate, because its client gave it used sequence numbers.
+        """
+        return any(event.is_acknowledged and not record.is_transactional for event, record in self.sends)
+
+    @property
     def is_committed_with_another(self) -> bool:
         """Whether the transaction that committed the input has outputs, of which this is none: result and offset are
         held together, and the program came to another result.
@@ -189,6 +196,7 @@ _OF_LOST: Final[tuple[tuple[Callable[[LostOutput], object], str | None], ...]] =
     (lambda it: not it.commits and it.was_asked_to_end, "no-flush-at-exit"),
     (lambda it: not it.commits, None),
     # From here on, the input was committed.
+    (lambda it: it.is_acknowledged_and_gone, None),
     (lambda it: it.is_committed_with_another, None),
     (
         lambda it: not it.is_always_early and it.is_committed_when_leaving and it.was_asked_to_end,
@@ -222,6 +230,11 @@ class DoubledOutput:
         """Whether undisturbed runs have it, too."""
         self._ids = {one.transactional_id for one in evidence.events if one.transactional_id}
         self._in_transactions = [one for one in evidence.events if one.api == "TxnOffsetCommit"]
+
+    @property
+    def is_of_a_zombie_without_commits(self) -> bool:
+        """Whether an instance was replaced, and went on, and no offsets are committed in Kafka: they are elsewhere."""
+        return was_taken_over(self.evidence) and not any(one.committed for one in self.evidence.events)
 
     @property
     def has_transactions(self) -> bool:
@@ -309,6 +322,7 @@ def was_taken_over(evidence: Evidence) -> bool:
 
 _OF_DOUBLED: Final[tuple[tuple[Callable[[DoubledOutput], object], str | None], ...]] = (
     (lambda it: not it.has_transactions and it.is_sent_again_by_one, "resends-without-idempotence"),
+    (lambda it: not it.has_transactions and it.is_of_a_zombie_without_commits, "zombie"),
     (lambda it: not it.has_transactions, "two-writes"),
     (lambda it: it.is_written_outside, "outside-transaction"),
     (lambda it: it.has_shared_id, "one-id-for-two"),
