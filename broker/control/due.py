@@ -22,6 +22,7 @@ TEXTS = {
     "segments deleted": "topic {topic} partition {partition}: {segments} deleted by retention",
     "session ended": "node {node}: its session ended, and it is fenced",
     "replica out of sync": "topic {topic} partition {partition}: the replica of node {replica} is out of sync",
+    "leader elected": "topic {topic} partition {partition}: node {leader} was elected its leader",
     "log compacted": "topic {topic} partition {partition}: compacted from offset {from_offset} to {to_offset}",
 }
 """By the name of the work."""

@@ -135,7 +135,7 @@ def elect(
     raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
 
 
-def balance(image: MetadataImage, config: BrokerConfig) -> list[Message]:
+def balance(image: MetadataImage, config: BrokerConfig) -> list[PartitionChangeRecord]:
     """Return the records that give partitions to their first replica, where it is in sync and its broker serves
     (auto.leader.rebalance.enable). If they are `ELECTIONS_AT_ONCE`, there may be more.
     """
@@ -146,7 +146,7 @@ def balance(image: MetadataImage, config: BrokerConfig) -> list[Message]:
     return list(islice((record for record in elections if record is not None), ELECTIONS_AT_ONCE))
 
 
-def elect_unclean(image: MetadataImage, config: BrokerConfig) -> list[Message]:
+def elect_unclean(image: MetadataImage, config: BrokerConfig) -> list[PartitionChangeRecord]:
     """Return the records that give leaders to partitions without one, of topics that allow any replica to lead.
 
     Kafka looks for them every unclean.leader.election.interval.ms: a topic may have begun to allow it. If the records

@@ -42,7 +42,7 @@ from oncelog.wire.messages.assign_replicas_to_dirs import (
 from oncelog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from oncelog.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from oncelog.wire.messages.fetch_snapshot import FetchSnapshotRequest
-from oncelog.wire.stored.metadata import ConfigRecord
+from oncelog.wire.stored.metadata import ConfigRecord, PartitionChangeRecord
 
 if TYPE_CHECKING:
     import random
@@ -254,13 +254,24 @@ class Controller:
                 balance_s = config.leader_imbalance_check_interval_seconds
                 nursery.start_soon(self._elect_every, balance_s, leadership.balance)
 
-    async def _elect_every(self, interval_s: float, elect: Callable[..., list[Message]]) -> None:
+    async def _elect_every(
+        self, interval_s: float, elect: Callable[..., list[PartitionChangeRecord]]
+    ) -> None:
         while True:
             await self._clock.pause(interval_s)
-            while len(records := elect(self.store.image, self.config.current)) >= ELECTIONS_AT_ONCE:
+            while True:
+                records = elect(self.store.image, self.config.current)
                 self.store.commit(records)
+                for record in records:
+                    self.host.background.timer_event(
+                        "leader elected",
+                        topic=self.store.image.topics_by_id[record.topic_id].name,
+                        partition=record.partition_id,
+                        leader=record.leader,
+                    )
+                if len(records) < ELECTIONS_AT_ONCE:
+                    break
                 await trio.lowlevel.checkpoint()
-            self.store.commit(records)
 
     async def _flush(self) -> None:
         """Flush the metadata log as often as the logs' recovery points are written."""

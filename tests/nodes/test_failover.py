@@ -113,6 +113,16 @@ def test_a_node_leaves_and_comes_back_while_time_stands_still(kafka: oncelog.Bro
     assert all(node.info.is_fenced for node in kafka.nodes.values())
 
 
+def test_advance_tells_of_elections(kafka: oncelog.Broker) -> None:
+    first = kafka.topic("t").partitions[0].replicas[0].node
+    kafka.nodes[first].stop()
+    kafka.nodes[first].start()
+    assert leader_of(kafka, "t") != first
+    happened = [str(one) for one in kafka.clock.advance(minutes=10)]
+    assert f"topic t partition 0: node {first} was elected its leader" in happened, happened
+    assert leader_of(kafka, "t") == first
+
+
 @pytest.mark.parametrize("point", ["after append", "after marker"])
 def test_a_crash_point_of_a_transaction_that_another_node_coordinates(
     kafka: oncelog.Broker, point: str
