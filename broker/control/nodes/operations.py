@@ -333,8 +333,18 @@ async def elect_leaders(
     response = await cluster.client.call(ElectLeadersRequest(kind, [TopicPartitions(topic, indexes)]))
     for row in response.replica_election_results[0].partition_result:
         if row.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
-            raise KafkaError(ErrorCode(row.error_code), row.error_message)
+            [state] = [one for one in known if one.partition == row.partition_id]
+            raise KafkaError(
+                ErrorCode(row.error_code), f"{row.error_message} {_why_not(cluster, topic, state)}"
+            )
     await cluster.wait_followed()
+
+
+def _why_not(cluster: ControlledCluster, topic: str, state: PartitionState) -> str:
+    """Return which replicas of a partition run, and which are in sync."""
+    replicas = [one.node for one in state.replicas]
+    running = sorted(set(replicas) & cluster.running.keys())
+    return f"({topic}-{state.partition} has replicas {replicas}: of these run {running}, in sync are {list(state.isr)})"
 
 
 async def move_leader(cluster: ControlledCluster, *, topic: str, partition: int, to: int) -> None:
