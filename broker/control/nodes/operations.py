@@ -196,8 +196,8 @@ def _directions(
 async def cut(
     cluster: ControlledCluster, *, source: int | str, target: int | str, one_way: bool = False
 ) -> None:
-    """Cut two nodes off from each other, or a node and the ``controller``; with ``one_way``, lose only what ``source``
-    sends to ``target``. One end may be ``clients``: their connections break, and new ones are refused, for a connection
+    """Cut two nodes off from each other, or a node and the ``controller`` or all ``clients``; with ``one_way``, lose
+    only what ``source`` sends to ``target``. Clients' connections break, and new ones are refused, for a connection
     needs both ways.
     """
     if CLIENTS in (source, target):
