@@ -395,6 +395,7 @@ MUTANTS = (
 _MENDED_TO_EXACTLY_ONCE = (
     "abort_without_rewind",
     "offsets_outside_transaction",
+    "offset_of_the_record",
     "dead_letter_outside",
     "read_uncommitted",
     "new_id_without_group",
