@@ -75,12 +75,12 @@ def main(arguments: Sequence[str]) -> int:
         else:
             plan, disturbances = _plan(options, command), None
         plan.validate()
-        if options.again is None:
-            _make_report(options.report)
         if options.command_config is not None and plan.upstream is None:
             raise UsageError("--command-config is for a cluster, which --upstream names")
         find_command(plan.command[0])
         budget = _budget(options.budget)
+        if disturbances is None:
+            _make_report(options.report)
     except (UsageError, InvalidArgumentError, CommandError) as error:
         raise UsageError(f"{error}; {HELP}") from None
     return _prove(options, plan, budget, disturbances)

@@ -103,6 +103,7 @@ def test_a_mistake_is_one_line(folder: pathlib.Path, arguments: tuple[str, ...],
     assert ended.stdout == ""
     [line] = ended.stderr.splitlines()
     assert line.startswith(f"oncelog: {error}"), line
+    assert not (folder / "oncelog-prove").exists()
 
 
 def test_a_bad_line_of_an_input_is_named(folder: pathlib.Path) -> None:
