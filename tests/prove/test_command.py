@@ -103,6 +103,10 @@ def test_a_mistake_is_one_line(folder: pathlib.Path, arguments: tuple[str, ...],
     assert ended.stdout == ""
     [line] = ended.stderr.splitlines()
     assert line.startswith(f"oncelog: {error}"), line
+
+
+def test_a_command_line_with_a_mistake_leaves_no_folder_for_a_report(folder: pathlib.Path) -> None:
+    assert prove(folder, *GOOD, "--budget", "0", "--", "sh").returncode == 2
     assert not (folder / "oncelog-prove").exists()
 
 
