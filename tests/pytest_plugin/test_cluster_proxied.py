@@ -79,7 +79,7 @@ def test_rules_requests_and_waits(pytester: pytest.Pytester, elsewhere: oncelog.
             f"kafka: the cluster at {elsewhere.bootstrap_servers}, through a proxy",
             "*- kafka: <Cluster 127.0.0.1:* -*",
             "last requests*",
-            "    Produce v* of shop topic=orders: responded",
+            "    Produce v* of shop to node 1 topic=orders: responded",
             "rules that never fired:",
             "    rule 1 (on: EndTxn, close: true): *",
         ]

@@ -10,7 +10,7 @@ from oncelog.broker.prove.plan import FOLDER_VARIABLE, INSTANCE_VARIABLE, PLACES
 from oncelog.broker.seams.processes import ProcessGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from oncelog.broker.prove.plan import ProofPlan
 
@@ -58,6 +58,11 @@ class Program:
         self.is_ending = False
         """Whether the trial has asked it to end."""
         self.is_paused = False
+        self._is_starting = False
+        self._signals: list[Callable[[ProcessGroup], None]] = []
+        """What a process gets that has not been returned yet: its first request may come, and a disturbance with it,
+        while `start` still waits for the thread that starts it.
+        """
 
     async def start(self, bootstrap_servers: str) -> None:
         """Start it. Raises CommandError."""
@@ -67,7 +72,20 @@ class Program:
             self._plan, self._variables, self._plan.command, bootstrap_servers, self._folder, self.instance
         )
         output = f"{self._folder}.{self.instance}.{self.run}.log"
-        self.group = await ProcessGroup.start(command, environment=environment, output_path=output)
+        self._is_starting = True
+        try:
+            self.group = await ProcessGroup.start(command, environment=environment, output_path=output)
+        finally:
+            self._is_starting = False
+            signals, self._signals = self._signals, []
+        for signal in signals:
+            signal(self.group)
+
+    def _signal(self, signal: Callable[[ProcessGroup], None]) -> None:
+        if self._is_starting:
+            self._signals.append(signal)
+        elif self.group is not None:
+            signal(self.group)
 
     @property
     def exit_code(self) -> int | None:
@@ -90,8 +108,7 @@ class Program:
     def kill(self) -> None:
         """End it (SIGKILL)."""
         self.is_ending = True
-        if self.group is not None:
-            self.group.kill()
+        self._signal(ProcessGroup.kill)
 
     async def wait_ended(self) -> None:
         """Wait until its process has ended."""
@@ -101,20 +118,17 @@ class Program:
     def terminate(self) -> None:
         """Ask it to end (SIGTERM)."""
         self.is_ending = True
-        if self.group is not None:
-            self.group.terminate()
+        self._signal(ProcessGroup.terminate)
 
     def pause(self) -> None:
         """Let it stand still."""
         self.is_paused = True
-        if self.group is not None:
-            self.group.pause()
+        self._signal(ProcessGroup.pause)
 
     def resume(self) -> None:
         """Let it go on."""
         self.is_paused = False
-        if self.group is not None:
-            self.group.resume()
+        self._signal(ProcessGroup.resume)
 
 
 def last_line(output: str) -> str:
