@@ -194,7 +194,7 @@ WRONG = (
     Member(
         "offset_of_the_record",
         AT_LEAST_ONCE,
-        failures=(_doubled("terminate", "Fetch", "offset-of-the-record"),),
+        failures=(_doubled("kill before", "AddOffsetsToTxn", "offset-of-the-record"),),
     ),
     Member(
         "new_id_without_group",
