@@ -125,13 +125,20 @@ def kill_processes_with(variable: str, value: str) -> list[str]:
     for folder in glob.iglob("/proc/[0-9]*"):
         with suppress(OSError):
             with open(f"{folder}/environ", "rb") as file:
-                if not any(one.startswith(wanted) for one in file.read().split(b"\0")):
+                if not any(one.startswith(wanted) for one in file.read().split(b"\0")) or _is_killed(folder):
                     continue
             with open(f"{folder}/cmdline", "rb") as file:
                 command = file.read().rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "backslashreplace")
             os.kill(int(os.path.basename(folder)), signal.SIGKILL)
             found.append(f"{command}, process {os.path.basename(folder)}")
     return found
+
+
+def _is_killed(folder: str) -> bool:
+    """Whether a process with that folder in ``/proc`` has got SIGKILL already."""
+    with open(f"{folder}/status", "rb") as file:
+        pending = [int(line.split()[1], 16) for line in file if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+    return any(one & 1 << signal.SIGKILL - 1 for one in pending)
 
 
 def has_variable(name: str) -> bool:
