@@ -34,7 +34,7 @@ from oncelog.broker.prove.plan import (
 )
 from oncelog.broker.prove.prover import Budget, Progress, Prover
 from oncelog.broker.prove.report import html_of, text_of
-from oncelog.broker.prove.verdict import BROKEN, KEPT, NOT_JUDGED, Verdict, read_finding
+from oncelog.broker.prove.verdict import BROKEN, KEPT, NOT_JUDGED, Finding, Verdict, read_finding
 from oncelog.broker.seams.error_groups import first_error
 from oncelog.broker.seams.processes import CommandError, cores, find_command
 from oncelog.broker.security.user_options import parse_users
@@ -117,8 +117,12 @@ def _prove(
     if disturbances is not None:
         files, unsteady_files = {0: options.again}, {}
     else:
-        files = _again_files(options.report, verdict, "", len(verdict.findings))
-        unsteady_files = _again_files(options.report, verdict, "unsteady-", len(verdict.unsteady))
+        # Files have no passwords.
+        login = "" if plan.user is None else f" --user {plan.user}:PASSWORD"
+        files, unsteady_files = (
+            {number: _path(options.report, prefix, number) + login for number in range(len(findings))}
+            for prefix, findings in _prefixed(verdict)
+        )
     text = (
         json.dumps(verdict.to_data(), indent=2) + "\n"
         if options.json
@@ -176,10 +180,14 @@ def _make_report(report: str) -> None:
         raise UsageError(f"--report {report}: {error.strerror}") from None
 
 
-def _again_files(report: str, verdict: Verdict, prefix: str, count: int) -> dict[int, str]:
-    """Return what ``--again`` takes for each of so many findings, by number. Files have no passwords."""
-    user = "" if verdict.plan.user is None else f" --user {verdict.plan.user}:PASSWORD"
-    return {number: os.path.join(report, f"{prefix}{number + 1}.json") + user for number in range(count)}
+def _prefixed(verdict: Verdict) -> tuple[tuple[str, list[Finding]], ...]:
+    """Return the findings of each kind, with the prefix of their files' names."""
+    return ("", verdict.findings), ("unsteady-", verdict.unsteady)
+
+
+def _path(report: str, prefix: str, number: int, suffix: str = "") -> str:
+    """Return the path of the file of a finding; ``number`` counts from 0 on."""
+    return os.path.join(report, f"{prefix}{number + 1}{suffix}.json")
 
 
 def _write(report: str, verdict: Verdict, page: str) -> None:
@@ -188,12 +196,12 @@ def _write(report: str, verdict: Verdict, page: str) -> None:
         for name in os.listdir(report):
             if re.fullmatch(r"(unsteady-)?\d+(\.rules)?\.json", name):
                 os.remove(os.path.join(report, name))
-        for prefix, findings in (("", verdict.findings), ("unsteady-", verdict.unsteady)):
-            for number, finding in enumerate(findings, 1):
-                _write_json(os.path.join(report, f"{prefix}{number}.json"), finding.to_data(verdict.plan))
+        for prefix, findings in _prefixed(verdict):
+            for number, finding in enumerate(findings):
+                _write_json(_path(report, prefix, number), finding.to_data(verdict.plan))
                 rules = finding.rules()
                 if rules is not None:
-                    _write_json(os.path.join(report, f"{prefix}{number}.rules.json"), {"rules": rules})
+                    _write_json(_path(report, prefix, number, ".rules"), {"rules": rules})
         _write_json(os.path.join(report, RESULT), verdict.to_data())
         with open(os.path.join(report, PAGE), "w", encoding="utf-8") as file:
             file.write(page)

@@ -36,7 +36,7 @@ def offline_replicas(image: MetadataImage, state: Partition, alive: Container[in
     offline = [node for node in state.replicas if node not in alive]
     offline += [
         node
-        for node, directory in zip(state.replicas, state.directories, strict=False)
+        for node, directory in directories_of(state)
         if node in alive and not is_directory_online(image.brokers[node], directory)
     ]
     return offline

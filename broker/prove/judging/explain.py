@@ -107,7 +107,7 @@ def _of_lost(lost: LostOutput) -> str:
             "fault of the client, not of the program"
         )
     if lost.input is not None and lost.commits:
-        place = f"offset {lost.input.offset} of {lost.input.topic}-{lost.input.partition}"
+        place = _place(lost.input)
         first = lost.commits[0]
         if lost.is_committed_with_another:
             others = [record for one in transaction_of(first, evidence.events) for record in one.records]
@@ -160,7 +160,7 @@ def _of_doubled(doubled: DoubledOutput) -> list[str]:
         f"and by {evidence.name(last)}{_at(two)}"
     ]
     if doubled.input is not None and first is not last:
-        place = f"offset {doubled.input.offset} of {doubled.input.topic}-{doubled.input.partition}"
+        place = _place(doubled.input)
         commits = evidence.commits_past(doubled.input)
         if not commits:
             sentences.append(f"{place} was never committed")
@@ -189,6 +189,10 @@ def _of_offsets_with_it(doubled: DoubledOutput) -> list[str]:
             f"its offset was committed for group {group} ({evidence.name(event)}), and the program reads in {groups}"
         ]
     return []
+
+
+def _place(record: Record) -> str:
+    return f"offset {record.offset} of {record.topic}-{record.partition}"
 
 
 def _at(record: Record) -> str:
@@ -225,7 +229,7 @@ def _of_offsets(evidence: Evidence, moved: MovedOffset) -> list[str]:
     else:
         sentences.append(f"no offset of {moved.topic}-{moved.partition} was committed")
     failed = [one for one in commits if one.committed[place] == moved.wanted and one not in counted]
-    if failed and moved.offset != moved.wanted:
+    if failed:
         how = (
             failed[-1].result
             if failed[-1].errors or not failed[-1].transactional_id
