@@ -1,20 +1,16 @@
 """Requests and responses as plain dictionaries, encoded and decoded by Kafka's own message definitions.
 
-The definitions come from the kafka-clients jar, or from kafka-python's copy where there is no jar. `oncelog.wire`
-writes only headers and frames; bodies do not use the broker's own codecs. Keys are Kafka's field names in snake case;
-unknown tagged fields are under "_tags".
+`oncelog.wire` writes only headers and frames; bodies do not use the broker's own codecs. Keys are Kafka's field names in
+snake case; unknown tagged fields are under "_tags".
 """
 
 import functools
-import importlib.resources
-import json
-import pathlib
 import re
 import struct
-import zipfile
 from typing import Any
 
-from tests.common.real_kafka import RealPartMissing, kafka_libs, kafka_version
+from tests.common.kafka_definitions import Definition, definitions, from_jars
+from tests.common.real_kafka import is_default_version, kafka_libs
 
 Fields = dict[str, Any]
 ZERO_UUID = bytes(16)
@@ -25,31 +21,19 @@ FIXED = {
 
 
 @functools.cache
-def _texts() -> dict[str, str]:
-    """The text of every definition by its name, such as "FetchRequest"."""
-    try:
-        with zipfile.ZipFile(kafka_libs() / f"kafka-clients-{kafka_version()}.jar") as jar:
-            names = [name for name in jar.namelist() if re.fullmatch(r"common/message/\w+\.json", name)]
-            return {pathlib.PurePath(name).stem: jar.read(name).decode() for name in names}
-    except RealPartMissing:
-        folder = importlib.resources.files("kafka.protocol.schemas.resources")
-        return {
-            pathlib.PurePath(one.name).stem: one.read_text()
-            for one in folder.iterdir()
-            if one.name.endswith(".json")
-        }
+def _definitions() -> dict[str, Definition]:
+    """The definitions of the release that the tests compare with."""
+    return definitions() if is_default_version() else from_jars(kafka_libs())
 
 
-@functools.cache
-def definition(name: str) -> Fields:
+def definition(name: str) -> Definition:
     """The definition of a message such as "FetchRequest". Raises KeyError if there is none."""
-    loaded: Fields = json.loads(re.sub(r"^\s*//.*$", "", _texts()[name], flags=re.MULTILINE))
-    return loaded
+    return _definitions()[name]
 
 
 def api_names() -> list[str]:
     """The names of all APIs, such as "Fetch"."""
-    return sorted(name.removesuffix("Request") for name in _texts() if name.endswith("Request"))
+    return sorted(name.removesuffix("Request") for name in _definitions() if name.endswith("Request"))
 
 
 @functools.cache
@@ -101,7 +85,6 @@ class _Schema:
         self.root = message["fields"]
         self.version = version
         self.flexible = in_versions(message["flexibleVersions"], version)
-        self._common = {one["name"]: one["fields"] for one in message.get("commonStructs", ())}
 
     def present(self, field: Fields) -> bool:
         return in_versions(field["versions"], self.version)
@@ -113,8 +96,7 @@ class _Schema:
         return "tag" in field and in_versions(field["taggedVersions"], self.version)
 
     def children(self, field: Fields) -> list[Fields]:
-        kind = field["type"].removeprefix("[]")
-        found: list[Fields] = field.get("fields") or self._common[kind]
+        found: list[Fields] = field["fields"]
         return found
 
     def default(self, field: Fields) -> Any:

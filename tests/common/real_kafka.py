@@ -92,6 +92,11 @@ def kafka_version() -> str:
     return os.environ.get("ONCELOG_KAFKA_VERSION") or _pom_version()
 
 
+def is_default_version() -> bool:
+    """Whether they compare with the release of pom.xml."""
+    return kafka_version() == _pom_version()
+
+
 def release(version: str | None = None) -> tuple[int, ...]:
     """The release of a version, by default `kafka_version`, such as (4, 4), which may be compared."""
     return tuple(int(part) for part in (version or kafka_version()).split(".")[:2])

@@ -1,16 +1,13 @@
-"""Kafka's message definitions, from kafka-python's copy or from Kafka's own jars, and an encoder for them.
+"""Kafka's message definitions, and an encoder for them.
 
-The encoder is kafka-python's, which interprets the same JSON and shares no code with ours.
+The encoder is kafka-python's, which interprets Kafka's JSON and shares no code with ours.
 """
 
 import importlib
-import json
-import pathlib
 import pkgutil
 import re
 import uuid
 import warnings
-import zipfile
 from typing import Any
 
 import oncelog.wire.messages
@@ -20,21 +17,12 @@ from oncelog.wire.schema import Field, Message, Request, Struct
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # how kafka-python reads its resources
-    import kafka.protocol
     from kafka.protocol.schemas import StructField
 
 Json = dict[str, Any]
 
-BUNDLED = pathlib.Path(kafka.protocol.__file__).parent / "schemas" / "resources"
-CHANGED_IN_4_4 = frozenset(("ApiVersions", "DeleteGroups", "TxnOffsetCommit"))
-"""APIs that have a newer version in Kafka 4.4 than in kafka-python and kio."""
-JARS = (
-    "kafka-clients",
-    "kafka-metadata",
-    "kafka-group-coordinator",
-    "kafka-share-coordinator",
-    "kafka-transaction-coordinator",
-)
+NEWER_THAN_KIO = frozenset(("ApiVersions", "DeleteGroups", "TxnOffsetCommit"))
+"""APIs that have a newer version in Kafka 4.4 than in kio."""
 
 
 def all_messages() -> list[type[Message]]:
@@ -45,46 +33,6 @@ def all_messages() -> list[type[Message]]:
     declared = [*Message.__subclasses__(), *Request.__subclasses__()]
     found = [cls for cls in declared if cls.__module__.startswith("oncelog.wire.") and cls is not Request]
     return sorted(found, key=lambda cls: cls.__name__)
-
-
-def parse(text: str) -> Json:
-    loaded: Json = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
-    shared = {one["name"]: one["fields"] for one in loaded.get("commonStructs", ())}
-    _resolve(loaded.get("fields", []), shared)
-    return loaded
-
-
-def _resolve(fields: list[Json], shared: dict[str, list[Json]]) -> None:
-    """Copies the fields of common structs to where they are used."""
-    for field in fields:
-        kind = field["type"].removeprefix("[]")
-        if "versions" not in field:  # some tagged fields have it only once
-            field["versions"] = field["taggedVersions"]
-        if kind in shared:
-            field["fields"] = shared[kind]
-        _resolve(field.get("fields", []), shared)
-
-
-def bundled() -> dict[str, Json]:
-    """Message name -> definition, from kafka-python, but for those that Kafka 4.4 changed."""
-    return {
-        path.stem: parse(path.read_text())
-        for path in BUNDLED.glob("*.json")
-        if path.stem.removesuffix("Request").removesuffix("Response") not in CHANGED_IN_4_4
-    }
-
-
-def from_jars(libs: pathlib.Path) -> dict[str, Json]:
-    """Message name -> definition, from Kafka's jars."""
-    found = {}
-    for name in JARS:
-        (jar,) = libs.glob(f"{name}-[0-9]*.jar")
-        with zipfile.ZipFile(jar) as opened:
-            for entry in opened.namelist():
-                if re.fullmatch(r"common/(message|metadata)/\w+\.json", entry):
-                    definition = parse(opened.read(entry).decode())
-                    found[definition["name"]] = definition
-    return found
 
 
 def versions(text: str | None) -> tuple[int, int]:

@@ -1,6 +1,5 @@
 """Every declaration equals Kafka's message definition, version by version."""
 
-import pathlib
 from typing import Any
 
 import pytest
@@ -8,16 +7,8 @@ import pytest
 from oncelog.wire.compiler import NEW
 from oncelog.wire.schema import Field, Message, Struct
 from oncelog.wire.stored.metadata import RECORD_TYPES
-from tests.wire.kafka_json import (
-    CHANGED_IN_4_4,
-    Json,
-    all_messages,
-    bundled,
-    from_jars,
-    snake,
-    versions,
-    within,
-)
+from tests.common.kafka_definitions import definitions
+from tests.wire.kafka_json import Json, all_messages, snake, versions, within
 
 MESSAGES = all_messages()
 
@@ -98,30 +89,6 @@ def _default(kind: str, text: Any) -> Any:
     return float(text or 0) if kind == "float64" else int(str(text or 0), 0)
 
 
-NOT_IN_KAFKA_PYTHON = (
-    "oncelog.wire.stored.",
-    "oncelog.wire.messages.consumer_group_",
-    "oncelog.wire.messages.share_",
-    *(f"oncelog.wire.messages.{verb}_raft_voter" for verb in ("add", "remove")),
-    *(f"oncelog.wire.messages.unregister_{node}" for node in ("broker", "controller")),
-    *(f"oncelog.wire.messages.{snake(api)}" for api in CHANGED_IN_4_4),
-    "oncelog.wire.messages.get_telemetry_subscriptions",
-    "oncelog.wire.messages.push_telemetry",
-    *(f"oncelog.wire.messages.{verb}_share_group_offsets" for verb in ("alter", "delete", "describe")),
-    *(f"oncelog.wire.messages.{step}_delegation_token" for step in ("create", "renew", "expire", "describe")),
-    *(f"oncelog.wire.messages.broker_{message}" for message in ("heartbeat", "registration")),
-    "oncelog.wire.messages.allocate_producer_ids",
-    "oncelog.wire.messages.assign_replicas_to_dirs",
-    "oncelog.wire.messages.alter_partition",
-    "oncelog.wire.messages.envelope",
-    "oncelog.wire.messages.fetch_snapshot",
-    *(
-        f"oncelog.wire.messages.{step}_share_group_state"
-        for step in ("initialize", "read", "write", "delete")
-    ),
-)
-
-
 def compare(cls: type[Message], definition: Json) -> None:
     first, last = versions(definition["validVersions"])
     assert (first, last) == (cls.MIN_VERSION, cls.MAX_VERSION)
@@ -134,34 +101,13 @@ def compare(cls: type[Message], definition: Json) -> None:
         assert declared(cls, version, valid) == defined(definition["fields"], version, valid), version
 
 
-@pytest.fixture(scope="module")
-def bundled_definitions() -> dict[str, Json]:
-    return bundled()
-
-
-@pytest.fixture(scope="module")
-def kafka_definitions(kafka_libs: pathlib.Path) -> dict[str, Json]:
-    return from_jars(kafka_libs)
-
-
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
-def test_declared_as_in_kafka_pythons_copy(cls: type[Message], bundled_definitions: dict[str, Json]) -> None:
-    definition = bundled_definitions.get(cls.__name__)
-    if definition is None:
-        assert cls.__module__.startswith(NOT_IN_KAFKA_PYTHON)
-    else:
-        compare(cls, definition)
+def test_declared_as_kafka_defines_it(cls: type[Message]) -> None:
+    compare(cls, definitions()[cls.__name__])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
-def test_declared_as_in_kafkas_jars(cls: type[Message], kafka_definitions: dict[str, Json]) -> None:
-    compare(cls, kafka_definitions[cls.__name__])
-
-
-@pytest.mark.slow
-def test_every_metadata_record_of_kafka_is_declared(kafka_definitions: dict[str, Json]) -> None:
-    kafkas = {d["apiKey"]: name for name, d in kafka_definitions.items() if d["type"] == "metadata"}
+def test_every_metadata_record_of_kafka_is_declared() -> None:
+    kafkas = {d["apiKey"]: name for name, d in definitions().items() if d["type"] == "metadata"}
     assert {key: record.__name__ for key, record in RECORD_TYPES.items()} == kafkas
 
 

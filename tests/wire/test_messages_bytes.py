@@ -27,11 +27,11 @@ from oncelog.wire.messages.unregister_controller import UnregisterControllerRequ
 from oncelog.wire.schema import Message, Struct
 from oncelog.wire.steps import finish
 from oncelog.wire.stored.groups import ConsumerGroupMemberMetadataValue
-from tests.wire.kafka_json import CHANGED_IN_4_4, Json, all_messages, bundled, encode, from_jars, snake
+from tests.common.kafka_definitions import definitions
+from tests.wire.kafka_json import NEWER_THAN_KIO, Json, all_messages, encode, snake
 from tests.wire.values import build, in_version, sample, values, within
 
 MESSAGES = all_messages()
-BUNDLED = bundled()
 # kafka-python uses the null in a definition as the field's default. Kafka's generated class has an empty struct and
 # writes a null, which DumpLogSegments reads in compat_tests.
 READ_BY_KAFKA = (ConsumerGroupMemberMetadataValue,)
@@ -55,31 +55,14 @@ def check_bytes(cls: type[Message], definition: Json, drawn: Json) -> None:
         assert cls.decode(expected, version) == message, version
 
 
-@pytest.mark.parametrize("cls", [c for c in MESSAGES if c.__name__ in BUNDLED], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    "cls", [c for c in MESSAGES if c not in READ_BY_KAFKA], ids=lambda cls: cls.__name__
+)
 def test_same_bytes_as_kafka_python(cls: type[Message]) -> None:
     @quick
     @given(values(cls))
     def check(drawn: Json) -> None:
-        check_bytes(cls, BUNDLED[cls.__name__], drawn)
-
-    check()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "cls",
-    [c for c in MESSAGES if c.__name__ not in BUNDLED and c not in READ_BY_KAFKA],
-    ids=lambda cls: cls.__name__,
-)
-def test_same_bytes_as_kafkas_definitions_in_kafka_python(
-    cls: type[Message], kafka_libs: pathlib.Path
-) -> None:
-    definition = from_jars(kafka_libs)[cls.__name__]
-
-    @quick
-    @given(values(cls))
-    def check(drawn: Json) -> None:
-        check_bytes(cls, definition, drawn)
+        check_bytes(cls, definitions()[cls.__name__], drawn)
 
     check()
 
@@ -135,7 +118,7 @@ def leaves(cls: type[Struct], values: Json, version: int) -> Iterator[Any]:
 )
 def test_kio_reads_the_same_values_and_writes_the_same_bytes(cls: type[Message]) -> None:
     api = cls.__name__.removesuffix("Request").removesuffix("Response")
-    for version in range(cls.MIN_VERSION, cls.MAX_VERSION + (api not in CHANGED_IN_4_4)):
+    for version in range(cls.MIN_VERSION, cls.MAX_VERSION + (api not in NEWER_THAN_KIO)):
         carried = in_version(cls, sample(cls, itertools.count(1)), version)
         encoded = build(cls, carried).encode(version)
         schema = kio_schema(cls, version)
