@@ -10,7 +10,9 @@ from typing import Protocol
 import pytest
 from hypothesis import settings
 
-from tests.common import real_kafka, seeds
+from tests.common import jars, seeds
+
+pytest_plugins = ["tests.common.recorded.plugin"]
 
 # The same examples in every run, also without CI=true, and no example is too slow. `--hypothesis-profile=default` takes
 # new ones.
@@ -18,7 +20,7 @@ settings.load_profile("ci")
 
 
 class KafkaTool(Protocol):
-    """`real_kafka.run_tool`."""
+    """`jars.run_tool`."""
 
     def __call__(
         self,
@@ -34,19 +36,19 @@ class KafkaTool(Protocol):
 def kafka_libs() -> pathlib.Path:
     """The folder with Kafka's jars."""
     try:
-        return real_kafka.kafka_libs()
-    except real_kafka.RealPartMissing as missing:
-        real_kafka.require(str(missing))
+        return jars.kafka_libs()
+    except jars.RealPartMissing as missing:
+        jars.require(str(missing))
 
 
 @pytest.fixture(scope="session")
 def kafka_tool(kafka_libs: pathlib.Path) -> KafkaTool:
     """Run a tool by its main class: kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--files", ...)."""
     try:
-        real_kafka.java()
-    except real_kafka.RealPartMissing as missing:
-        real_kafka.require(str(missing))
-    return real_kafka.run_tool
+        jars.java()
+    except jars.RealPartMissing as missing:
+        jars.require(str(missing))
+    return jars.run_tool
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -31,7 +31,7 @@ from bench import (
 from bench.experiment import Experiment, Harness, Row, temporary_directory
 from bench.measure import OtherLoad, raise_open_files_limit
 from bench.servers import COMPARED, PATHS, Kind
-from tests.common.real_kafka import RealPartMissing, java, kafka_libs
+from tests.common.jars import RealPartMissing, java, kafka_libs
 
 EXPERIMENTS = (
     *throughput.EXPERIMENTS,

@@ -11,7 +11,7 @@ from confluent_kafka.admin import (
 
 from bench.librdkafka import QUIET
 from tests.common.certificates import Authority
-from tests.common.real_kafka import free_ports
+from tests.common.process import free_ports
 
 MECHANISM = "SCRAM-SHA-256"
 USER, PASSWORD = "bench", "bench-secret"

@@ -11,7 +11,7 @@ from bench import librdkafka
 from bench.experiment import Experiment, Harness, Row, Target, ratio_at_least
 from bench.measure import median
 from bench.servers import COMPARED, PATHS, Kind
-from tests.common.real_kafka import kafka_version
+from tests.common.jars import kafka_version
 
 HEADINGS = (
     *("row", "unit", "ours", "Kafka", "ratio", "target", "met", "client"),

@@ -13,16 +13,10 @@ from typing import Protocol, Self
 from compat_tests.oncelog_server import ROOT, START_TIMEOUT_S, Oncelog
 from compat_tests.proxy.kroxylicious import Kroxylicious
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
+from tests.common.jars import TOOL_JVM_OPTIONS, run_tool
 from tests.common.local_broker import LocalBroker
-from tests.common.process import Process
-from tests.common.real_kafka import (
-    PROPERTIES,
-    TOOL_JVM_OPTIONS,
-    RealKafka,
-    answers_api_versions,
-    free_ports,
-    run_tool,
-)
+from tests.common.process import Process, free_ports
+from tests.common.real_kafka import PROPERTIES, RealKafka, answers_api_versions
 
 # The JVM options of Kafka's own start script.
 KAFKA_JVM_OPTIONS = (

@@ -16,7 +16,7 @@ from bench.servers import Kind, Server
 from tests.common.batches import batch, record
 from tests.common.definitions import Fields
 from tests.common.frames import Connection
-from tests.common.real_kafka import TOOL_JVM_OPTIONS, run_tool
+from tests.common.jars import TOOL_JVM_OPTIONS, run_tool
 
 VALUE = b"v" * 100
 COUNTS = {1: 4_000, 500: 200_000}

@@ -4,26 +4,21 @@ One that is marked `also_on` runs on those targets of brokers.py, too, such as a
 """
 
 import contextlib
-import itertools
+import hashlib
 import os
 from collections.abc import Generator, Iterator, Mapping
 
 import pytest
 
-from compat_tests.brokers import (
-    PROXY,
-    WITHOUT_SHORTCUTS,
-    Broker,
-    Proxied,
-    SharedBrokers,
-    check_after,
-    make_broker,
-)
+from compat_tests.brokers import WITHOUT_SHORTCUTS, Broker, SharedBrokers, check_after, checked, make_broker
 from compat_tests.differential import Pair
 from compat_tests.nodes.kafka_cluster import KafkaCluster
+from compat_tests.on_demand import OnDemand
 from compat_tests.order import longest_first
+from compat_tests.proxied import BEFORE_ONCELOG, OF_PAIR, PROXY, Proxied
 from compat_tests.targets import parametrize, register
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
+from tests.common.recorded.plugin import ASKED, Recorder
 
 OUTPUT_SHOWN_CHARS = 6000
 LONGEST = (
@@ -44,7 +39,6 @@ LONGEST = (
     "security/",
     "share/",
 )
-_names = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -105,22 +99,20 @@ def own_broker(target: str) -> Iterator[OwnBrokers]:
 
 
 @pytest.fixture
-def pair(brokers: SharedBrokers, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """Both targets at once, for tests that compare their responses.
+def pair(answers: Recorder, brokers: SharedBrokers, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Both targets at once, for tests that compare their responses; and, in a test that is also on "proxy", a proxy.
 
-    With ONCELOG_SELF_CHECK a second real Kafka takes oncelog's place: any difference is then the scenario's fault. In a
-    test that is also on "proxy", a second real Kafka behind the proxy takes it.
+    With ONCELOG_SELF_CHECK a second real Kafka takes oncelog's place: any difference is then the scenario's fault.
     """
-    kafka = brokers["kafka"]
-    ours = "kafka-2" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"
-    if getattr(request, "param", "oncelog") == PROXY:
-        ours = "proxy-2"
-    for running in check_after(brokers[ours]):
-        if ours != "oncelog":
-            yield Pair(kafka.bootstrap, running.bootstrap)
-            continue
-        for plain in check_after(brokers[WITHOUT_SHORTCUTS]):
-            yield Pair(kafka.bootstrap, running.bootstrap, plain.bootstrap)
+    ours = ["oncelog", WITHOUT_SHORTCUTS]
+    if os.environ.get("ONCELOG_SELF_CHECK"):
+        ours = ["kafka-2"]
+    if PROXY in (mark.args[0] for mark in request.node.iter_markers("also_on")):
+        ours.append(OF_PAIR if answers.mode == ASKED else BEFORE_ONCELOG[OF_PAIR])
+    with contextlib.ExitStack() as stack:
+        for target in ours:
+            stack.enter_context(checked(brokers[target]))
+        yield Pair(answers, lambda target: brokers[target].bootstrap, ours)
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +126,16 @@ def kafka_cluster() -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture
-def name() -> str:
-    """A topic name that no other test of the session uses."""
-    return f"topic-{next(_names)}"
+def name(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses, and that a test has in every run: what is recorded may show it."""
+    return f"topic-{hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:8]}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin a test that runs once more with new brokers: on the old ones is what it has made."""
+    if getattr(item, "execution_count", 1) > 1:
+        OnDemand.close_all()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -160,7 +159,7 @@ def pytest_runtest_makereport(
     fixtures = getattr(item, "funcargs", {})
     own, running = fixtures.get("own_broker"), fixtures.get("brokers")
     shown = list(own.started) if isinstance(own, OwnBrokers) else []
-    if isinstance(running, SharedBrokers) and "oncelog" in running.started:
+    if isinstance(running, SharedBrokers) and "oncelog" in running.made:
         shown.append(running["oncelog"])
     for one in shown:
         report.sections.append((f"the last output of {one.bootstrap}", one.output()[-OUTPUT_SHOWN_CHARS:]))

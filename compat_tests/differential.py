@@ -6,7 +6,7 @@ are replaced by names: the first topic id of a scenario is "uuid#1" on both targ
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from compat_tests.proxy.oncelog_proxy import NODES_MAX
@@ -14,6 +14,7 @@ from tests.common import facts
 from tests.common.batches import WAIT_MS, now_ms, read_batches
 from tests.common.definitions import ZERO_UUID, Fields
 from tests.common.frames import CLOSED, Connection, address
+from tests.common.recorded.plugin import Recorder
 
 NOT_LEADER = 6
 LOADING = (14, 15, 16)
@@ -21,6 +22,8 @@ RECENT_MS = 3_600_000
 ERROR_MESSAGES = ("error_message", "batch_index_error_message")
 MEMBER_ID = re.compile("(.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Scenario = Callable[["Session"], None]
+Observations = list[tuple[str, Any]]
+"""Each with its label."""
 
 
 class Session:
@@ -37,7 +40,7 @@ class Session:
         self.exact_error_messages = False
         """Whether error messages must be equal. Otherwise oncelog needs one wherever Kafka has one, and may have one
         with every error."""
-        self.observations: list[tuple[str, Any]] = []
+        self.observations: Observations = []
         self._connection: Connection | None = None
         self._others: list[Connection] = []
         self._seen: dict[tuple[str, Any], str] = {}
@@ -207,38 +210,46 @@ def _is_later_key(row: Any) -> bool:
 
 
 class Pair:
-    """A real Kafka and oncelog, perhaps also an oncelog ``without_shortcuts`` (docs/reference/limits.md)."""
+    """A real Kafka, or what it has answered, and `ours`, which must answer as it does: oncelog, perhaps more targets.
 
-    def __init__(self, kafka: str, oncelog: str, without_shortcuts: str | None = None) -> None:
-        self.kafka = kafka
-        self.oncelog = oncelog
-        self.without_shortcuts = without_shortcuts
+    `bootstrap(target)` gives the address of a target, which may start then.
+    """
+
+    def __init__(
+        self, answers: Recorder, bootstrap: Callable[[str], str], ours: Sequence[str] = ("oncelog",)
+    ) -> None:
+        self.answers = answers
+        self.ours = tuple(ours)
+        self.bootstrap = bootstrap
 
     def compare(self, scenario: Scenario, *, known: tuple[str, ...] = ()) -> None:
-        """Run the scenario on both; assert that every difference matches a pattern of `known`."""
-        kafka, oncelog = self._run(scenario, self.kafka), self._run(scenario, self.oncelog)
-        plain = oncelog if self.without_shortcuts is None else self._run(scenario, self.without_shortcuts)
+        """Run the scenario on all; assert that every difference matches a pattern of `known`."""
+        self.compare_with(lambda target: observed(scenario, self.bootstrap(target)), known=known)
+
+    def compare_with(self, observe: Callable[[str], Observations], *, known: tuple[str, ...] = ()) -> None:
+        """Assert likewise of what `observe(target)` gives."""
+        kafka = self.answers.of_kafka(lambda: observe("kafka"))
         if os.environ.get("ONCELOG_SHOW"):  # to write assertions from
             print("\n".join(f"{label}: {value!r}" for label, value in kafka))
-        for which, ours in (("oncelog", oncelog), ("oncelog without shortcuts", plain)):
-            unknown = [
-                difference
-                for difference in differences(kafka, ours)
-                if not any(re.search(pattern, difference) for pattern in known)
-            ]
-            assert not unknown, f"kafka != {which}\n" + "\n".join(unknown[:60])
-
-    @staticmethod
-    def _run(scenario: Scenario, bootstrap: str) -> list[tuple[str, Any]]:
-        session = Session(bootstrap)
-        try:
-            scenario(session)
-        finally:
-            session.end()
-        return session.observations
+        if self.answers.writes:
+            return
+        for target in self.ours:
+            found = differences(kafka, observe(target))
+            unknown = [one for one in found if not any(re.search(pattern, one) for pattern in known)]
+            assert not unknown, f"kafka != {target}\n" + "\n".join(unknown[:60])
 
 
-def differences(kafka: list[tuple[str, Any]], oncelog: list[tuple[str, Any]]) -> Iterator[str]:
+def observed(scenario: Scenario, bootstrap: str) -> Observations:
+    """What the scenario observes there."""
+    session = Session(bootstrap)
+    try:
+        scenario(session)
+    finally:
+        session.end()
+    return session.observations
+
+
+def differences(kafka: Observations, oncelog: Observations) -> Iterator[str]:
     """One line per difference: "label: path: Kafka's value != oncelog's value"."""
     for (label, theirs), (other, ours) in zip(kafka, oncelog, strict=False):
         if label != other:  # because of a difference before

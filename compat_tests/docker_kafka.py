@@ -8,15 +8,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from tests.common.real_kafka import (
-    PROPERTIES,
-    START_TIMEOUT_S,
-    STARTED,
-    RealPartMissing,
-    answers_api_versions,
-    free_ports,
-    kafka_version,
-)
+from tests.common.jars import RealPartMissing, kafka_version
+from tests.common.process import free_ports
+from tests.common.real_kafka import PROPERTIES, START_TIMEOUT_S, STARTED, answers_api_versions
 
 CONTROLLER_PORT = 29093
 CONTAINER_DATA_DIR = "/var/lib/kafka/data"

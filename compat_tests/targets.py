@@ -3,16 +3,24 @@
 import pytest
 
 from compat_tests.brokers import TARGETS
+from compat_tests.proxied import BEFORE_ONCELOG, PROXY_CLUSTER
+from tests.common.recorded.plugin import ASKED, recorder_of
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
-    """Run a test with the fixture `target` on TARGETS, and on those that it is `also_on`; `pair` likewise."""
-    also = tuple(name for mark in metafunc.definition.iter_markers("also_on") for name in mark.args)
+    """Run a test with the fixture `target` on TARGETS, and on those that it is `also_on`."""
     given = [name for mark in metafunc.definition.iter_markers("parametrize") for name in names(mark)]
     if "target" in metafunc.fixturenames and "target" not in given:
+        also = also_on(metafunc.definition, metafunc.config)
         metafunc.parametrize("target", (*TARGETS, *also), indirect=True)
-    elif "pair" in metafunc.fixturenames and also:
-        metafunc.parametrize("pair", ("oncelog", *also), indirect=True)
+
+
+def also_on(test: pytest.Item, config: pytest.Config) -> tuple[str, ...]:
+    """The further targets of a test in this run: without asking Kafka, proxies before oncelog."""
+    also = [name for mark in test.iter_markers("also_on") for name in mark.args]
+    if recorder_of(config).mode != ASKED:
+        also = [BEFORE_ONCELOG.get(name, name) for name in also if name != PROXY_CLUSTER]
+    return tuple(dict.fromkeys(also))
 
 
 def names(mark: pytest.Mark) -> list[str]:
@@ -23,4 +31,4 @@ def names(mark: pytest.Mark) -> list[str]:
 
 def register(config: pytest.Config) -> None:
     """Make the marker known."""
-    config.addinivalue_line("markers", "also_on(*targets): runs on these targets of brokers.py, too")
+    config.addinivalue_line("markers", "also_on(*targets): runs on these targets of proxied.py, too")

@@ -12,7 +12,7 @@ from oncelog.spark.errors import SinkError
 from spark_it.pipeline.config import Config
 from spark_it.pipeline.errors import PipelineError
 from spark_it.session import LOCAL, spark_session
-from tests.common.real_kafka import RealPartMissing
+from tests.common.jars import RealPartMissing
 
 # Spark wraps an error of this project in pages of text.
 OWN_ERROR = re.compile(r"(?:SinkError|PipelineError): (.*)")

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tests.common.real_kafka import RealPartMissing, java, maven_jars
+from tests.common.jars import RealPartMissing, java, maven_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from tests.common.jars import require
 from tests.common.oncelog_process import DEADLINE_S, Serve, serve
-from tests.common.real_kafka import require
 
 __all__ = ["serve"]  # a fixture
 

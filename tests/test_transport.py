@@ -16,7 +16,7 @@ from oncelog.broker.seams.transport import (
     Transport,
     connect,
 )
-from tests.common.real_kafka import free_ports
+from tests.common.process import free_ports
 from tests.harness.sim_network import MemoryListener, MemoryNetwork
 
 ListenerConfig = SocketListener | MemoryListener

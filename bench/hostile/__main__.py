@@ -19,7 +19,7 @@ from bench.hostile.attacks import ATTACKS, MEMORY, THROUGH_A_PROXY, Attack, conn
 from bench.hostile.bystander import Bystander, Memory, Row, measured
 from bench.hostile.servers import Server
 from bench.hostile.snapshot import SNAPSHOT, refused_snapshot
-from tests.common.real_kafka import RealPartMissing
+from tests.common.jars import RealPartMissing
 
 Run = Callable[[], contextlib.AbstractContextManager[Server]]
 MIB = 1 << 20

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from compat_tests.brokers import UNDISTURBED_KAFKA
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
-from tests.common.real_kafka import BROKER_JVM_OPTIONS, RealKafka, RealPartMissing, compile_java, free_ports
+from tests.common.jars import BROKER_JVM_OPTIONS, RealPartMissing, compile_java
+from tests.common.process import free_ports
+from tests.common.real_kafka import RealKafka
 
 USER, PASSWORD = "nobody", "nobody-secret"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -15,19 +15,15 @@ import pytest
 from confluent_kafka import Producer
 
 import oncelog
-from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, check_after
+from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker, checked
 from compat_tests.differential import Pair, Session
+from compat_tests.on_demand import OnDemand
 from compat_tests.oncelog_server import Oncelog
 from tests.common.definitions import Fields
+from tests.common.jars import BROKER_JVM_OPTIONS, RealPartMissing, compile_java, require, run_tool
 from tests.common.otlp import GAUGE
-from tests.common.real_kafka import (
-    BROKER_JVM_OPTIONS,
-    RealKafka,
-    RealPartMissing,
-    compile_java,
-    require,
-    run_tool,
-)
+from tests.common.real_kafka import RealKafka
+from tests.common.recorded.plugin import Recorder
 
 pytestmark = pytest.mark.slow
 HERE = pathlib.Path(__file__).parent
@@ -39,17 +35,24 @@ ENABLED = {"oncelog.client.metrics.enable": "true"}
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    try:
+def own_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnDemand[Broker]]:
+    """Both with metrics of clients: Kafka with a plug-in that takes them."""
+
+    def make(target: str) -> Broker:
+        if target == "oncelog":
+            return Oncelog({**UNDISTURBED, **ENABLED})
         plug_in = compile_java([HERE / "MetricsTaker.java"], tmp_path_factory.mktemp("classes"))
         properties = {**UNDISTURBED, **UNDISTURBED_KAFKA, "metric.reporters": "MetricsTaker"}
-        kafka = RealKafka(properties, jvm_options=BROKER_JVM_OPTIONS, class_path=[plug_in])
-        with kafka as real, Oncelog({**UNDISTURBED, **ENABLED}) as ours:
-            yield Pair(real.bootstrap, ours.bootstrap)
-            check_after(real)
-            check_after(ours)
-    except RealPartMissing as missing:
-        require(str(missing))
+        return RealKafka(properties, jvm_options=BROKER_JVM_OPTIONS, class_path=[plug_in])
+
+    with OnDemand(make) as found:
+        yield found
+
+
+@pytest.fixture
+def pair(answers: Recorder, own_brokers: OnDemand[Broker]) -> Iterator[Pair]:
+    with checked(own_brokers["oncelog"]):
+        yield Pair(answers, lambda target: own_brokers[target].bootstrap)
 
 
 def subscribe(session: Session, name: str, **texts: str) -> None:
@@ -137,7 +140,7 @@ def test_both_announce_it(pair: Pair) -> None:
 @pytest.fixture(params=["oncelog", "kafka"])
 def bootstrap(request: pytest.FixtureRequest, pair: Pair) -> str:
     """One of the two brokers."""
-    return str(getattr(pair, request.param))
+    return pair.bootstrap(request.param)
 
 
 def test_clients_get_an_instance_id(bootstrap: str, name: str) -> None:

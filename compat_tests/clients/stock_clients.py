@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tests.common.real_kafka import require
+from tests.common.jars import require
 
 DEADLINE_S = 30.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import node_address
 from compat_tests.clients.stock_clients import DEADLINE_S, Confluent, Options, Record
 from compat_tests.differential import Session, make_topic
+from compat_tests.proxied import node_address
 
 pytestmark = pytest.mark.also_on("proxy")
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from compat_tests.brokers import node_address
 from compat_tests.clients.stock_clients import (
     CLIENTS,
     CODECS,
@@ -13,6 +12,7 @@ from compat_tests.clients.stock_clients import (
     run_kcat,
 )
 from compat_tests.differential import make_topic
+from compat_tests.proxied import node_address
 from tests.common.batches import now_ms
 
 pytestmark = pytest.mark.also_on("proxy")

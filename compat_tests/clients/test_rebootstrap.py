@@ -12,7 +12,7 @@ import pytest
 import oncelog
 from compat_tests.brokers import SharedBrokers
 from tests.common import facts
-from tests.common.real_kafka import RealPartMissing, kafka_version, require, run_tool
+from tests.common.jars import RealPartMissing, kafka_version, require, run_tool
 
 pytestmark = [
     pytest.mark.slow,

@@ -11,7 +11,7 @@ from compat_tests.clients.stock_clients import Confluent, KafkaPython, Options, 
 from compat_tests.differential import Session, make_topic
 from tests.common import facts
 from tests.common.batches import batch
-from tests.common.real_kafka import RealPartMissing, require, run_tool, tool_command
+from tests.common.jars import RealPartMissing, require, run_tool, tool_command
 
 THROUGH_A_PROXY = pytest.mark.also_on("proxy")
 """Of the other tools the differential tests show every request through a proxy, without a JVM."""

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 
-from tests.common.real_kafka import RealPartMissing, compile_java, tool_command
+from tests.common.jars import RealPartMissing, compile_java, tool_command
 
 HERE = pathlib.Path(__file__).parent
 JAVA_SOURCE = HERE / "LostCommit.java"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from compat_tests.control.programs import go_program, java_program, javascript_program
+from tests.common.jars import RealPartMissing, require
 from tests.common.oncelog_process import Serve, serve
-from tests.common.real_kafka import RealPartMissing, require
 
 __all__ = ["serve"]  # a fixture
 

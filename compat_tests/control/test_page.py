@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.control.programs import GO_FOLDER, JAVA_SOURCE, JS_FOLDER
+from tests.common.jars import require
 from tests.common.oncelog_process import Serve, serve
-from tests.common.real_kafka import require
 
 __all__ = ["serve"]  # a fixture
 

@@ -1,5 +1,7 @@
 """What a broker announces, and what of it oncelog does not."""
 
+from compat_tests.differential import Pair
+from compat_tests.proxied import OF_PAIR
 from tests.common.definitions import api_key, versions_of
 from tests.common.frames import Connection
 
@@ -16,9 +18,11 @@ def ranges(bootstrap: str, version: int = max(versions_of("ApiVersions"))) -> di
     return {row["api_key"]: (row["min_version"], row["max_version"]) for row in rows}
 
 
-def announces_as_kafka(kafka: str, ours: str, version: int, missing: set[str]) -> None:
-    """Assert that `ours` announces what `kafka` does, but for the `missing` APIs, which it does not."""
-    expected = ranges(kafka, version)
-    for api in missing:
-        del expected[api_key(api)]
-    assert ranges(ours, version) == expected
+def announce_as_kafka(pair: Pair, version: int) -> None:
+    """Assert that our targets announce what Kafka does, except the APIs in NOT_ANNOUNCED."""
+    expected = pair.answers.value(lambda: ranges(pair.bootstrap("kafka"), version))
+    for target in pair.ours:
+        missing = () if target == OF_PAIR else map(api_key, NOT_ANNOUNCED)
+        assert ranges(pair.bootstrap(target), version) == {
+            key: found for key, found in expected.items() if key not in missing
+        }

@@ -4,9 +4,8 @@ import struct
 
 import pytest
 
-from compat_tests.brokers import PROXY
 from compat_tests.differential import Pair, Session
-from compat_tests.every_version.announced import NOT_ANNOUNCED, SOFTWARE, announces_as_kafka, ranges
+from compat_tests.every_version.announced import SOFTWARE, announce_as_kafka, ranges
 from oncelog.broker.dispatch.apis_page import KAFKA_APIS
 from tests.common import facts
 from tests.common.definitions import api_key, api_names, definition, versions_of
@@ -16,9 +15,8 @@ pytestmark = pytest.mark.also_on("proxy")
 
 
 @pytest.mark.parametrize("version", versions_of("ApiVersions"))
-def test_every_range_is_kafkas(pair: Pair, request: pytest.FixtureRequest, version: int) -> None:
-    is_proxied = request.node.callspec.params["pair"] == PROXY
-    announces_as_kafka(pair.kafka, pair.oncelog, version, set() if is_proxied else NOT_ANNOUNCED)
+def test_every_range_is_kafkas(pair: Pair, version: int) -> None:
+    announce_as_kafka(pair, version)
 
 
 @pytest.mark.parametrize("version", versions_of("ApiVersions"))
@@ -167,14 +165,14 @@ def test_unknown_keys_and_versions_close_the_connection(pair: Pair, key: int, ve
 
 
 def test_apis_that_are_not_advertised_close_the_connection(pair: Pair) -> None:
-    ours = ranges(pair.oncelog)
+    ours = ranges(pair.bootstrap("oncelog"))
     missing = [
         api
         for api in ("JoinGroup", "OffsetCommit", "AddPartitionsToTxn", "ListGroups")
         if api_key(api) not in ours
     ]
     for api in missing:
-        with Connection(pair.oncelog) as connection:
+        with Connection(pair.bootstrap("oncelog")) as connection:
             connection.send_frame(
                 connection.header(api_key(api), max(versions_of(api)), flexible=True) + bytes(64)
             )
@@ -203,7 +201,7 @@ NO_RESPONSE = {("AddPartitionsToTxn", 4), ("AddPartitionsToTxn", 5)}
 
 def test_an_empty_request_of_every_version_of_every_api(pair: Pair) -> None:
     """Every field has Kafka's default. Equal responses show that every version is encoded as Kafka encodes it."""
-    served = ranges(pair.oncelog)
+    served = ranges(pair.bootstrap("oncelog"))
     names = {api_key(name): name for name in api_names()}
 
     def scenario(session: Session) -> None:

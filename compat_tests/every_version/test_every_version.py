@@ -7,15 +7,13 @@ bytes have the same fields. Only what the rules of `Session` name, and what a ca
 from __future__ import annotations
 
 import contextlib
-import itertools
-import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from compat_tests.brokers import Broker, check_after
-from compat_tests.differential import Session, differences
+from compat_tests.brokers import Broker, checked
+from compat_tests.differential import Observations, Pair, Session
 from compat_tests.every_version.access import ACCESS_CASES
 from compat_tests.every_version.cluster import CLUSTER_CASES
 from compat_tests.every_version.groups import GROUP_CASES
@@ -24,15 +22,16 @@ from compat_tests.every_version.share_state import SHARE_STATE_CASES
 from compat_tests.every_version.transactions import TRANSACTION_CASES
 from compat_tests.every_version.turn import Cases, Turn
 from compat_tests.group_requests.committed_offsets import wait_for_coordinator
+from compat_tests.on_demand import OnDemand
 from compat_tests.security.authorizing import PASSWORDS, login_properties, make_authorizing
 from oncelog.broker.handlers.table import HANDLERS
 from tests.common.definitions import api_key
-from tests.common.real_kafka import RealPartMissing, free_ports, require
+from tests.common.process import free_ports
+from tests.common.recorded.plugin import Recorder
 
 CASES: Cases = (
     RECORD_CASES | GROUP_CASES | SHARE_STATE_CASES | TRANSACTION_CASES | CLUSTER_CASES | ACCESS_CASES
 )
-_numbers = itertools.count()
 
 EVERY = range(100)
 NEVER_SUCCEED: dict[str, tuple[range, str]] = {
@@ -70,34 +69,31 @@ class Target(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Target]]:
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnDemand[Target]]:
     """Both with an authorizer, which lets the tests do everything. oncelog takes metrics of clients, as Kafka does."""
     folder = tmp_path_factory.mktemp("every_version")
     metrics = {"oncelog": {"oncelog.client.metrics.enable": "true"}, "kafka": {}}
-    with contextlib.ExitStack() as stack:
-        found = {}
-        for name, port in zip(("kafka", "oncelog"), free_ports(2), strict=True):
-            address = f"127.0.0.1:{port}"
-            try:
-                broker = make_authorizing(name, folder, login_properties(address) | metrics[name])
-                found[name] = Target(stack.enter_context(broker), address)
-                session = Session(broker.bootstrap)
+
+    @contextlib.contextmanager
+    def make(name: str) -> Iterator[Target]:
+        address = f"127.0.0.1:{free_ports(1)[0]}"
+        with make_authorizing(name, folder, login_properties(address) | metrics[name]) as broker:
+            with contextlib.closing(Session(broker.bootstrap)) as session:
                 wait_for_coordinator(session, name)
-                session.end()
-            except RealPartMissing as missing:
-                require(str(missing))
-        for _ in check_after(found["oncelog"].broker):
-            yield found
+            yield Target(broker, address)
+
+    with OnDemand(make) as found, checked(found["oncelog"].broker):
+        yield found
 
 
 @pytest.mark.parametrize("api", CASES)
-def test_every_version(targets: dict[str, Target], api: str) -> None:
-    name = f"every-{next(_numbers)}"
+def test_every_version(answers: Recorder, targets: OnDemand[Target], name: str, api: str) -> None:
     handler = HANDLERS[api_key(api)]
-    observed: dict[str, list[tuple[str, Any]]] = {}
     unexpected = []
-    for target, (broker, login_address) in targets.items():
-        observed[target] = []
+
+    def observe(target: str) -> Observations:
+        broker, login_address = targets[target]
+        found: Observations = []
         for version in range(handler.min_version, handler.max_version + 1):
             session = Session(broker.bootstrap)
             owner = Session(login_address, user=("root", PASSWORDS["root"]))
@@ -107,17 +103,15 @@ def test_every_version(targets: dict[str, Target], api: str) -> None:
             finally:
                 session.end()
                 owner.end()
-            observed[target] += session.observations
+            found += session.observations
             if turn.succeeded == (version in NEVER_SUCCEED.get(api, ((), ""))[0]):
                 unexpected.append(f"{target} v{version}: succeeded is {turn.succeeded}")
             if turn.failed == (version in NEVER_FAIL.get(api, ((), ""))[0]):
                 unexpected.append(f"{target} v{version}: failed is {turn.failed}")
-    different = [
-        one
-        for one in differences(observed["kafka"], observed["oncelog"])
-        if api not in KNOWN or not re.search(KNOWN[api], one)
-    ]
-    assert not different, "kafka != oncelog\n" + "\n".join(different[:40])
+        return found
+
+    known = (KNOWN[api],) if api in KNOWN else ()
+    Pair(answers, lambda target: targets[target].broker.bootstrap).compare_with(observe, known=known)
     assert not unexpected, "\n".join(unexpected)
 
 

@@ -10,7 +10,7 @@ from compat_tests.brokers import Broker, SharedBrokers, check_after, make_broker
 from compat_tests.groups.group import Group
 from compat_tests.groups.settings import BROKER_PROPERTIES, KINDS, PYTHON_KINDS
 from compat_tests.groups.workers import JAVA_SOURCES, PYTHON_COMMAND, Worker, java_command
-from tests.common.real_kafka import RealPartMissing, compile_java, require
+from tests.common.jars import RealPartMissing, compile_java, require
 
 
 @pytest.fixture(scope="package")

@@ -15,8 +15,8 @@ from compat_tests.clients.stock_clients import Confluent
 from compat_tests.differential import Session
 from compat_tests.groups.group import Group
 from tests.common.batches import now_ms
-from tests.common.process import Process
-from tests.common.real_kafka import TOOL_JVM_OPTIONS, free_ports, quick_start, tool_command
+from tests.common.jars import TOOL_JVM_OPTIONS, quick_start, tool_command
+from tests.common.process import Process, free_ports
 
 pytestmark = pytest.mark.also_on("proxy")
 

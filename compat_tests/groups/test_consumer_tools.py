@@ -8,7 +8,7 @@ import pytest
 from compat_tests.brokers import Broker
 from compat_tests.groups.group import Group
 from compat_tests.groups.workers import Worker
-from tests.common.real_kafka import run_tool
+from tests.common.jars import run_tool
 
 TOOLS = "org.apache.kafka.tools."
 PROTOCOLS = ["classic", "consumer"]

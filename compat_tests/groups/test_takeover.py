@@ -9,7 +9,7 @@ from compat_tests.brokers import Broker, make_broker
 from compat_tests.groups.group import Group
 from compat_tests.groups.settings import BROKER_PROPERTIES, static_settings
 from compat_tests.groups.workers import Worker
-from tests.common.real_kafka import RealPartMissing, kafka_libs, require
+from tests.common.jars import RealPartMissing, kafka_libs, require
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 # The broker, and how it ends. (test_kafkas_directory.py begins with a Kafka.)

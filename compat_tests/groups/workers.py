@@ -29,8 +29,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from tests.common.jars import TOOL_TIMEOUT_S, tool_command
 from tests.common.process import Lines
-from tests.common.real_kafka import TOOL_TIMEOUT_S, tool_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JAVA_SOURCES = sorted(pathlib.Path(__file__).parent.glob("*.java"))

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import UNDISTURBED, make_broker
+from compat_tests.brokers import UNDISTURBED, Broker, make_broker
 from compat_tests.differential import Pair, Session
+from compat_tests.on_demand import OnDemand
 from tests.common import facts
 from tests.common.batches import GZIP, WAIT_MS, batch, now_ms, record
 from tests.common.definitions import Fields
-from tests.common.real_kafka import PROPERTIES, RealPartMissing, require
+from tests.common.real_kafka import PROPERTIES
+from tests.common.recorded.plugin import Recorder
 
 pytestmark = pytest.mark.also_on("proxy")
 
@@ -119,12 +121,14 @@ DIFFERENT: dict[str, tuple[str, ...]] = {
 
 
 @pytest.fixture(scope="module")
-def own_pair() -> Iterator[Pair]:
-    try:
-        with make_broker("kafka", SETTINGS) as kafka, make_broker("oncelog", SETTINGS) as oncelog:
-            yield Pair(kafka.bootstrap, oncelog.bootstrap)
-    except RealPartMissing as missing:
-        require(str(missing))
+def own_brokers() -> Iterator[OnDemand[Broker]]:
+    with OnDemand(lambda target: make_broker(target, SETTINGS)) as found:
+        yield found
+
+
+@pytest.fixture
+def own_pair(answers: Recorder, own_brokers: OnDemand[Broker]) -> Pair:
+    return Pair(answers, lambda target: own_brokers[target].bootstrap)
 
 
 def describe(session: Session, kind: int, name: str) -> dict[str, Fields]:

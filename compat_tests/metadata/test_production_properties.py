@@ -4,13 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.brokers import UNDISTURBED, make_broker
+from compat_tests.brokers import UNDISTURBED, Broker, make_broker
 from compat_tests.differential import Pair, Session, produce_request
 from compat_tests.group_requests.committed_offsets import wait_for_coordinator
+from compat_tests.on_demand import OnDemand
 from compat_tests.transactions.wire import Producer
 from tests.common.batches import batch
 from tests.common.definitions import Fields
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.recorded.plugin import Recorder
 
 INVALID_REPLICATION_FACTOR = 38
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -25,12 +26,14 @@ PROPERTIES = {
 
 
 @pytest.fixture(scope="module")
-def own_pair() -> Iterator[Pair]:
-    try:
-        with make_broker("kafka", PROPERTIES) as kafka, make_broker("oncelog", PROPERTIES) as oncelog:
-            yield Pair(kafka.bootstrap, oncelog.bootstrap)
-    except RealPartMissing as missing:
-        require(str(missing))
+def own_brokers() -> Iterator[OnDemand[Broker]]:
+    with OnDemand(lambda target: make_broker(target, PROPERTIES)) as found:
+        yield found
+
+
+@pytest.fixture
+def own_pair(answers: Recorder, own_brokers: OnDemand[Broker]) -> Pair:
+    return Pair(answers, lambda target: own_brokers[target].bootstrap)
 
 
 def create(session: Session, name: str, factor: int, configs: dict[str, str] | None = None) -> None:

@@ -11,7 +11,7 @@ from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.nodes.oncelog_cluster import OncelogCluster
 from compat_tests.nodes.target import Cluster
 from compat_tests.transactions import java_worker
-from tests.common.real_kafka import RealPartMissing, compile_java, require
+from tests.common.jars import RealPartMissing, compile_java, require
 
 CLUSTERS: dict[str, type[KafkaCluster] | type[OncelogCluster]] = {
     "kafka": KafkaCluster,

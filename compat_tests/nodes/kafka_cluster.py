@@ -7,19 +7,19 @@ connection goes through a forwarder (network.py), so a test can cut off and slow
 import contextlib
 import pathlib
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from compat_tests.nodes.asking import NODES, Asking
 from compat_tests.nodes.network import Network
 from compat_tests.nodes.target import CLIENTS, CONTROLLER
-from compat_tests.nodes.topic import Topic, move_leader, reachable
-from compat_tests.nodes.waiting import wait_until
-from tests.common.frames import Connection
-from tests.common.real_kafka import FEW_INTERNAL_PARTITIONS, RealKafka, free_ports, new_uuid, quick_start
+from compat_tests.nodes.topic import Topic, move_leader
+from tests.common.jars import quick_start
+from tests.common.process import free_ports
+from tests.common.real_kafka import FEW_INTERNAL_PARTITIONS, RealKafka, new_uuid
 
-NODES = 3
 JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
 BROKER_HEAP, CONTROLLER_HEAP = "-Xmx192M", "-Xmx96M"
 START_ATTEMPTS = 3
@@ -131,7 +131,7 @@ class Node(RealKafka):
             self._write_meta_properties()  # which is all that kafka-storage writes for a broker
 
 
-class KafkaCluster:
+class KafkaCluster(Asking):
     """Brokers 1 to 3 and their controller, with data that is deleted with the context.
 
     A broker (`nodes[1]`) can be stopped, killed and started again; it keeps its ports and data. `properties` are added
@@ -200,44 +200,6 @@ class KafkaCluster:
         with ThreadPoolExecutor(NODES + 1) as pool:
             list(pool.map(lambda node: node.start(), (self.controller, *self.nodes.values())))
         self.wait_for(lambda response: len(response["brokers"]) == NODES, "every node")
-
-    def metadata(self, topics: list[str] | None = None) -> Any:
-        """The response to Metadata of the first broker that runs."""
-        listed = {"topics": None if topics is None else [{"name": name} for name in topics]}
-        return self.call("Metadata", 12, {**listed, "allow_auto_topic_creation": False})
-
-    def call(self, api: str, version: int, values: Any = None, node: int | None = None) -> Any:
-        """The response of a broker, by default the first that runs and that nothing cuts off."""
-        chosen = self.nodes[min(reachable(self)) if node is None else node]
-        with Connection(chosen.bootstrap) as connection:
-            return connection.call(api, version, values)
-
-    def leader(self, topic: str, partition: int = 0) -> int:
-        """The id of the broker that leads the partition."""
-        (row,) = self.metadata([topic])["topics"]
-        (found,) = [one for one in row["partitions"] if one["partition_index"] == partition]
-        return int(found["leader_id"])
-
-    def wait_until_in_sync(self) -> None:
-        """Wait until every replica of every partition is in sync."""
-
-        def in_sync(response: Any) -> bool:
-            rows = [row for topic in response["topics"] for row in topic["partitions"]]
-            return len(response["brokers"]) == NODES and all(
-                set(row["isr_nodes"]) == set(row["replica_nodes"]) for row in rows
-            )
-
-        self.wait_for(in_sync, "every replica")
-
-    def wait_for(self, done: Callable[[Any], bool], what: str) -> None:
-        """Wait until `done(response)` is true of a Metadata response of each running broker."""
-
-        def ask(number: int) -> Callable[[], Any]:
-            return lambda: self.call("Metadata", 12, {"topics": None}, number)
-
-        for number, node in self.nodes.items():
-            if node.is_running:
-                wait_until(ask(number), done, what)
 
     def topic(self, name: str) -> Topic:
         return Topic(self, name)

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 import oncelog
+from compat_tests.nodes.asking import Asking
 from compat_tests.nodes.kafka_cluster import PROPERTIES
 from compat_tests.nodes.topic import Topic, move_leader
 from compat_tests.oncelog_server import Oncelog
@@ -62,7 +63,7 @@ class Network:
         return frozenset((one, other)) in self._cut
 
 
-class OncelogCluster:
+class OncelogCluster(Asking):
     """Nodes 1 to 3 and their controller, 3000, in this process."""
 
     def __init__(

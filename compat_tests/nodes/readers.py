@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from compat_tests.transactions.reader import FAST_RECONNECT
 from tests.common.batches import WAIT_MS
+from tests.common.jars import tool_command
 from tests.common.process import Lines
-from tests.common.real_kafka import tool_command
 
 POLL_S = 0.2
 JAVA_SOURCE = pathlib.Path(__file__).with_name("NodesWorker.java")

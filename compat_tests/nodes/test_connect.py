@@ -11,7 +11,7 @@ from compat_tests.groups.test_connect import ConnectWorker
 from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import create_topic
 from compat_tests.transactions.reader import Reader, reading
-from tests.common.real_kafka import RealPartMissing, compile_java, require
+from tests.common.jars import RealPartMissing, compile_java, require
 
 ASSIGNMENTS = ((1, 2, 3), (2, 3, 1))
 """A partition for each task of the connector."""

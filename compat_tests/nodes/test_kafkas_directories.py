@@ -12,7 +12,7 @@ from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.nodes.oncelog_cluster import ServedCluster
 from compat_tests.nodes.topic import create_topic
 from compat_tests.nodes.waiting import wait_until
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 TIMEOUT_S = 60
 RECORDS = 5

@@ -12,7 +12,7 @@ from compat_tests.nodes.topic import (
     create_topic,
 )
 from compat_tests.nodes.writers import Acknowledged, Writer, writing
-from tests.common.real_kafka import run_tool
+from tests.common.jars import run_tool
 
 REPLICAS = (1, 2, 3)
 REQUEST_TIMED_OUT, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 7, 74, 75

@@ -8,7 +8,7 @@ from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import BROKER, Topic, call, create_topic, reachable, set_config
 from compat_tests.nodes.waiting import wait_until
 from compat_tests.nodes.writers import Writer, writing
-from tests.common.real_kafka import run_tool
+from tests.common.jars import run_tool
 
 MEGABYTE = b"x" * 1_000_000
 MEGABYTES = 100

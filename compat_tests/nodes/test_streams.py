@@ -12,7 +12,7 @@ from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import Topic, create_topic
 from compat_tests.streams.counter import PARTITIONS, Instance, counter_command, counts
 from compat_tests.transactions.reader import FAST_RECONNECT, Reader
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 ASSIGNMENTS = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
 WORDS, RECORDS = 12, 120

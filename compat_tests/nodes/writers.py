@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from confluent_kafka import KafkaError, Message, Producer
 
 from compat_tests.transactions.reader import FAST_RECONNECT
+from tests.common.jars import tool_command
 from tests.common.process import Lines
-from tests.common.real_kafka import tool_command
 
 PACE_S = 0.01
 DEADLINE_S = 60.0

@@ -8,7 +8,8 @@ import pytest
 
 from compat_tests.oncelog_server import ROOT, Oncelog
 from tests.common import facts
-from tests.common.real_kafka import RealKafka, RealPartMissing, require, run_tool
+from tests.common.jars import RealPartMissing, require, run_tool
+from tests.common.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.slow, facts.needs(facts.IS_4_4, "such levels")]
 

@@ -16,7 +16,7 @@ import tempfile
 from compat_tests.prove.mends import PAGE
 from compat_tests.prove.proofs import Proof, failures_of, prove, store
 from compat_tests.prove.zoo import ZOO, Failure, Member
-from tests.common.real_kafka import RealPartMissing
+from tests.common.jars import RealPartMissing
 
 BEGIN, END = "<!-- the table: make prove -->", "<!-- its end -->"
 HEAD = "| program | verdict | by which steps | trials |\n|---|---|---|---|\n"

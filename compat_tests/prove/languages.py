@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from compat_tests.control.programs import go_program, java_program, javascript_program
-from tests.common.real_kafka import RealPartMissing, compile_java, maven_jars, tool_command
+from tests.common.jars import RealPartMissing, compile_java, maven_jars, tool_command
 
 ROOT = pathlib.Path(__file__).parents[2]
 STREAMS_POM = ROOT / "compat_tests" / "streams" / "pom.xml"

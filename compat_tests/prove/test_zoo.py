@@ -13,7 +13,7 @@ import pytest
 from compat_tests.prove.proofs import KEPT, Proof, again, prove, reproduction
 from compat_tests.prove.zoo import RIGHT, WRONG, ZOO, Member
 from oncelog.broker.prove.prover import REPEATS
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 STORED = [
     (member.name, number)

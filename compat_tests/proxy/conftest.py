@@ -9,7 +9,7 @@ from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.security.client_programs import running
 from compat_tests.security.logged_in_clients import Case, Said
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Self
 
 from compat_tests.proxy.ports import adjacent_ports
+from tests.common.jars import compile_java, java, maven_jars
 from tests.common.process import Process
-from tests.common.real_kafka import compile_java, java, maven_jars
 
 HERE = pathlib.Path(__file__).parent
 NAME = "kroxylicious-0.12.0"

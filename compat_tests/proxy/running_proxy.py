@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from compat_tests.oncelog_server import ROOT, START_TIMEOUT_S
-from tests.common.process import Process
-from tests.common.real_kafka import free_ports
+from tests.common.process import Process, free_ports
 
 
 class RunningProxy:

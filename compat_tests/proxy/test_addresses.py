@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from compat_tests.differential import make_topic, produce_request
-from compat_tests.nodes.kafka_cluster import NODES, KafkaCluster
+from compat_tests.nodes.asking import NODES
+from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from tests.common.batches import batch
 from tests.common.definitions import Fields, api_key, versions_of

@@ -23,7 +23,8 @@ from confluent_kafka.admin import (
 
 from compat_tests.differential import make_topic
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
-from tests.common.real_kafka import RealKafka, RealPartMissing, require, run_tool
+from tests.common.jars import RealPartMissing, require, run_tool
+from tests.common.real_kafka import RealKafka
 
 TIMEOUT_S = 30.0
 SCRAM = "SCRAM-SHA-512"

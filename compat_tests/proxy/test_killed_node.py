@@ -11,7 +11,7 @@ from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.nodes.writers import CLIENTS, Acknowledged, writing
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.transactions.reader import values
-from tests.common.real_kafka import tool_command
+from tests.common.jars import tool_command
 
 KILLED = (1, 2)
 PARTITIONS = 3

@@ -10,7 +10,7 @@ from compat_tests.differential import make_topic
 from compat_tests.proxy.kroxylicious import Kroxylicious
 from tests.common.batches import now_ms
 from tests.common.frames import Connection, address
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 START_MS = now_ms()
 WORK_WITH_IT = ("confluent-kafka", "kafka-python")

@@ -30,7 +30,7 @@ from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenR
 from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.schema import Message, Request
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 from tests.common.sasl_client import SaslClient
 
 __all__ = ["certificates", "runners", "wanted"]

@@ -10,7 +10,7 @@ from compat_tests.clients.stock_clients import DEADLINE_S
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
 from tests.common.batches import Batch, read_batches
-from tests.common.real_kafka import RealPartMissing, require, run_tool
+from tests.common.jars import RealPartMissing, require, run_tool
 
 PARTITIONS = 2
 ROUNDS = 3

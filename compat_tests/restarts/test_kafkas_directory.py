@@ -19,7 +19,8 @@ from oncelog.wire.stored.metadata import FeatureLevelRecord
 from tests.common import facts
 from tests.common.batches import TRANSACTIONAL, batch, read_batches
 from tests.common.definitions import Fields
-from tests.common.real_kafka import CHECKPOINTS, RealKafka, RealPartMissing, new_uuid, require, run_tool
+from tests.common.jars import RealPartMissing, require, run_tool
+from tests.common.real_kafka import CHECKPOINTS, RealKafka, new_uuid
 
 RECORDS = 5
 GROUP = "readers"

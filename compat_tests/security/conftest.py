@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.brokers import Broker, check_after
-from compat_tests.differential import Session
+from compat_tests.brokers import Broker, checked
+from compat_tests.differential import Pair, Session
+from compat_tests.on_demand import OnDemand
 from compat_tests.security.authorizing import Acls, login_properties, make_authorizing
-from tests.common.real_kafka import RealPartMissing, free_ports, require
+from tests.common.process import free_ports
+from tests.common.recorded.plugin import Recorder
 
 
 @pytest.fixture(scope="package")
@@ -20,25 +22,32 @@ def login_addresses() -> dict[str, str]:
 @pytest.fixture(scope="package")
 def authorizing(
     tmp_path_factory: pytest.TempPathFactory, login_addresses: dict[str, str]
-) -> Iterator[dict[str, Broker]]:
+) -> Iterator[OnDemand[Broker]]:
     """The brokers by target. oncelog logs no traceback."""
     folder = tmp_path_factory.mktemp("authorizing")
-    with contextlib.ExitStack() as stack:
-        try:
-            found = {
-                name: stack.enter_context(make_authorizing(name, folder, login_properties(address)))
-                for name, address in login_addresses.items()
-            }
-        except RealPartMissing as missing:
-            require(str(missing))
-        for _ in check_after(found["oncelog"]):
-            yield found
+
+    def make(name: str) -> Broker:
+        return make_authorizing(name, folder, login_properties(login_addresses[name]))
+
+    with OnDemand(make) as found, checked(found["oncelog"]):
+        yield found
 
 
 @pytest.fixture(scope="package")
-def admins(authorizing: dict[str, Broker]) -> Iterator[dict[str, tuple[Session, Acls]]]:
+def admins(authorizing: OnDemand[Broker]) -> Iterator[OnDemand[tuple[Session, Acls]]]:
     """By target, a session of an administrator, and the ACLs of the client."""
-    sessions = {name: Session(broker.bootstrap) for name, broker in authorizing.items()}
-    yield {name: (session, Acls(session)) for name, session in sessions.items()}
-    for session in sessions.values():
+
+    @contextlib.contextmanager
+    def make(name: str) -> Iterator[tuple[Session, Acls]]:
+        session = Session(authorizing[name].bootstrap)
+        yield session, Acls(session)
         session.end()
+
+    with OnDemand(make) as found:
+        yield found
+
+
+@pytest.fixture
+def authorized_pair(answers: Recorder, authorizing: OnDemand[Broker]) -> Pair:
+    """Both of `authorizing`."""
+    return Pair(answers, lambda target: authorizing[target].bootstrap)

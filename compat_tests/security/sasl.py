@@ -26,7 +26,8 @@ from confluent_kafka.admin import (
 from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker, check_after, make_broker
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.common.real_kafka import RealPartMissing, free_ports, require
+from tests.common.jars import RealPartMissing, require
+from tests.common.process import free_ports
 from tests.common.sasl_client import Closed, SaslClient
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

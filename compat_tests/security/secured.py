@@ -24,7 +24,9 @@ from compat_tests.oncelog_server import Oncelog
 from compat_tests.security.authorizing import AUTHORIZER
 from compat_tests.security.logged_in_clients import OAUTH_PACKAGE
 from tests.common.certificates import Authority
-from tests.common.real_kafka import BROKER_JVM_OPTIONS, RealKafka, free_ports, quick_start
+from tests.common.jars import BROKER_JVM_OPTIONS, quick_start
+from tests.common.process import free_ports
+from tests.common.real_kafka import RealKafka
 from tests.common.tokens import Issuer, key_set, unsecured
 
 LISTENERS = {

@@ -25,7 +25,8 @@ from compat_tests.security.authorizing import (
 )
 from oncelog.wire.stored.metadata import AccessControlEntryRecord
 from tests.common.batches import batch
-from tests.common.real_kafka import RealKafka, RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
+from tests.common.real_kafka import RealKafka
 
 PREFIXED, DENY, WRITE = 4, 2, 4
 

@@ -22,7 +22,7 @@ import oncelog
 from compat_tests.control.programs import go_program, java_program, javascript_program
 from compat_tests.security.client_programs import PROGRAMS
 from compat_tests.security.logged_in_clients import Case, Program, Said, Way
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 pytestmark = pytest.mark.slow
 

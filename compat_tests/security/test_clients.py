@@ -21,7 +21,7 @@ from compat_tests.security.logged_in_clients import (
     Way,
 )
 from compat_tests.security.secured import USERS, Secured, allow_urls, write_certificates
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 MAKE_TOKENS = ("java", "confluent-kafka", "kcat")
 """Clients that make tokens which nobody signs; kcat can show no others."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.brokers import TARGETS, Broker, SharedBrokers, check_after
-from tests.common.real_kafka import run_tool
+from compat_tests.brokers import Broker, SharedBrokers, checked
+from tests.common.jars import run_tool
+from tests.common.recorded.plugin import Recorder
 
 ALICE = ("--entity-type", "users", "--entity-name", "alice, a=b")
 ALL_USERS = ("--entity-type", "users")
@@ -84,10 +85,10 @@ def in_order(line: str) -> str:
     return user + are + ", ".join(sorted(mechanisms.split(", ")))
 
 
-def test_users(own_brokers: SharedBrokers) -> None:
-    kafka, oncelog = (own_brokers[target] for target in reversed(TARGETS))
-    expected = run_steps(kafka)
-    for _ in check_after(oncelog):
-        assert run_steps(oncelog) == expected
+def test_users(answers: Recorder, own_brokers: SharedBrokers) -> None:
+    with checked(own_brokers["oncelog"]):
+        shown = answers.both(lambda target: run_steps(own_brokers[target]))
+    expected = shown["kafka"]
+    assert shown["oncelog"] == expected
     assert "alice, a=b" in expected["all"][1]
     assert expected["few iterations"][0] == 1

@@ -29,7 +29,8 @@ from compat_tests.share.dead_letter_queues import ENABLED, queue_of, wait_until_
 from compat_tests.share.readers import Reader, share_topic
 from tests.common import facts
 from tests.common.frames import Connection
-from tests.common.real_kafka import RealPartMissing, free_ports, require
+from tests.common.jars import RealPartMissing, require
+from tests.common.process import free_ports
 
 pytestmark = [
     pytest.mark.slow,

@@ -7,7 +7,6 @@ import contextlib
 import pathlib
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
@@ -15,12 +14,14 @@ import pytest
 from compat_tests.brokers import TARGETS
 from compat_tests.control.programs import go_program, java_program
 from compat_tests.differential import Session
+from compat_tests.on_demand import OnDemand
 from compat_tests.security.logged_in_clients import Case, Program, Said, Way, java_settings, plain_settings
 from compat_tests.security.sasl import PASSWORD, USER, SaslTarget
 from compat_tests.security.test_configs_tool import FRAME
 from tests.common.batches import WAIT_MS, now_ms
 from tests.common.definitions import Fields
-from tests.common.real_kafka import RealPartMissing, require, run_tool
+from tests.common.jars import RealPartMissing, require, run_tool
+from tests.common.recorded.plugin import Recorder
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 TOOL = "org.apache.kafka.tools.DelegationTokenCommand"
@@ -61,18 +62,23 @@ Shown = dict[str, tuple[int, list[str], str]]
 
 
 @pytest.fixture(scope="module")
-def targets() -> Iterator[dict[str, SaslTarget]]:
-    with contextlib.ExitStack() as stack:
-        yield {name: stack.enter_context(SaslTarget(name).running()) for name in TARGETS}
+def targets() -> Iterator[OnDemand[SaslTarget]]:
+    with OnDemand(lambda name: SaslTarget(name).running()) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
-def owners(targets: dict[str, SaslTarget]) -> Iterator[dict[str, Session]]:
+def owners(targets: OnDemand[SaslTarget]) -> Iterator[OnDemand[Session]]:
     """By target a session of the user, who has logged in with a password."""
-    found = {name: Session(target.bootstrap, user=(USER, PASSWORD)) for name, target in targets.items()}
-    yield found
-    for session in found.values():
+
+    @contextlib.contextmanager
+    def make(name: str) -> Iterator[Session]:
+        session = Session(targets[name].bootstrap, user=(USER, PASSWORD))
+        yield session
         session.end()
+
+    with OnDemand(make) as found:
+        yield found
 
 
 def hours(found: re.Match[str]) -> str:
@@ -119,14 +125,12 @@ def hmacs_of(owner: Session) -> list[bytes]:
 
 
 def test_the_tool(
-    targets: dict[str, SaslTarget], owners: dict[str, Session], tmp_path_factory: pytest.TempPathFactory
+    answers: Recorder,
+    targets: OnDemand[SaslTarget],
+    owners: OnDemand[Session],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    with ThreadPoolExecutor() as pool:
-        runs = {
-            name: pool.submit(run_steps, target, owners[name], tmp_path_factory.mktemp(name))
-            for name, target in targets.items()
-        }
-        shown = {name: run.result() for name, run in runs.items()}
+    shown = answers.both(lambda name: run_steps(targets[name], owners[name], tmp_path_factory.mktemp(name)))
     for step in STEPS:
         assert shown["oncelog"][step] == shown["kafka"][step], step
     expected = shown["kafka"]
@@ -147,7 +151,11 @@ def test_the_tool(
 
 @pytest.mark.parametrize("how", ["without a log-in", "by a token"])
 def test_the_tool_is_refused(
-    how: str, targets: dict[str, SaslTarget], owners: dict[str, Session], tmp_path: pathlib.Path
+    how: str,
+    answers: Recorder,
+    targets: OnDemand[SaslTarget],
+    owners: OnDemand[Session],
+    tmp_path: pathlib.Path,
 ) -> None:
     def run(name: str) -> tuple[int, str, str]:
         bootstrap = targets[name].broker.bootstrap
@@ -160,10 +168,11 @@ def test_the_tool_is_refused(
         done = run_tool(TOOL, *words, check=False)
         return done.returncode, done.stdout, FRAME.sub("", done.stderr)
 
-    oncelog, kafka = map(run, TARGETS)
-    assert oncelog == kafka
-    assert kafka[0] == 1
-    assert "Delegation Token requests are not allowed" in kafka[2]
+    found = answers.both(run)
+    assert found["oncelog"] == found["kafka"]
+    code, _, said = found["oncelog"]
+    assert code == 1
+    assert "Delegation Token requests are not allowed" in said
 
 
 def create(owner: Session, lifetime_ms: int = -1) -> Fields:
@@ -198,8 +207,8 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_a_client_logs_in_by_a_token_until_it_is_over(
     target: str,
     client: Program,
-    targets: dict[str, SaslTarget],
-    owners: dict[str, Session],
+    targets: OnDemand[SaslTarget],
+    owners: OnDemand[Session],
     request: pytest.FixtureRequest,
 ) -> None:
     """It commits a transaction and reads its record in a group; then the token is ended, and it is refused."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import errors as kafka_errors
 
 from compat_tests.differential import Session
+from compat_tests.on_demand import OnDemand
 from compat_tests.security.authorizing import (
     ANONYMOUS,
     ANY,
@@ -31,11 +31,10 @@ from tests.common.batches import now_ms
 
 ALL, READ, WRITE, CREATE, DENY = 2, 3, 4, 5, 2
 TOPIC_FAILED, GROUP_FAILED, ID_FAILED = 29, 30, 53
-_numbers = itertools.count()
 
 
 @pytest.fixture(params=["oncelog", "kafka"])
-def admin(request: pytest.FixtureRequest, admins: dict[str, tuple[Session, Acls]]) -> Session:
+def admin(request: pytest.FixtureRequest, admins: OnDemand[tuple[Session, Acls]]) -> Session:
     """A session of an administrator on one of the targets."""
     session, _ = admins[request.param]
     return session
@@ -61,9 +60,8 @@ def code_of(call: Callable[[], Any]) -> int:
     return int(caught.value.args[0].code())
 
 
-def test_confluent_kafka(admin: Session) -> None:
-    number = next(_numbers)
-    topic, group, identifier = f"denied-{number}", f"denied-{number}", f"denied-{number}"
+def test_confluent_kafka(admin: Session, name: str) -> None:
+    topic = group = identifier = name
     admin.topic(topic)
     deny(admin, (TOPIC, topic, WRITE), (GROUP, group, READ), (TRANSACTIONAL_ID, identifier, WRITE))
     settings = {"bootstrap.servers": admin.bootstrap}
@@ -92,11 +90,10 @@ def test_confluent_kafka(admin: Session) -> None:
     assert code_of(lambda: transactional.init_transactions(30)) == ID_FAILED
 
 
-def test_kafka_python(admin: Session) -> None:
-    number = next(_numbers)
-    topic, secret = f"denied-python-{number}", f"secret-python-{number}"
-    for name in (topic, secret):
-        admin.topic(name)
+def test_kafka_python(admin: Session, name: str) -> None:
+    topic, secret = name, f"secret-{name}"
+    for one in (topic, secret):
+        admin.topic(one)
     deny(admin, (TOPIC, topic, WRITE), (TOPIC, secret, ALL))
     producer = KafkaProducer(bootstrap_servers=admin.bootstrap)
     with pytest.raises(kafka_errors.TopicAuthorizationFailedError):
@@ -108,8 +105,7 @@ def test_kafka_python(admin: Session) -> None:
     consumer.close()
 
 
-def test_topics_are_not_created_by_who_may_not(admin: Session) -> None:
-    name = f"not-created-{next(_numbers)}"
+def test_topics_are_not_created_by_who_may_not(admin: Session, name: str) -> None:
     deny(admin, (CLUSTER, CLUSTER_NAME, CREATE), (TOPIC, name, CREATE))
     client = AdminClient({"bootstrap.servers": admin.bootstrap})
     try:

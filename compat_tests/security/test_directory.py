@@ -21,7 +21,9 @@ from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenR
 from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenResponse as Token
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.common.batches import now_ms
-from tests.common.real_kafka import RealKafka, RealPartMissing, free_ports, new_uuid, require, run_tool
+from tests.common.jars import RealPartMissing, require, run_tool
+from tests.common.process import free_ports
+from tests.common.real_kafka import RealKafka, new_uuid
 from tests.common.sasl_client import LoginFailed, SaslClient
 
 pytestmark = pytest.mark.slow

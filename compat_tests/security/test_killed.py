@@ -37,7 +37,7 @@ from oncelog.wire.messages.produce import (
     TopicProduceData,
 )
 from tests.common.batches import batch
-from tests.common.real_kafka import free_ports
+from tests.common.process import free_ports
 from tests.common.sasl_client import LoginFailed, SaslClient
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from compat_tests.control.programs import java_program, javascript_program
 from compat_tests.security.client_programs import PROGRAMS
 from compat_tests.security.logged_in_clients import Case, Program, Said, Way
 from compat_tests.security.secured import allow_urls
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 pytestmark = pytest.mark.slow
 

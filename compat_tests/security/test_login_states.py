@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from compat_tests.on_demand import OnDemand
 from compat_tests.security.sasl import PASSWORD, USER, SaslTarget, while_sessions_pass
 from oncelog.wire.framing import encode_frame
 from oncelog.wire.header import API_VERSIONS_KEY, encode_request_header
@@ -17,6 +18,7 @@ from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from oncelog.wire.schema import Message, Request
+from tests.common.recorded.plugin import Recorder
 from tests.common.sasl_client import Closed, SaslClient, ScramClient
 
 pytestmark = pytest.mark.slow
@@ -26,8 +28,6 @@ FOR_ANOTHER = f"root\0{USER}\0{PASSWORD}".encode()
 """The password of `USER`, with the wish to be root."""
 SCRAM = "SCRAM-SHA-256"
 CLOSED, SERVED = "closed", "served"
-TRIES = 3
-"""A session may end while a slow machine is asking: what differs is asked again."""
 
 ILLEGAL_STATE, UNSUPPORTED_MECHANISM = 34, 33
 ELSEWHERE = ApiVersionsRequest("x", "1", "other", 1)
@@ -171,12 +171,13 @@ def outcome(ask: Callable[[SaslClient], Outcome], client: SaslClient) -> Answere
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[dict[str, SaslTarget]]:
-    with contextlib.ExitStack() as stack:
-        found = {name: SaslTarget(name) for name in ("kafka", "oncelog")}
-        for target in found.values():
-            target.properties["connection.failed.authentication.delay.ms"] = "0"
-            stack.enter_context(target.running())
+def both() -> Iterator[OnDemand[SaslTarget]]:
+    def make(name: str) -> contextlib.AbstractContextManager[SaslTarget]:
+        target = SaslTarget(name)
+        target.properties["connection.failed.authentication.delay.ms"] = "0"
+        return target.running()
+
+    with OnDemand(make) as found:
         yield found
 
 
@@ -197,33 +198,44 @@ def answer(target: SaslTarget, state: str, request: str) -> Answered:
         return outcome(REQUESTS[request], client)
 
 
+def steady(ask: Callable[[], Answered]) -> Answered:
+    """What is answered twice in a row: a session may end while a slow machine is asking."""
+    last, answered = None, ask()
+    while answered != last:
+        last, answered = answered, ask()
+    return answered
+
+
 @pytest.mark.parametrize("state", STATES)
-def test_every_request_in_every_state(both: dict[str, SaslTarget], state: str) -> None:
-    found = {}
-    for request in REQUESTS:
-        for _ in range(TRIES):
-            found[request] = {name: answer(target, state, request) for name, target in both.items()}
-            if are_alike(**found[request]):
-                break
-    different = {name: row for name, row in found.items() if not are_alike(**row)}
+def test_every_request_in_every_state(answers: Recorder, both: OnDemand[SaslTarget], state: str) -> None:
+    def ask(target: str) -> dict[str, Answered]:
+        return {name: steady(partial(answer, both[target], state, name)) for name in REQUESTS}
+
+    found = answers.both(ask)
+    rows = {name: (found["kafka"][name], found["oncelog"][name]) for name in REQUESTS}
+    different = {name: row for name, row in rows.items() if not are_alike(*row)}
     assert not different, "\n".join(f"{state}, then {name}: {row}" for name, row in different.items())
-    get_in = {name for name, row in found.items() if row["oncelog"][1] == SERVED}
+    get_in = {name for name, (_, served) in found["oncelog"].items() if served == SERVED}
     if state in LET_IN:
         assert get_in == LET_IN[state]
 
 
-def test_every_request_after_the_sessions_end(both: dict[str, SaslTarget]) -> None:
+def test_every_request_after_the_sessions_end(answers: Recorder, both: OnDemand[SaslTarget]) -> None:
     """Nothing but a renewal is served."""
-    found = {}
-    for name, target in both.items():
-        clients = {request: SaslClient(target.short_sessions) for request in REQUESTS}
+
+    def ask(target: str) -> dict[str, Answered]:
+        address = both[target].short_sessions
+        clients = {request: SaslClient(address) for request in REQUESTS}
         for client in clients.values():
             logged_in("PLAIN", client)
-        for _ in while_sessions_pass(target.short_sessions, 1):
+        for _ in while_sessions_pass(address, 1):
             pass
-        found[name] = {request: outcome(REQUESTS[request], client) for request, client in clients.items()}
+        said = {request: outcome(REQUESTS[request], client) for request, client in clients.items()}
         for client in clients.values():
             client.socket.close()
+        return said
+
+    found = answers.both(ask)
     for request in REQUESTS:
         assert are_alike(found["kafka"][request], found["oncelog"][request]), request
     assert all(served == CLOSED for _, served in found["oncelog"].values())

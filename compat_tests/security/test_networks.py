@@ -3,13 +3,14 @@
 Both begin at 4.4-IV0, which has none, and are then upgraded.
 """
 
-import contextlib
+import functools
 from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.brokers import Broker, check_after
+from compat_tests.brokers import Broker, checked
 from compat_tests.differential import Pair, Session
+from compat_tests.on_demand import OnDemand
 from compat_tests.security.authorizing import (
     ALLOW,
     ANONYMOUS,
@@ -26,7 +27,8 @@ from compat_tests.security.authorizing import (
 from tests.common import facts
 from tests.common.batches import WAIT_MS, now_ms
 from tests.common.definitions import Fields
-from tests.common.real_kafka import RealPartMissing, require, run_tool
+from tests.common.jars import run_tool
+from tests.common.recorded.plugin import Recorder
 
 pytestmark = facts.needs(facts.HAS_NETWORKS_IN_ACLS, "networks in ACLs")
 
@@ -37,24 +39,17 @@ FEATURES = "org.apache.kafka.tools.FeatureCommand"
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Broker]]:
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnDemand[Broker]]:
     folder = tmp_path_factory.mktemp("networks")
     levels = {**facts.LEVELS, "metadata.version": WITHOUT_NETWORKS, "share.version": 1}
-    with contextlib.ExitStack() as stack:
-        try:
-            found = {
-                name: stack.enter_context(make_authorizing(name, folder, levels=levels))
-                for name in ("kafka", "oncelog")
-            }
-        except RealPartMissing as missing:
-            require(str(missing))
-        for _ in check_after(found["oncelog"]):
-            yield found
+    make = functools.partial(make_authorizing, folder=folder, levels=levels)
+    with OnDemand(make) as found, checked(found["oncelog"]):
+        yield found
 
 
 @pytest.fixture
-def pair(brokers: dict[str, Broker]) -> Pair:
-    return Pair(brokers["kafka"].bootstrap, brokers["oncelog"].bootstrap)
+def pair(answers: Recorder, brokers: OnDemand[Broker]) -> Pair:
+    return Pair(answers, lambda target: brokers[target].bootstrap)
 
 
 def update(session: Session, name: str, level: int, kind: int, *, validate_only: bool = False) -> Fields:
@@ -211,7 +206,7 @@ def test_who_is_in_a_network(pair: Pair) -> None:
     pair.compare(scenario)
 
 
-def test_kafka_acls(brokers: dict[str, Broker]) -> None:
+def test_kafka_acls(answers: Recorder, brokers: OnDemand[Broker]) -> None:
     def printed(bootstrap: str, *arguments: str) -> list[str]:
         tool = "org.apache.kafka.tools.AclCommand"
         run = run_tool(tool, "--bootstrap-server", bootstrap, *arguments, check=False)
@@ -228,12 +223,12 @@ def test_kafka_acls(brokers: dict[str, Broker]) -> None:
         ("--list", "--topic", "tool"),
         ("--remove", "--force", "--topic", "tool"),
     )
-    for command in commands:
-        theirs, ours = (printed(brokers[name].bootstrap, *command) for name in ("kafka", "oncelog"))
+    found = answers.both(lambda name: [printed(brokers[name].bootstrap, *command) for command in commands])
+    for command, theirs, ours in zip(commands, found["kafka"], found["oncelog"], strict=True):
         assert theirs == ours, command
 
 
-def test_kafka_features(brokers: dict[str, Broker]) -> None:
+def test_kafka_features(answers: Recorder, brokers: OnDemand[Broker]) -> None:
     """The tool says the same of both, whether a level is raised, lowered or refused."""
     commands = (
         ("downgrade", "--metadata", "4.4-IV1"),
@@ -243,9 +238,12 @@ def test_kafka_features(brokers: dict[str, Broker]) -> None:
         ("upgrade", "--feature", "share.version=3"),
         ("upgrade", "--metadata", "4.4-IV2"),
     )
-    for command in commands:
-        said = []
-        for name in ("kafka", "oncelog"):
-            run = run_tool(FEATURES, "--bootstrap-server", brokers[name].bootstrap, *command, check=False)
-            said.append((run.returncode, run.stdout))
-        assert said[0] == said[1], command
+
+    def said(name: str) -> list[tuple[int, str]]:
+        servers = ("--bootstrap-server", brokers[name].bootstrap)
+        runs = [run_tool(FEATURES, *servers, *command, check=False) for command in commands]
+        return [(run.returncode, run.stdout) for run in runs]
+
+    found = answers.both(said)
+    for command, theirs, ours in zip(commands, found["kafka"], found["oncelog"], strict=True):
+        assert theirs == ours, command

@@ -25,7 +25,7 @@ from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenR
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.common.batches import WAIT_MS, now_ms
 from tests.common.frames import address
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 TIMEOUT_S = 60
 SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -16,7 +16,8 @@ from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 from oncelog.broker.security.tls.principal import NoMatchingRule, PrincipalMapper, distinguished_name
-from tests.common.real_kafka import compile_java, tool_command
+from tests.common.jars import compile_java, tool_command
+from tests.common.recorded.plugin import Recorder
 
 pytestmark = pytest.mark.slow
 
@@ -96,24 +97,31 @@ def ours(name: x509.Name, rules: str) -> tuple[str, str]:
         return text, "!refused"
 
 
-def test_names_and_rules_are_javas(tmp_path: pathlib.Path) -> None:
-    compile_java([pathlib.Path(__file__).with_name("PrincipalNames.java")], tmp_path)
-    rng = random.Random(14)
-    cases = [(random_name(rng), rules) for rules in RULES for _ in range(60)]
+def javas(cases: list[tuple[x509.Name, str]], folder: pathlib.Path) -> list[tuple[str, str]]:
+    """The name's text and what the rules make of it, of each case, as Kafka's classes have them."""
+    compile_java([pathlib.Path(__file__).with_name("PrincipalNames.java")], folder)
     lines = "".join(
         f"{base64.b64encode(name.public_bytes()).decode()} {base64.b64encode(rules.encode()).decode()}\n"
         for name, rules in cases
     )
     done = subprocess.run(
-        tool_command("PrincipalNames", class_path=[tmp_path]),
+        tool_command("PrincipalNames", class_path=[folder]),
         input=lines,
         capture_output=True,
         text=True,
         check=True,
     )
+    rows = [
+        [base64.b64decode(word).decode() for word in line.split(" ")] for line in done.stdout.splitlines()
+    ]
+    return [(text, found) for text, found in rows]
+
+
+def test_names_and_rules_are_javas(answers: Recorder, tmp_path: pathlib.Path) -> None:
+    rng = random.Random(14)
+    cases = [(random_name(rng), rules) for rules in RULES for _ in range(60)]
     wrong = []
-    for (name, rules), line in zip(cases, done.stdout.splitlines(), strict=True):
-        theirs = tuple(base64.b64decode(word).decode() for word in line.split(" "))
+    for (name, rules), theirs in zip(cases, answers.of_kafka(lambda: javas(cases, tmp_path)), strict=True):
         refused = ("!IllegalArgumentException", "!PatternSyntaxException")
         wanted = (theirs[0], "!refused" if theirs[1] in refused else theirs[1])
         if ours(name, rules) != wanted:

@@ -14,7 +14,7 @@ import oncelog
 from compat_tests.brokers import TARGETS, check_after
 from compat_tests.security.secured import USERS, Secured, write_certificates
 from oncelog.pytest_plugin.real_cluster import Cluster
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 TIMEOUT_S = 60
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

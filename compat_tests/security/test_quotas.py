@@ -14,7 +14,7 @@ from compat_tests.differential import Session
 from tests.common.batches import WAIT_MS, batch, now_ms, record
 from tests.common.definitions import Fields
 from tests.common.frames import CLOSED, Connection
-from tests.common.real_kafka import RealPartMissing, require, run_tool, tool_command
+from tests.common.jars import RealPartMissing, require, run_tool, tool_command
 
 Entity = dict[str, str | None]
 Values = dict[str, float | None]

@@ -8,7 +8,8 @@ from compat_tests.oncelog_server import Oncelog
 from compat_tests.security.test_quotas import Entity, Quotas, produce
 from tests.common.batches import WAIT_MS, batch, now_ms, record
 from tests.common.frames import Connection
-from tests.common.real_kafka import RealKafka, RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
+from tests.common.real_kafka import RealKafka
 
 LARGE = batch([record(value=bytes(20_000))])
 ALL: dict[str, object] = {"components": [], "strict": False}

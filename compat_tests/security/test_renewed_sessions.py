@@ -38,7 +38,7 @@ from compat_tests.security.logged_in_clients import (
 )
 from compat_tests.security.python_client import aiokafka_settings, kafka_python_settings
 from compat_tests.security.sasl import MECHANISMS, PASSWORD, USER, SaslTarget, while_sessions_pass
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 from tests.common.tokens import unsecured
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import Broker
-from compat_tests.differential import Session, differences
+from compat_tests.brokers import TARGETS
+from compat_tests.differential import Observations, Pair, Session
+from compat_tests.on_demand import OnDemand
 from compat_tests.security.authorizing import CLIENT, CLUSTER_NAME, PASSWORDS, Acl, Acls
 from compat_tests.security.rights import (
     ERRORS,
@@ -37,7 +38,6 @@ STILL = (14, 15, 16, 51)
 UNKNOWN_TOPIC = 3
 OWNER_MISMATCH = 63
 ROOT = pathlib.Path(__file__).parents[2]
-_numbers = itertools.count()
 
 
 def until_ready(
@@ -152,33 +152,44 @@ def run(
     return client.observations, found
 
 
+def names_for(name: str) -> Names:
+    """The names of a test, by the name of its topic."""
+    names = Names(f"topic-{name}", f"missing-{name}", f"group-{name}", f"id-{name}")
+    return names._replace(owner=f"owner-{name}", share_group=f"share-{name}")
+
+
 @pytest.mark.parametrize("case", ALL_CASES, ids=IDS)
 def test_rights(
     case: Case,
-    authorizing: dict[str, Broker],
+    name: str,
+    authorized_pair: Pair,
     login_addresses: dict[str, str],
-    admins: dict[str, tuple[Session, Acls]],
+    admins: OnDemand[tuple[Session, Acls]],
 ) -> None:
-    number = next(_numbers)
-    names = Names(f"topic-{number}", f"missing-{number}", f"group-{number}", f"id-{number}")
-    names = names._replace(owner=f"owner-{number}", share_group=f"share-{number}")
-    observed, found = {}, {}
-    for name, broker in authorizing.items():
-        observed[name], found[name] = run(case, names, *admins[name], broker.bootstrap, login_addresses[name])
-    different = list(differences(observed["kafka"], observed["oncelog"]))
-    assert not different, "kafka != oncelog\n" + "\n".join(different[:40])
-    for responses in found.values():
-        if not case.rights:
-            assert codes_of(responses[frozenset()]) == [OWNER_MISMATCH]
-        asked = str(case.values(names))
-        if names.topic in asked and names.missing in asked:
-            nothing = responses[frozenset()]
-            assert rows_about(nothing, names.topic) == rows_about(nothing, names.missing), nothing
-        everything = responses[max(responses, key=len)]
-        for group in case.rights:
-            alternatives = {(one.operation, one.resource) for one in group}
-            others = frozenset(key for key in max(responses, key=len) if key not in alternatives)
-            check_denied(group[0].denied, responses[others], everything)
+    names = names_for(name)
+
+    def observe(target: str) -> Observations:
+        bootstrap, login_address = authorized_pair.bootstrap(target), login_addresses[target]
+        observed, responses = run(case, names, *admins[target], bootstrap, login_address)
+        check(case, names, responses)
+        return observed
+
+    authorized_pair.compare_with(observe)
+
+
+def check(case: Case, names: Names, responses: dict[frozenset[tuple[str, str]], Any]) -> None:
+    """Who lacks a right gets what the row says; of what he may not know, as much as of what does not exist."""
+    if not case.rights:
+        assert codes_of(responses[frozenset()]) == [OWNER_MISMATCH]
+    asked = str(case.values(names))
+    if names.topic in asked and names.missing in asked:
+        nothing = responses[frozenset()]
+        assert rows_about(nothing, names.topic) == rows_about(nothing, names.missing), nothing
+    everything = responses[max(responses, key=len)]
+    for group in case.rights:
+        alternatives = {(one.operation, one.resource) for one in group}
+        others = frozenset(key for key in max(responses, key=len) if key not in alternatives)
+        check_denied(group[0].denied, responses[others], everything)
 
 
 def rows_about(value: Any, name: str) -> list[str]:
@@ -204,39 +215,37 @@ def check_denied(denied: str, response: Any, allowed: Any) -> None:
         assert ERRORS[denied] not in codes_of(allowed) or "__consumer_offsets" in str(allowed), allowed
 
 
+@pytest.mark.parametrize("target", TARGETS)
 def test_an_acknowledgement_needs_read_on_its_topic(
-    authorizing: dict[str, Broker], admins: dict[str, tuple[Session, Acls]]
+    target: str, name: str, admins: OnDemand[tuple[Session, Acls]]
 ) -> None:
     """It needs a share session, which a row of the table does not have."""
     [fetch] = [case for case in ALL_CASES if case.api == "ShareFetch"]
-    number = next(_numbers)
-    for target, broker in authorizing.items():
-        admin, acls = admins[target]
-        names = Names(f"topic-{number}", f"missing-{number}", f"group-{number}", f"id-{number}")
-        names = prepare(admin, names._replace(share_group=f"share-{number}"))
-        read_group = acls_of(Right("READ", "group", ""), names)
-        read_topic = acls_of(Right("READ", "topic", ""), names)
-        acls.change([*read_group, *read_topic])
-        client = Session(broker.bootstrap, CLIENT)
-        begun = client.call_unobserved("ShareFetch", 1, fetch.values(names))
-        assert begun["error_code"] == 0, begun
+    admin, acls = admins[target]
+    names = prepare(admin, names_for(name))
+    read_group = acls_of(Right("READ", "group", ""), names)
+    read_topic = acls_of(Right("READ", "topic", ""), names)
+    acls.change([*read_group, *read_topic])
+    client = Session(admin.bootstrap, CLIENT)
+    begun = client.call_unobserved("ShareFetch", 1, fetch.values(names))
+    assert begun["error_code"] == 0, begun
 
-        def acknowledge(epoch: int, client: Session = client, names: Names = names) -> list[int]:
-            batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
-            partitions = [{"partition_index": 0, "acknowledgement_batches": batches}]
-            body = {
-                **{key: fetch.values(names)[key] for key in ("group_id", "member_id")},
-                "share_session_epoch": epoch,
-                "topics": [{"topic_id": names.topic_id, "partitions": partitions}],
-            }
-            return codes_of(client.call_unobserved("ShareAcknowledge", 1, body))
+    def acknowledge(epoch: int) -> list[int]:
+        batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
+        partitions = [{"partition_index": 0, "acknowledgement_batches": batches}]
+        body = {
+            **{key: fetch.values(names)[key] for key in ("group_id", "member_id")},
+            "share_session_epoch": epoch,
+            "topics": [{"topic_id": names.topic_id, "partitions": partitions}],
+        }
+        return codes_of(client.call_unobserved("ShareAcknowledge", 1, body))
 
-        acls.change(read_group)
-        assert acknowledge(1) == [0, ERRORS[TOPIC_FAILED]], target
-        acls.change([*read_group, *read_topic])
-        whole, row = acknowledge(2)
-        assert (whole, row == ERRORS[TOPIC_FAILED]) == (0, False), target
-        client.end()
+    acls.change(read_group)
+    assert acknowledge(1) == [0, ERRORS[TOPIC_FAILED]]
+    acls.change([*read_group, *read_topic])
+    whole, row = acknowledge(2)
+    assert (whole, row == ERRORS[TOPIC_FAILED]) == (0, False)
+    client.end()
 
 
 def test_every_api_that_is_served_is_in_the_table() -> None:

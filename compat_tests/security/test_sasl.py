@@ -29,7 +29,7 @@ from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenR
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from tests.common.real_kafka import run_tool
+from tests.common.jars import run_tool
 from tests.common.sasl_client import Closed, LoginFailed, SaslClient, ScramClient
 from tests.common.tokens import unsecured
 

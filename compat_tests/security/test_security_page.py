@@ -43,8 +43,8 @@ from compat_tests.security.python_client import (
 )
 from compat_tests.security.secured import allow_urls
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.common.process import Process
-from tests.common.real_kafka import RealPartMissing, free_ports, require, run_tool
+from tests.common.jars import RealPartMissing, require, run_tool
+from tests.common.process import Process, free_ports
 from tests.common.sasl_client import SaslClient
 from tests.common.tokens import Issuer, key_set
 

@@ -22,14 +22,9 @@ from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from tests.common import facts
 from tests.common.certificates import Authority
-from tests.common.real_kafka import (
-    BROKER_JVM_OPTIONS,
-    RealKafka,
-    RealPartMissing,
-    free_ports,
-    quick_start,
-    require,
-)
+from tests.common.jars import BROKER_JVM_OPTIONS, RealPartMissing, quick_start, require
+from tests.common.process import free_ports
+from tests.common.real_kafka import RealKafka
 from tests.common.sasl_client import Closed, SaslClient
 from tests.common.tokens import Issuer, Served, key_set, serve_keys, unsecured
 

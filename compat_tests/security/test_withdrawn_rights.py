@@ -3,39 +3,46 @@
 Each is tried against both targets; the error codes are equal, and oncelog's are those that a reader expects.
 """
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from compat_tests.differential import Session
+from compat_tests.on_demand import OnDemand
 from compat_tests.security.authorizing import CLIENT, GROUP, TOPIC, TRANSACTIONAL_ID, Acls
 from tests.common.batches import TRANSACTIONAL as TRANSACTIONAL_BATCH
 from tests.common.batches import WAIT_MS, batch, now_ms
 from tests.common.definitions import Fields
+from tests.common.recorded.plugin import Recorder
 
 READ, WRITE, DESCRIBE = 3, 4, 8
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, ID_DENIED = 29, 30, 31, 53
 UNKNOWN_ID, INVALID_MAPPING, INVALID_STATE = 100, 49, 48
-Admins = dict[str, tuple[Session, Acls]]
 Attack = Callable[[Session, Acls, Session], Any]
 """An administrator, the ACLs of the client, the client. Returns what the client learns."""
-_numbers = itertools.count()
+Tried = Callable[[Attack], Any]
 
 
-def tried(admins: Admins, attack: Attack) -> Any:
-    """What the client learns from oncelog; from Kafka it learns the same."""
-    found = {}
-    for name, (admin, acls) in admins.items():
-        client = Session(admin.bootstrap, CLIENT)
-        try:
-            found[name] = attack(admin, acls, client)
-        finally:
-            client.end()
-            acls.change([])
-    assert found["kafka"] == found["oncelog"], found
-    return found["oncelog"]
+@pytest.fixture
+def tried(answers: Recorder, admins: OnDemand[tuple[Session, Acls]]) -> Callable[[Attack], Any]:
+    """`tried(attack)`: what the client learns from oncelog; from Kafka it learns the same."""
+
+    def run(attack: Attack) -> Any:
+        def observe(target: str) -> Any:
+            admin, acls = admins[target]
+            client = Session(admin.bootstrap, CLIENT)
+            try:
+                return attack(admin, acls, client)
+            finally:
+                client.end()
+                acls.change([])
+
+        found = answers.both(observe)
+        assert found["kafka"] == found["oncelog"], found
+        return found["oncelog"]
+
+    return run
 
 
 def patient(call: Callable[[], Any], wrong: Callable[[Any], bool]) -> Any:
@@ -50,9 +57,8 @@ def patient(call: Callable[[], Any], wrong: Callable[[Any], bool]) -> Any:
 
 
 @pytest.mark.parametrize("version", [7, 11, 12, 13, 16])
-def test_a_fetch_session_made_before_the_right_went(admins: Admins, version: int) -> None:
-    number = next(_numbers)
-    kept, lost = f"kept-{number}", f"lost-{number}"
+def test_a_fetch_session_made_before_the_right_went(tried: Tried, name: str, version: int) -> None:
+    kept, lost = f"kept-{name}", f"lost-{name}"
 
     def attack(admin: Session, acls: Acls, client: Session) -> Any:
         ids = {topic: admin.topic(topic) for topic in (kept, lost)}
@@ -88,15 +94,15 @@ def test_a_fetch_session_made_before_the_right_went(admins: Admins, version: int
         found.append(rows(fetch(session, 3)))
         return found
 
-    _, first, second, again = tried(admins, attack)
+    _, first, second, again = tried(attack)
     assert first == [(kept, 0, True), (lost, TOPIC_DENIED, False)]
     assert (lost, TOPIC_DENIED, False) in second
     assert (lost, 0, True) in again
 
 
-def test_a_fetch_session_of_another_client(admins: Admins) -> None:
+def test_a_fetch_session_of_another_client(tried: Tried, name: str) -> None:
     """Who guesses the id of a session gets no records of it that he may not read."""
-    topic = f"sessions-{next(_numbers)}"
+    topic = f"sessions-{name}"
 
     def attack(admin: Session, acls: Acls, client: Session) -> Any:
         topic_id = admin.topic(topic)
@@ -115,15 +121,14 @@ def test_a_fetch_session_of_another_client(admins: Admins) -> None:
             for one in row["partitions"]
         ]
 
-    assert tried(admins, attack) == (0, [(TOPIC_DENIED, False)])
+    assert tried(attack) == (0, [(TOPIC_DENIED, False)])
 
 
 # -- share sessions and memberships
 
 
-def test_a_share_session_made_before_the_right_went(admins: Admins) -> None:
-    number = next(_numbers)
-    topic, group = f"shared-{number}", f"sharing-{number}"
+def test_a_share_session_made_before_the_right_went(tried: Tried, name: str) -> None:
+    topic, group = f"shared-{name}", f"sharing-{name}"
 
     def attack(admin: Session, acls: Acls, client: Session) -> Any:
         topic_id = admin.topic(topic)
@@ -161,14 +166,13 @@ def test_a_share_session_made_before_the_right_went(admins: Admins) -> None:
         acls.change([(TOPIC, topic, READ)])
         return without_topic, rows(fetch(2))
 
-    without_topic, without_group = tried(admins, attack)
+    without_topic, without_group = tried(attack)
     assert without_topic == (0, [(TOPIC_DENIED, False)])
     assert without_group == (GROUP_DENIED, [])
 
 
-def test_a_member_whose_right_to_its_group_went(admins: Admins) -> None:
-    number = next(_numbers)
-    topic, group, member = f"members-{number}", f"group-{number}", "AAAAAAAAAAAAAAAAAAAAAA"
+def test_a_member_whose_right_to_its_group_went(tried: Tried, name: str) -> None:
+    topic, group, member = f"members-{name}", f"group-{name}", "AAAAAAAAAAAAAAAAAAAAAA"
 
     def attack(admin: Session, acls: Acls, client: Session) -> Any:
         admin.topic(topic)
@@ -201,15 +205,15 @@ def test_a_member_whose_right_to_its_group_went(admins: Admins) -> None:
         heartbeat(-1)
         return without_group[0]["error_code"], without_group[1], offsets, without_topic
 
-    assert tried(admins, attack) == (GROUP_DENIED, [GROUP_DENIED], GROUP_DENIED, [TOPIC_DENIED])
+    assert tried(attack) == (GROUP_DENIED, [GROUP_DENIED], GROUP_DENIED, [TOPIC_DENIED])
 
 
 # -- ids of topics
 
 
-def test_what_the_id_of_a_topic_is_good_for_without_a_right(admins: Admins) -> None:
+def test_what_the_id_of_a_topic_is_good_for_without_a_right(tried: Tried, name: str) -> None:
     """As in Kafka, an id that exists is denied, and one that does not is unknown; nothing else comes of it."""
-    topic = f"by-id-{next(_numbers)}"
+    topic = f"by-id-{name}"
 
     def attack(admin: Session, acls: Acls, client: Session) -> Any:
         topic_id = admin.topic(topic)
@@ -236,7 +240,7 @@ def test_what_the_id_of_a_topic_is_good_for_without_a_right(admins: Admins) -> N
         assert admin.produce(topic, batch(1))["base_offset"] == 1, "the denied record was written"
         return found
 
-    found = tried(admins, attack)
+    found = tried(attack)
     assert found["known"][:3] == [TOPIC_DENIED, TOPIC_DENIED, False]
     assert topic not in found["known"]
     assert found["unknown"][:3] == [UNKNOWN_ID, UNKNOWN_ID, False]
@@ -245,10 +249,9 @@ def test_what_the_id_of_a_topic_is_good_for_without_a_right(admins: Admins) -> N
 # -- another's transaction
 
 
-def test_another_principals_transaction_by_its_producer_id(admins: Admins) -> None:
+def test_another_principals_transaction_by_its_producer_id(tried: Tried, name: str) -> None:
     """Who may use a transactional id of his own, and knows the producer id and epoch of another, does not harm him."""
-    number = next(_numbers)
-    topic, mine, theirs, group = f"txn-{number}", f"mine-{number}", f"theirs-{number}", f"txn-group-{number}"
+    topic, mine, theirs, group = f"txn-{name}", f"mine-{name}", f"theirs-{name}", f"txn-group-{name}"
 
     def attack(admin: Session, acls: Acls, client: Session) -> Any:
         admin.topic(topic)
@@ -316,7 +319,7 @@ def test_another_principals_transaction_by_its_producer_id(admins: Admins) -> No
         assert end(admin, theirs, victim, commits=True) == 0, "the transaction was harmed"
         return found
 
-    found = dict(tried(admins, attack))
+    found = dict(tried(attack))
     assert found == {
         "AddPartitionsToTxn of theirs": ID_DENIED,
         "AddPartitionsToTxn of mine": INVALID_MAPPING,

@@ -12,8 +12,8 @@ from confluent_kafka import ShareConsumer
 
 from compat_tests.differential import Session
 from tests.common.batches import now_ms
+from tests.common.jars import RealPartMissing, require, tool_command
 from tests.common.process import Process
-from tests.common.real_kafka import RealPartMissing, require, tool_command
 
 PATIENCE_S = 60
 

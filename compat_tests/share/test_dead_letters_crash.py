@@ -24,7 +24,9 @@ from tests.common import facts
 from tests.common.batches import batch
 from tests.common.definitions import api_key
 from tests.common.frames import address, receive_frame
-from tests.common.real_kafka import RealKafka, RealPartMissing, free_ports, require
+from tests.common.jars import RealPartMissing, require
+from tests.common.process import free_ports
+from tests.common.real_kafka import RealKafka
 
 pytestmark = [
     pytest.mark.slow,

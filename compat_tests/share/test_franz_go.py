@@ -18,7 +18,7 @@ from compat_tests.control.programs import go_program
 from compat_tests.differential import Session
 from compat_tests.share.readers import set_group_config
 from tests.common.batches import batch, now_ms, record
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,8 @@ from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
 from conftest import KafkaTool
 from tests.common.definitions import Fields
-from tests.common.real_kafka import RealKafka, RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
+from tests.common.real_kafka import RealKafka
 
 PROPERTIES = {
     "offsets.topic.num.partitions": "3",

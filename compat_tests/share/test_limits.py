@@ -22,7 +22,7 @@ from compat_tests.share.readers import (
     share_topic,
 )
 from tests.common.batches import now_ms
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 pytestmark = pytest.mark.slow
 

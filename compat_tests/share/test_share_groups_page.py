@@ -18,8 +18,8 @@ from compat_tests.pages.recipes import ROOT
 from compat_tests.share.dead_letter_queues import wait_until_done
 from compat_tests.share.readers import Reader, set_group_config, share_topic, share_version
 from tests.common import facts
+from tests.common.jars import RealPartMissing, require, run_tool, tool_command
 from tests.common.oncelog_process import DEADLINE_S, Process
-from tests.common.real_kafka import RealPartMissing, require, run_tool, tool_command
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ from compat_tests.control.programs import go_program
 from compat_tests.differential import Session
 from compat_tests.share.readers import set_group_config
 from tests.common.batches import batch
-from tests.common.real_kafka import RealPartMissing, compile_java, require, tool_command
+from tests.common.jars import RealPartMissing, compile_java, require, tool_command
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 
 from compat_tests.differential import Session, make_topic
 from tests.common.batches import batch
-from tests.common.real_kafka import RealPartMissing, require, run_tool, tool_command
+from tests.common.jars import RealPartMissing, require, run_tool, tool_command
 
 pytestmark = pytest.mark.slow
 

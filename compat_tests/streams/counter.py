@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.common.jars import compile_java, maven_jars, tool_command
 from tests.common.process import Lines
-from tests.common.real_kafka import compile_java, maven_jars, tool_command
 
 HERE = pathlib.Path(__file__).parent
 PARTITIONS = 3

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.brokers import PROXY_CLUSTER, PROXY_ONCELOG
 from compat_tests.differential import make_topic
+from compat_tests.proxied import PROXY_CLUSTER, PROXY_ONCELOG
 from compat_tests.streams.counter import PARTITIONS, Instance, counter_command, counts
 from compat_tests.transactions.reader import FAST_RECONNECT, Reader
 from compat_tests.transactions.test_exactly_once import PROPERTIES
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 from tests.common.seeds import printed_rng
 
 WORDS = 12

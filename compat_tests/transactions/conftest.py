@@ -1,6 +1,5 @@
 """Workers with the Java client's transactional producers; brokers that the tests may restart and reconfigure."""
 
-import contextlib
 import os
 import pathlib
 from collections.abc import Callable, Iterator
@@ -9,8 +8,10 @@ import pytest
 
 from compat_tests.brokers import Broker, make_broker
 from compat_tests.differential import Pair
+from compat_tests.on_demand import OnDemand
 from compat_tests.transactions.java_worker import JAVA_SOURCE, JavaWorker
-from tests.common.real_kafka import RealPartMissing, compile_java, require
+from tests.common.jars import RealPartMissing, compile_java, require
+from tests.common.recorded.plugin import Recorder
 
 OWN_PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
@@ -42,24 +43,21 @@ def java_worker(java_transactions: pathlib.Path) -> Iterator[Callable[[], JavaWo
 
 
 @pytest.fixture(scope="package")
-def own_brokers() -> Iterator[dict[str, Broker]]:
+def own_brokers() -> Iterator[OnDemand[Broker]]:
     """One broker per target, for tests that restart it, or change its features and settings and change them back."""
-    ours = "kafka" if os.environ.get("ONCELOG_SELF_CHECK") else "oncelog"
-    with contextlib.ExitStack() as stack:
-        try:
-            yield {
-                "kafka": stack.enter_context(make_broker("kafka", OWN_PROPERTIES)),
-                "oncelog": stack.enter_context(make_broker(ours, OWN_PROPERTIES)),
-            }
-        except RealPartMissing as missing:
-            require(str(missing))
+
+    def make(target: str) -> Broker:
+        return make_broker("kafka" if os.environ.get("ONCELOG_SELF_CHECK") else target, OWN_PROPERTIES)
+
+    with OnDemand(make) as found:
+        yield found
 
 
 @pytest.fixture
-def own_bootstrap(own_brokers: dict[str, Broker], target: str) -> str:
+def own_bootstrap(own_brokers: OnDemand[Broker], target: str) -> str:
     return own_brokers[target].bootstrap
 
 
 @pytest.fixture(scope="package")
-def own_pair(own_brokers: dict[str, Broker]) -> Pair:
-    return Pair(own_brokers["kafka"].bootstrap, own_brokers["oncelog"].bootstrap)
+def own_pair(answers: Recorder, own_brokers: OnDemand[Broker]) -> Pair:
+    return Pair(answers, lambda target: own_brokers[target].bootstrap)

@@ -5,8 +5,8 @@ import contextlib
 import pathlib
 import subprocess
 
+from tests.common.jars import tool_command
 from tests.common.process import Lines
-from tests.common.real_kafka import tool_command
 
 JAVA_SOURCE = pathlib.Path(__file__).with_name("TransactionWorker.java")
 

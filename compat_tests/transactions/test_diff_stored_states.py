@@ -4,13 +4,16 @@ All records are written before a single restart of both targets. Each case has i
 group.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
 
-from compat_tests.brokers import Broker
+from compat_tests.brokers import Broker, make_broker
 from compat_tests.differential import Pair, Session
+from compat_tests.on_demand import OnDemand
+from compat_tests.transactions.conftest import OWN_PROPERTIES
 from compat_tests.transactions.stored import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -33,6 +36,7 @@ from compat_tests.transactions.wire import (
     observe_topic,
 )
 from tests.common.batches import now_ms
+from tests.common.recorded.plugin import Recorder
 
 pytestmark = pytest.mark.slow
 
@@ -130,14 +134,25 @@ def store(session: Session, name: str, case: Case) -> None:
 
 
 @pytest.fixture(scope="module")
-def restarted_pair(own_brokers: dict[str, Broker], own_pair: Pair) -> Pair:
-    for broker in own_brokers.values():
-        session = Session(broker.bootstrap)
-        for name, case in CASES.items():
-            store(session, name, case)
-        session.end()
-        broker.restart()
-    return own_pair
+def restarted() -> Iterator[OnDemand[Broker]]:
+    """Brokers that have loaded the states."""
+
+    @contextlib.contextmanager
+    def make(target: str) -> Iterator[Broker]:
+        with make_broker(target, OWN_PROPERTIES) as broker:
+            with contextlib.closing(Session(broker.bootstrap)) as session:
+                for name, case in CASES.items():
+                    store(session, name, case)
+            broker.restart()
+            yield broker
+
+    with OnDemand(make) as found:
+        yield found
+
+
+@pytest.fixture
+def restarted_pair(answers: Recorder, restarted: OnDemand[Broker]) -> Pair:
+    return Pair(answers, lambda target: restarted[target].bootstrap)
 
 
 def compare(pair: Pair, name: str, scenario: Scenario, known: tuple[str, ...] = ()) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.brokers import PROXY_CLUSTER, PROXY_ONCELOG
 from compat_tests.differential import make_topic
+from compat_tests.proxied import PROXY_CLUSTER, PROXY_ONCELOG
 from compat_tests.transactions.java_worker import JavaWorker
 from compat_tests.transactions.reader import FAST_RECONNECT, Reader, places, values
 from tests.common.process import Lines

@@ -15,7 +15,8 @@ from confluent_kafka import Producer
 import oncelog
 from compat_tests.differential import make_topic
 from compat_tests.transactions.java_worker import JavaWorker
-from tests.common.real_kafka import PROPERTIES, RealKafka, RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
+from tests.common.real_kafka import PROPERTIES, RealKafka
 
 pytestmark = pytest.mark.slow
 

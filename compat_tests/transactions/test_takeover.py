@@ -11,7 +11,8 @@ from compat_tests.differential import Session, make_topic
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.transactions.reader import committed, values
 from compat_tests.transactions.wire import GROUP, V2_END, V2_OFFSETS, V2_PRODUCE, Producer, find_coordinator
-from tests.common.real_kafka import RealKafka, RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
+from tests.common.real_kafka import RealKafka
 
 TIMEOUT_MS = 900_000
 

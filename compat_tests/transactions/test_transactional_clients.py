@@ -12,8 +12,8 @@ from kafka import KafkaProducer
 from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata
 
-from compat_tests.brokers import PROXY_CLUSTER
 from compat_tests.differential import Session, make_topic
+from compat_tests.proxied import PROXY_CLUSTER
 from compat_tests.transactions import wire
 from compat_tests.transactions.java_worker import JavaWorker
 from compat_tests.transactions.reader import committed, values

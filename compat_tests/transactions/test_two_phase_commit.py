@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, check_after
+from compat_tests.brokers import UNDISTURBED, UNDISTURBED_KAFKA, Broker, checked, make_broker
 from compat_tests.differential import Pair, Session
-from compat_tests.every_version.announced import NOT_ANNOUNCED, announces_as_kafka, ranges
-from compat_tests.oncelog_server import Oncelog
+from compat_tests.every_version.announced import announce_as_kafka, ranges
+from compat_tests.on_demand import OnDemand
 from tests.common.batches import TRANSACTIONAL, batch
 from tests.common.definitions import Fields, api_key, versions_of
-from tests.common.real_kafka import RealKafka, RealPartMissing, require
+from tests.common.recorded.plugin import Recorder
 
 pytestmark = pytest.mark.slow
 VERSION = 6
@@ -27,21 +27,22 @@ CONCURRENT = (14, 15, 16, 51)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["enabled", "disabled"])
-def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+def own_brokers(request: pytest.FixtureRequest) -> Iterator[OnDemand[Broker]]:
     """Both targets, with two-phase commit or without."""
     settings = {**SETTINGS, TWO_PHASE_COMMIT: str(request.param).lower()}
-    try:
-        with RealKafka({**settings, **UNDISTURBED_KAFKA}) as kafka, Oncelog(settings) as ours:
-            yield Pair(kafka.bootstrap, ours.bootstrap)
-            check_after(kafka)
-            check_after(ours)
-    except RealPartMissing as missing:
-        require(str(missing))
+    with OnDemand(lambda target: make_broker(target, {**settings, **UNDISTURBED_KAFKA})) as found:
+        yield found
+
+
+@pytest.fixture
+def pair(answers: Recorder, own_brokers: OnDemand[Broker]) -> Iterator[Pair]:
+    with checked(own_brokers["oncelog"]):
+        yield Pair(answers, lambda target: own_brokers[target].bootstrap)
 
 
 @pytest.mark.parametrize("version", versions_of("ApiVersions"))
 def test_what_is_announced(pair: Pair, version: int) -> None:
-    announces_as_kafka(pair.kafka, pair.oncelog, version, NOT_ANNOUNCED)
+    announce_as_kafka(pair, version)
 
 
 def initialise(session: Session, name: str, **changed: object) -> Fields:

@@ -19,7 +19,7 @@ from compat_tests.targets import parametrize, register
 from spark_it.session import spark_java_home, spark_session
 from spark_it.tests.drivers import CHEAP, JAVA_OPTIONS, java_options
 from spark_it.tests.topics import Topics
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 # With these settings retention, compaction and transaction timeouts happen within a test.
 PROPERTIES = {

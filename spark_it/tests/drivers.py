@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from spark_it.session import ROOT, spark_java_home, spark_session
 from tests.common.class_archive import archive_options
-from tests.common.real_kafka import RealPartMissing, java
+from tests.common.jars import RealPartMissing, java
 
 # A driver runs hundreds of small queries, for each of which compilation costs more than it saves. All of their code is
 # kept; by default this compiler would have only 48 MB for it.

@@ -11,7 +11,7 @@ from spark_it.session import spark_java_home
 from spark_it.tests.drivers import java_options
 from spark_it.tests.topics import Topics
 from tests.common.archives import build, install
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 PROGRAM = """
 import sys

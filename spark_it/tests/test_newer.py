@@ -10,7 +10,7 @@ from spark_it.session import ROOT
 from spark_it.tests.dying import plan_deaths
 from spark_it.tests.queries import Query, kafka_stream
 from spark_it.tests.topics import Topics, numbered
-from tests.common.real_kafka import require
+from tests.common.jars import require
 
 NEWER = ROOT / ".venv-spark-next" / "bin" / "python"
 TIMEOUT_S = 300

@@ -11,7 +11,7 @@ from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import create_topic
 from spark_it.tests.queries import kafka_stream
 from spark_it.tests.topics import DEADLINE_S, Topics, numbered, wait_until
-from tests.common.real_kafka import RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
 
 CLUSTERS: dict[str, type[KafkaCluster] | type[OncelogCluster]] = {
     "kafka": KafkaCluster,

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.common.oncelog_process import Serve, serve
-from tests.common.real_kafka import free_ports
+from tests.common.process import free_ports
 from tests.control_http.test_serve_control import ask
 
 __all__ = ["serve"]  # a fixture

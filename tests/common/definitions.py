@@ -1,7 +1,7 @@
 """Requests and responses as plain dictionaries, encoded and decoded by Kafka's own message definitions.
 
-`oncelog.wire` writes only headers and frames; bodies do not use the broker's own codecs. Keys are Kafka's field names in
-snake case; unknown tagged fields are under "_tags".
+`oncelog.wire` writes only headers and frames; bodies do not use the broker's own codecs. Keys are Kafka's field names
+in snake case; unknown tagged fields are under "_tags".
 """
 
 import functools
@@ -9,8 +9,8 @@ import re
 import struct
 from typing import Any
 
+from tests.common.jars import is_default_version, kafka_libs
 from tests.common.kafka_definitions import Definition, definitions, from_jars
-from tests.common.real_kafka import is_default_version, kafka_libs
 
 Fields = dict[str, Any]
 ZERO_UUID = bytes(16)

@@ -6,7 +6,7 @@ what that release does not have, and shows whether a difference is one of the re
 
 import pytest
 
-from tests.common.real_kafka import kafka_version, release
+from tests.common.jars import kafka_version, release
 
 IS_4_4 = release() >= (4, 4)
 

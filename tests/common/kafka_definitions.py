@@ -1,11 +1,12 @@
 """The definitions of Kafka's messages, as facts: kafka_definitions.txt has a line for each message and each field.
 
-They were read out of the jars of Kafka, in which they are JSON with comments; `python -m tests.common.kafka_definitions`
-writes them anew, and compat_tests/every_version/test_definitions.py compares. So no test needs Java to know a message.
+They were read out of the jars of Kafka, in which they are JSON with comments; `python -m
+tests.common.kafka_definitions` writes them anew, and compat_tests/every_version/test_definitions.py compares. So no
+test needs Java to know a message.
 
-A line of a message is its name, what it is (a request, a stored value, …), its key, its versions, and those that are flexible.
-A field's has its name, type and versions, and what else the definition says of it. The fields of a struct are indented; where
-several fields share a struct, each has its fields.
+A line of a message is its name, what it is (a request, a stored value, …), its key, its versions, and those that are
+flexible. A field's has its name, type and versions, and what else the definition says of it. The fields of a struct
+are indented; where several fields share a struct, each has its fields.
 """
 
 import functools
@@ -17,7 +18,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
-from tests.common.real_kafka import kafka_libs
+from tests.common.jars import kafka_libs
 
 Definition = dict[str, Any]
 FILE = pathlib.Path(__file__).with_name("kafka_definitions.txt")
@@ -28,7 +29,7 @@ JARS = (
     "kafka-share-coordinator",
     "kafka-transaction-coordinator",
 )
-SAID_OF_MESSAGES = ("apiKey", "validVersions", "flexibleVersions", "latestVersionUnstable")
+SAID_OF_MESSAGES = ("apiKey", "validVersions", "flexibleVersions", "latestVersionUnstable", "listeners")
 SAID_OF_FIELDS = (
     *("nullableVersions", "taggedVersions", "tag", "default", "ignorable"),
     *("mapKey", "entityType", "zeroCopy", "flexibleVersions"),
@@ -99,7 +100,7 @@ def _lines_of(fields: list[Definition], indent: str) -> Iterator[str]:
 
 
 def _said(one: Definition, keys: tuple[str, ...]) -> Iterator[str]:
-    return (f"{key}={json.dumps(one[key])}" for key in keys if key in one)
+    return (f"{key}={json.dumps(one[key], separators=(',', ':'))}" for key in keys if key in one)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,20 @@
-"""A child process whose output is read by threads, kept, and can be waited for."""
+"""A child process whose output is read by threads, kept, and can be waited for; and ports for it."""
 
 import contextlib
 import os
+import random
+import socket
 import subprocess
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+PORTS = range(12_000, 32_000)
+"""Linux gives none of them to who asks for any port, or connects."""
+WORKERS_MAX = 16
+
+_given: set[int] = set()
 STOP_TIMEOUT_S = 30
 OUTPUT_LINES_KEPT = 400
 
@@ -103,3 +110,18 @@ class Process:
                 return self.wait()
             self._popen.kill()
         return self.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 on which nobody listens. They stay free: each worker of pytest has ports of its own."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = PORTS[worker % WORKERS_MAX :: WORKERS_MAX]
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(own)
+        with contextlib.suppress(OSError), socket.socket() as one:
+            if port not in _given:
+                one.bind(("127.0.0.1", port))
+                found.append(port)
+                _given.add(port)
+    return found

@@ -3,6 +3,9 @@
 import os
 import random
 
+NEW = "ONCELOG_NEW_SEEDS"
+"""The variable with the seeds that a run adds which asks Kafka."""
+
 
 def chosen() -> list[int]:
     """The seeds of ONCELOG_SEED (one, or several with commas); none without it."""
@@ -10,11 +13,12 @@ def chosen() -> list[int]:
 
 
 def seeds(walks: int) -> list[int]:
-    """The seeds of random walks: the numbers below `walks`, the same in every run.
+    """The seeds of random walks: the numbers below `walks`, and new ones where Kafka is asked.
 
     ONCELOG_WALKS replaces `walks`; ONCELOG_SEED replaces the seeds.
     """
-    return chosen() or list(range(int(os.environ.get("ONCELOG_WALKS", walks))))
+    new = [int(seed) for seed in os.environ.get(NEW, "").split(",") if seed]
+    return chosen() or [*range(int(os.environ.get("ONCELOG_WALKS", walks))), *new]
 
 
 def printed_rng() -> random.Random:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 import oncelog
-from tests.common.real_kafka import free_ports
+from tests.common.process import free_ports
 
 PATIENCE_S = 60
 FAST = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "log_level": 0}

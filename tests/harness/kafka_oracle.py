@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 
-from tests.common.real_kafka import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, require, tool_command
+from tests.common.jars import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, require, tool_command
 
 ERRORS_SHOWN = 4_000
 """Characters of a failed program's last output that the error shows."""

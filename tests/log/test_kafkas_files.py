@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.steps import finish
-from tests.common.real_kafka import RealKafka, RealPartMissing, require
+from tests.common.jars import RealPartMissing, require
+from tests.common.real_kafka import RealKafka
 from tests.harness.partition_log import START_MS, PartitionLogHarness, batch, batches_in, read_all
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from oncelog.broker.proxy.options import parse_proxy_arguments
 from oncelog.broker.proxy.settings import ProxySettings, proxy_settings
 from tests.common.frames import Connection
 from tests.common.oncelog_process import Serve, serve
-from tests.common.real_kafka import free_ports
+from tests.common.process import free_ports
 
 __all__ = ["serve"]  # a fixture
 

@@ -55,9 +55,7 @@ def check_bytes(cls: type[Message], definition: Json, drawn: Json) -> None:
         assert cls.decode(expected, version) == message, version
 
 
-@pytest.mark.parametrize(
-    "cls", [c for c in MESSAGES if c not in READ_BY_KAFKA], ids=lambda cls: cls.__name__
-)
+@pytest.mark.parametrize("cls", [c for c in MESSAGES if c not in READ_BY_KAFKA], ids=lambda cls: cls.__name__)
 def test_same_bytes_as_kafka_python(cls: type[Message]) -> None:
     @quick
     @given(values(cls))

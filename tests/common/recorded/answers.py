@@ -1,0 +1,81 @@
+"""The files with what Kafka answered: one for each file of tests, as text.
+
+    # Kafka 4.4.0
+    0348cf7ca51e test_versions[4]
+            -
+            ('Fetch v4', {'throttle_time_ms': 0, …})
+
+A line without a tab is a test that Kafka has passed, after the digest of what it was made of (ingredients.py). A dash
+begins what a comparison in it observed, and a line with a tab is one observation. The tests stand in the order of
+their names.
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+Observations = list[Any]
+
+
+@dataclass
+class Entry:
+    """What is recorded of one test."""
+
+    digest: str
+    comparisons: list[list[str]] = field(default_factory=list)
+    """Of each comparison, in their order, the lines of its observations."""
+
+    def observations(self, number: int) -> Observations | None:
+        """What a comparison of the test observed; None if it is not recorded."""
+        if number >= len(self.comparisons):
+            return None
+        return [ast.literal_eval(line) for line in self.comparisons[number]]
+
+
+def as_lines(observations: Iterable[Any]) -> list[str]:
+    """Give the observations as they stand in a file. Raises ValueError for one that is no literal."""
+    lines = [repr(one) for one in observations]
+    for line in lines:
+        ast.literal_eval(line)
+    return lines
+
+
+class Answers:
+    """One file with what Kafka answered. A file that is missing, or of another version of Kafka, has none."""
+
+    def __init__(self, path: pathlib.Path, version: str) -> None:
+        self._path = path
+        self._first_line = f"# Kafka {version}"
+        self.entries: dict[str, Entry] = {}
+        if path.exists():
+            self._read(path.read_text().split("\n"))
+
+    def _read(self, lines: list[str]) -> None:
+        if lines[0] != self._first_line:
+            return
+        entry = Entry("")
+        for line in lines[1:]:
+            if line == "\t-":
+                entry.comparisons.append([])
+            elif line.startswith("\t"):
+                entry.comparisons[-1].append(line[1:])
+            elif line:
+                digest, _, test = line.partition(" ")
+                entry = self.entries[test] = Entry(digest)
+
+    def write(self) -> None:
+        """Write the file anew; without entries, remove it."""
+        if not self.entries:
+            self._path.unlink(missing_ok=True)
+            return
+        lines = [self._first_line]
+        for test, entry in sorted(self.entries.items()):
+            lines.append(f"{entry.digest} {test}")
+            for observations in entry.comparisons:
+                lines += ["\t-", *(f"\t{line}" for line in observations)]
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text("\n".join(lines) + "\n")
