@@ -10,15 +10,16 @@ from collections.abc import Generator, Iterator, Mapping
 
 import pytest
 
+from compat_tests import targets
 from compat_tests.brokers import WITHOUT_SHORTCUTS, Broker, SharedBrokers, check_after, checked, make_broker
 from compat_tests.differential import Pair
 from compat_tests.nodes.kafka_cluster import KafkaCluster
+from compat_tests.nodes.oncelog_cluster import OncelogCluster
 from compat_tests.on_demand import OnDemand
 from compat_tests.order import longest_first
 from compat_tests.proxied import BEFORE_ONCELOG, OF_PAIR, PROXY, Proxied
-from compat_tests.targets import parametrize, register
 from tests.common.jars import RealPartMissing, require
-from tests.common.recorded.plugin import ASKED, Recorder
+from tests.common.recorded.recorder import ASKED, Recorder
 
 OUTPUT_SHOWN_CHARS = 6000
 LONGEST = (
@@ -49,13 +50,21 @@ def brokers() -> Iterator[SharedBrokers]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    parametrize(metafunc)
+    targets.parametrize(metafunc)
 
 
 @pytest.fixture
 def target(request: pytest.FixtureRequest) -> str:
     """The name of the target: one of TARGETS, or one that the test is also on."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def upstream(pytestconfig: pytest.Config) -> str:
+    """The target before which a proxy, a prover or a client of ours stands: Kafka where Kafka is asked, else oncelog,
+    which answers as Kafka does.
+    """
+    return targets.upstream(pytestconfig)
 
 
 @pytest.fixture
@@ -116,11 +125,11 @@ def pair(answers: Recorder, brokers: SharedBrokers, request: pytest.FixtureReque
 
 
 @pytest.fixture(scope="module")
-def kafka_cluster() -> Iterator[KafkaCluster]:
-    """A Kafka of three nodes, which runs as long as its module's tests: three idle JVMs cost CPU time."""
+def cluster(upstream: str) -> Iterator[KafkaCluster | OncelogCluster]:
+    """Three nodes of `upstream`, which run as long as their module's tests: three idle JVMs cost CPU time."""
     try:
-        with KafkaCluster() as cluster:
-            yield cluster
+        with (KafkaCluster if upstream == "kafka" else OncelogCluster)() as started:
+            yield started
     except RealPartMissing as missing:
         require(str(missing))
 
@@ -140,7 +149,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Ignore a warning of kafka-python's own code; every other warning stays an error."""
-    register(config)
+    targets.register(config)
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 

@@ -4,6 +4,7 @@ A scenario is a function of a `Session`, which keeps what it observes. Values th
 are replaced by names: the first topic id of a scenario is "uuid#1" on both targets.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -14,11 +15,13 @@ from tests.common import facts
 from tests.common.batches import WAIT_MS, now_ms, read_batches
 from tests.common.definitions import ZERO_UUID, Fields
 from tests.common.frames import CLOSED, Connection, address
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 NOT_LEADER = 6
 LOADING = (14, 15, 16)
 RECENT_MS = 3_600_000
+LONG = 1000
+"""Of so many bytes what is observed is their number and digest."""
 ERROR_MESSAGES = ("error_message", "batch_index_error_message")
 MEMBER_ID = re.compile("(.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Scenario = Callable[["Session"], None]
@@ -197,6 +200,8 @@ class Session:
             return [self._normalize("", one._asdict()) for one in self._batches(value)]
         if len(value) == 16 and value != ZERO_UUID:
             return self._seen.setdefault(("uuid", value), f"uuid#{self._count('uuid')}")
+        if len(value) > LONG:
+            return f"{len(value)} bytes, SHA-256 {hashlib.sha256(value).hexdigest()}"
         return value
 
     def _batches(self, value: bytes) -> Iterator[Any]:

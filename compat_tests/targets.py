@@ -4,7 +4,14 @@ import pytest
 
 from compat_tests.brokers import TARGETS
 from compat_tests.proxied import BEFORE_ONCELOG, PROXY_CLUSTER
-from tests.common.recorded.plugin import ASKED, recorder_of
+from tests.common.recorded.plugin import recorder_of
+from tests.common.recorded.recorder import ASKED
+
+OURS_ON_TARGETS = (
+    "oncelog",
+    pytest.param("kafka", marks=pytest.mark.whole_run("oncelog answers our clients as Kafka does")),
+)
+"""For tests of our own clients, whose code changes: the half on Kafka is no fact of Kafka alone."""
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
@@ -12,7 +19,8 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     given = [name for mark in metafunc.definition.iter_markers("parametrize") for name in names(mark)]
     if "target" in metafunc.fixturenames and "target" not in given:
         also = also_on(metafunc.definition, metafunc.config)
-        metafunc.parametrize("target", (*TARGETS, *also), indirect=True)
+        ours = metafunc.definition.get_closest_marker("our_client") is not None
+        metafunc.parametrize("target", (*(OURS_ON_TARGETS if ours else TARGETS), *also), indirect=True)
 
 
 def also_on(test: pytest.Item, config: pytest.Config) -> tuple[str, ...]:
@@ -32,3 +40,9 @@ def names(mark: pytest.Mark) -> list[str]:
 def register(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line("markers", "also_on(*targets): runs on these targets of proxied.py, too")
+    config.addinivalue_line("markers", "our_client: asks the target by a client of oncelog's own")
+
+
+def upstream(config: pytest.Config) -> str:
+    """The target before which a proxy, a prover or a client of ours stands in this run."""
+    return "kafka" if recorder_of(config).mode == ASKED else "oncelog"

@@ -23,7 +23,7 @@ from tests.common.definitions import Fields
 from tests.common.jars import BROKER_JVM_OPTIONS, RealPartMissing, compile_java, require, run_tool
 from tests.common.otlp import GAUGE
 from tests.common.real_kafka import RealKafka
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 pytestmark = pytest.mark.slow
 HERE = pathlib.Path(__file__).parent

@@ -36,7 +36,7 @@ from oncelog.wire.records import iterate_records
 from tests.common.batches import batch, record
 from tests.common.frames import address
 
-pytestmark = pytest.mark.also_on("proxy")
+pytestmark = [pytest.mark.also_on("proxy"), pytest.mark.our_client]
 
 RETRY = Retry(timeout_s=60)
 NAMED_BY_TOPIC_ID_FROM = 10

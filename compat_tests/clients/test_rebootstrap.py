@@ -16,6 +16,7 @@ from tests.common.jars import RealPartMissing, kafka_version, require, run_tool
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.our_client,
     facts.needs(facts.CHECKS_CLUSTER_OF_CLIENT, "check of the node that a client means"),
 ]
 

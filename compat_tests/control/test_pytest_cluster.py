@@ -13,6 +13,7 @@ import oncelog
 from oncelog.pytest_plugin.real_cluster import Cluster
 from tests.common import facts
 
+pytestmark = pytest.mark.our_client
 TIMEOUT_S = 60
 
 

@@ -22,7 +22,7 @@ def announce_as_kafka(pair: Pair, version: int) -> None:
     """Assert that our targets announce what Kafka does, except the APIs in NOT_ANNOUNCED."""
     expected = pair.answers.value(lambda: ranges(pair.bootstrap("kafka"), version))
     for target in pair.ours:
-        missing = () if target == OF_PAIR else map(api_key, NOT_ANNOUNCED)
+        missing = () if target == OF_PAIR else tuple(map(api_key, NOT_ANNOUNCED))
         assert ranges(pair.bootstrap(target), version) == {
             key: found for key, found in expected.items() if key not in missing
         }

@@ -17,7 +17,7 @@ from oncelog.broker.handlers.table import HANDLERS, TELEMETRY_KEYS
 from tests.common import facts as kafkas
 from tests.common.frames import CLOSED, Connection
 from tests.common.real_kafka import RealKafka
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 KAFKA_APIS = {"3.9": "3.9.2", "4.0": "4.0.2", "4.1": "4.1.2", "4.2": "4.2.1", "4.3": kafkas.OLDER}
 SOFTWARE = {"client_software_name": "frames", "client_software_version": "1.0"}

@@ -27,7 +27,7 @@ from compat_tests.security.authorizing import PASSWORDS, login_properties, make_
 from oncelog.broker.handlers.table import HANDLERS
 from tests.common.definitions import api_key
 from tests.common.process import free_ports
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 CASES: Cases = (
     RECORD_CASES | GROUP_CASES | SHARE_STATE_CASES | TRANSACTION_CASES | CLUSTER_CASES | ACCESS_CASES

@@ -11,7 +11,7 @@ from compat_tests.on_demand import OnDemand
 from compat_tests.transactions.wire import Producer
 from tests.common.batches import batch
 from tests.common.definitions import Fields
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 INVALID_REPLICATION_FACTOR = 38
 UNKNOWN_TOPIC_OR_PARTITION = 3

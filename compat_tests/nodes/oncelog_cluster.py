@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import oncelog
 from compat_tests.nodes.asking import Asking
-from compat_tests.nodes.kafka_cluster import PROPERTIES
+from compat_tests.nodes.kafka_cluster import PROPERTIES, KafkaCluster
 from compat_tests.nodes.topic import Topic, move_leader
 from compat_tests.oncelog_server import Oncelog
 from oncelog.wire.topic_names import INTERNAL_TOPICS
@@ -162,3 +162,7 @@ class _Whole:
 
     def is_cut(self, one: int, other: int) -> bool:
         return False
+
+
+AnyCluster = KafkaCluster | OncelogCluster
+"""Three nodes before which a proxy stands."""

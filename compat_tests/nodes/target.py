@@ -54,15 +54,20 @@ class Network(Wires, Protocol):
         """Let everything pass at once."""
 
 
-class Brokers(Protocol):
-    """The brokers of a cluster, for requests (topic.py)."""
+class Wired(Protocol):
+    """Nodes, and the wires between them."""
 
-    @property
-    def bootstrap_servers(self) -> str: ...
     @property
     def nodes(self) -> Mapping[int, Asked]: ...
     @property
     def network(self) -> Wires: ...
+
+
+class Brokers(Wired, Protocol):
+    """The brokers of a cluster, for requests (topic.py)."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
     def topic(self, name: str) -> Topic: ...
 
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from compat_tests import groups
 from compat_tests.groups.test_connect import ConnectWorker
 from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import create_topic
+from compat_tests.oncelog_server import ROOT
 from compat_tests.transactions.reader import Reader, reading
 from tests.common.jars import RealPartMissing, compile_java, require
 
 ASSIGNMENTS = ((1, 2, 3), (2, 3, 1))
 """A partition for each task of the connector."""
-SOURCE = pathlib.Path(groups.__path__[0]) / "CountingConnector.java"
+SOURCE = ROOT / "compat_tests/groups/CountingConnector.java"
 PROPERTIES = {
     "exactly.once.source.support": "enabled",
     **{f"{kind}.storage.replication.factor": "3" for kind in ("config", "offset", "status")},

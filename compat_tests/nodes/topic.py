@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from compat_tests.nodes.target import CLIENTS, CONTROLLER, Brokers
+from compat_tests.nodes.target import CLIENTS, CONTROLLER, Brokers, Wired
 from compat_tests.nodes.waiting import wait_until
 from tests.common.batches import batch, read_batches, read_values, record
 from tests.common.frames import Connection
@@ -39,7 +39,7 @@ def call(cluster: Brokers, node: int, api: str, version: int, values: Mapping[st
         return connection.call(api, version, dict(values))
 
 
-def reachable(cluster: Brokers) -> list[int]:
+def reachable(cluster: Wired) -> list[int]:
     """The brokers that run, and that clients and the controller reach."""
     return [
         number

@@ -98,11 +98,11 @@ def test_a_client_on_several_workers(title: str, tmp_path: pathlib.Path, run_pyt
 
 
 @pytest.mark.parametrize("title", ["Quick start", *CLIENTS])
-def test_a_recipe_on_a_real_kafka(
-    title: str, tmp_path: pathlib.Path, run_pytest: RunPytest, brokers: SharedBrokers
+def test_a_recipe_on_a_cluster(
+    title: str, tmp_path: pathlib.Path, run_pytest: RunPytest, brokers: SharedBrokers, upstream: str
 ) -> None:
     RECIPES[title].write(tmp_path)
-    servers = brokers["kafka"].bootstrap
+    servers = brokers[upstream].bootstrap
     # The clients of the recipe before may have asked for a deleted topic, which then exists again.
     with contextlib.closing(Cluster(servers, {})) as cluster:
         cluster.start()

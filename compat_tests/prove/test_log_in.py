@@ -52,6 +52,8 @@ def test_the_program_logs_in_as_its_variables_say(
     assert not [path.name for path in tmp_path.iterdir() if PASSWORD in path.read_text()]
 
 
-def test_on_a_real_kafka_it_logs_in_at_the_proxy(tmp_path: pathlib.Path, brokers: SharedBrokers) -> None:
-    verdict = proof(tmp_path, "confluent-kafka", "--tls", "--upstream", brokers["kafka"].bootstrap)
+def test_before_a_cluster_it_logs_in_at_the_proxy(
+    tmp_path: pathlib.Path, brokers: SharedBrokers, upstream: str
+) -> None:
+    verdict = proof(tmp_path, "confluent-kafka", "--tls", "--upstream", brokers[upstream].bootstrap)
     assert (verdict["outputs"], verdict["trials"]) == (10, 1), verdict

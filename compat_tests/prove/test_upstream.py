@@ -37,9 +37,9 @@ producer.flush()
 
 
 @pytest.fixture
-def kafka(brokers: SharedBrokers) -> str:
-    """The address of a real Kafka."""
-    return brokers["kafka"].bootstrap
+def kafka(brokers: SharedBrokers, upstream: str) -> str:
+    """The address of a cluster that is not ours."""
+    return brokers[upstream].bootstrap
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from compat_tests.nodes.kafka_cluster import KafkaCluster
+from compat_tests.nodes.oncelog_cluster import AnyCluster
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.security.client_programs import running
 from compat_tests.security.logged_in_clients import Case, Said
@@ -13,9 +13,9 @@ from tests.common.jars import RealPartMissing, require
 
 
 @pytest.fixture(scope="module")
-def proxy(kafka_cluster: KafkaCluster) -> Iterator[OncelogProxy]:
+def proxy(cluster: AnyCluster) -> Iterator[OncelogProxy]:
     """A proxy before the module's cluster; it logs no traceback."""
-    with OncelogProxy(kafka_cluster.bootstrap_servers) as started:
+    with OncelogProxy(cluster.bootstrap_servers) as started:
         yield started
         assert not started.tracebacks, started.output()[-3000:]
         assert started.running, started.output()[-3000:]

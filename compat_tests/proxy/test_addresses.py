@@ -6,7 +6,7 @@ import pytest
 
 from compat_tests.differential import make_topic, produce_request
 from compat_tests.nodes.asking import NODES
-from compat_tests.nodes.kafka_cluster import KafkaCluster
+from compat_tests.nodes.oncelog_cluster import AnyCluster
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from tests.common.batches import batch
 from tests.common.definitions import Fields, api_key, versions_of
@@ -35,7 +35,7 @@ def addresses(bootstrap: str) -> dict[int, Address]:
 class Ways:
     """A node by its own address and by the proxy's."""
 
-    def __init__(self, cluster: KafkaCluster, proxy: OncelogProxy) -> None:
+    def __init__(self, cluster: AnyCluster, proxy: OncelogProxy) -> None:
         self.cluster = cluster
         self.proxy = proxy
         self.direct = addresses(cluster.nodes[1].bootstrap)
@@ -73,13 +73,13 @@ def steady(value: Any, key: str = "") -> Any:
 
 
 @pytest.fixture(scope="module")
-def ways(kafka_cluster: KafkaCluster, proxy: OncelogProxy) -> Ways:
+def ways(cluster: AnyCluster, proxy: OncelogProxy) -> Ways:
     make_topic(proxy.bootstrap, "led", NODES)
     alone = {"name": "alone", "num_partitions": NODES, "replication_factor": 1}
     created = call(proxy.bootstrap, "CreateTopics", 7, {"topics": [alone], "timeout_ms": 15_000})
     assert created["topics"][0]["error_code"] == 0, created
-    kafka_cluster.wait_until_in_sync()
-    return Ways(kafka_cluster, proxy)
+    cluster.wait_until_in_sync()
+    return Ways(cluster, proxy)
 
 
 @pytest.fixture(params=[1, 2, 3])

@@ -21,10 +21,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from compat_tests.brokers import make_broker
 from compat_tests.differential import make_topic
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from tests.common.jars import RealPartMissing, require, run_tool
-from tests.common.real_kafka import RealKafka
 
 TIMEOUT_S = 30.0
 SCRAM = "SCRAM-SHA-512"
@@ -65,12 +65,12 @@ def produce_by_kafka_python(proxy: OncelogProxy, user: str, password: str, topic
         producer.close()
 
 
-def test_they_outlive_a_kill(tmp_path: pathlib.Path) -> None:
+def test_they_outlive_a_kill(tmp_path: pathlib.Path, upstream: str) -> None:
     options = ["--user", "admin:admin-secret", "--data-dir", str(tmp_path / "kept")]
     options += ["-c", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"]
     options += ["-c", "super.users=User:admin"]
     try:
-        with RealKafka() as cluster, OncelogProxy(cluster.bootstrap, options) as proxy:
+        with make_broker(upstream) as cluster, OncelogProxy(cluster.bootstrap, options) as proxy:
             make_topic(cluster.bootstrap, "orders")
             make_topic(cluster.bootstrap, "other")
             by_clients(proxy)

@@ -7,7 +7,7 @@ from collections import Counter
 
 from compat_tests.differential import make_topic
 from compat_tests.nodes.group_reader import GroupReader
-from compat_tests.nodes.kafka_cluster import KafkaCluster
+from compat_tests.nodes.oncelog_cluster import AnyCluster
 from compat_tests.nodes.writers import CLIENTS, Acknowledged, writing
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.transactions.reader import values
@@ -42,12 +42,12 @@ def java(bootstrap: str, topic: str, found: Acknowledged, stop: threading.Event)
     ender.join()
 
 
-def test_the_proxy_and_then_nodes_are_killed(kafka_cluster: KafkaCluster, proxy: OncelogProxy) -> None:
+def test_the_proxy_and_then_nodes_are_killed(cluster: AnyCluster, proxy: OncelogProxy) -> None:
     writers = {**CLIENTS, "java": java}
     topics = {client: f"from-{client}" for client in writers}
     for topic in topics.values():
         make_topic(proxy.bootstrap, topic, PARTITIONS)
-    kafka_cluster.wait_until_in_sync()
+    cluster.wait_until_in_sync()
     reader = GroupReader(proxy.bootstrap, [*topics.values()])
     try:
         with writing(proxy.bootstrap, topics, writers) as found:
@@ -58,11 +58,11 @@ def test_the_proxy_and_then_nodes_are_killed(kafka_cluster: KafkaCluster, proxy:
             for one in found.values():
                 one.wait_for_more()
             for number in KILLED:
-                kafka_cluster.nodes[number].kill()
+                cluster.nodes[number].kill()
                 for one in found.values():
                     one.wait_for_more()
-                kafka_cluster.nodes[number].start()
-                kafka_cluster.wait_until_in_sync()
+                cluster.nodes[number].start()
+                cluster.wait_until_in_sync()
                 for one in found.values():
                     one.wait_for_more()
         for client, one in found.items():

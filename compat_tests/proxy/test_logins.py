@@ -140,8 +140,9 @@ def new_proxy(mode: str, kafka: Secured, certificates: pathlib.Path, folder: pat
 
 
 @pytest.fixture(scope="module")
-def kafka(certificates: pathlib.Path) -> Iterator[Secured]:
-    found = Secured("kafka", certificates)
+def kafka(certificates: pathlib.Path, upstream: str) -> Iterator[Secured]:
+    """Before which the proxies stand."""
+    found = Secured(upstream, certificates)
     try:
         with found.broker:
             found.prepare([topic_of(*key) for key in ALL], PREFIX)

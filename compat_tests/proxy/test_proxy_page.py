@@ -67,8 +67,8 @@ def test_a_recipe(title: str, tmp_path: pathlib.Path) -> None:
     assert " skipped" not in run_pytest(RECIPES[title], tmp_path)
 
 
-def test_the_fixture_before_a_real_kafka(tmp_path: pathlib.Path, brokers: SharedBrokers) -> None:
-    servers = brokers["kafka"].bootstrap
+def test_the_fixture_before_a_cluster(tmp_path: pathlib.Path, brokers: SharedBrokers, upstream: str) -> None:
+    servers = brokers[upstream].bootstrap
     shown = run_pytest(RECIPES["With pytest"], tmp_path, f"--kafka-bootstrap-servers={servers}")
     assert " skipped" not in shown
 

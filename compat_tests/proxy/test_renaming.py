@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 import oncelog
-from compat_tests.brokers import TARGETS, SharedBrokers
+from compat_tests.brokers import SharedBrokers
+from compat_tests.targets import OURS_ON_TARGETS
 
 TIMEOUT_S = 60
 FAST = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "log_level": 0}
@@ -23,7 +24,7 @@ def prefix(context: oncelog.RequestContext) -> str:
     return "" if context.client_id == "admin" else f"{context.client_id}."
 
 
-@pytest.fixture(scope="module", params=TARGETS)
+@pytest.fixture(scope="module", params=OURS_ON_TARGETS)
 def proxy(request: pytest.FixtureRequest, brokers: SharedBrokers) -> Iterator[oncelog.Proxy]:
     kinds = (oncelog.rename_topics, oncelog.rename_groups, oncelog.rename_transactional_ids)
     filters = [rename(prefix=prefix) for rename in kinds]

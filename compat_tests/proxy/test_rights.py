@@ -25,13 +25,13 @@ from compat_tests.security.rights import Case
 from compat_tests.security.rights_page import ALL_CASES
 from compat_tests.security.test_rights import IDS, names_for, run
 from tests.common.process import free_ports
-from tests.common.recorded.plugin import ASKED, Recorder
+from tests.common.recorded.recorder import Recorder
 
 OPEN = {key: text for key, text in PROPERTIES.items() if key not in ("authorizer.class.name", "super.users")}
 
 
 @pytest.fixture(scope="module")
-def proxy(answers: Recorder) -> Iterator[RunningProxy]:
+def proxy(upstream: str) -> Iterator[RunningProxy]:
     """Before an open broker, with the rights that the directories of `authorizing` begin with."""
     acls = [
         word
@@ -43,11 +43,10 @@ def proxy(answers: Recorder) -> Iterator[RunningProxy]:
     }
     settings = {"super.users": PROPERTIES["super.users"], "sasl.enabled.mechanisms": "PLAIN", **logins}
     words = [word for key, text in settings.items() for word in ("-c", f"{key}={text}")]
-    before = "kafka" if answers.mode == ASKED else "oncelog"
-    more = UNDISTURBED_KAFKA if before == "kafka" else {}
+    more = UNDISTURBED_KAFKA if upstream == "kafka" else {}
     with (
         OnDemand(lambda target: make_broker(target, {**more, **UNDISTURBED, **OPEN})) as brokers,
-        RunningProxy(brokers[before].bootstrap, ["PLAINTEXT", "SASL_PLAINTEXT"], [*acls, *words]) as found,
+        RunningProxy(brokers[upstream].bootstrap, ["PLAINTEXT", "SASL_PLAINTEXT"], [*acls, *words]) as found,
     ):
         yield found
 

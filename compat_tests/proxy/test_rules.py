@@ -1,4 +1,4 @@
-"""The rules of a test for the broker, word for word, before a real Kafka: the same effect on stock clients."""
+"""The rules of a test for the broker, word for word, through a proxy: the same effect on stock clients."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TIMEOUT_S = 30
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module", params=["broker", "proxy before Kafka"])
-def kit(request: pytest.FixtureRequest) -> Iterator[Kit]:
+@pytest.fixture(scope="module", params=["broker", "proxy"])
+def kit(request: pytest.FixtureRequest, upstream: str) -> Iterator[Kit]:
     if request.param == "broker":
         with oncelog.Broker() as broker:
             yield broker
     else:
         brokers: SharedBrokers = request.getfixturevalue("brokers")
-        with oncelog.Proxy(brokers["kafka"].bootstrap) as proxy:
+        with oncelog.Proxy(brokers[upstream].bootstrap) as proxy:
             yield proxy
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from compat_tests.brokers import SharedBrokers, check_after
 from compat_tests.differential import make_topic
-from compat_tests.nodes.kafka_cluster import KafkaCluster
+from compat_tests.nodes.oncelog_cluster import AnyCluster
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.security.logged_in_clients import CLIENTS, Case, Said, Way
 
@@ -32,11 +32,11 @@ def test_before_one_node(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_before_three_nodes(
-    kafka_cluster: KafkaCluster,
+    cluster: AnyCluster,
     proxy: OncelogProxy,
     client: str,
     name: str,
     run_case: Callable[[str, Case], Said],
 ) -> None:
     check(run_case, client, proxy.bootstrap, name)
-    assert kafka_cluster.leader(name) > 0
+    assert cluster.leader(name) > 0

@@ -10,7 +10,7 @@ from compat_tests.differential import Pair, Session
 from compat_tests.on_demand import OnDemand
 from compat_tests.security.authorizing import Acls, login_properties, make_authorizing
 from tests.common.process import free_ports
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 
 @pytest.fixture(scope="package")

@@ -25,7 +25,7 @@ from compat_tests.security.authorizing import (
 from tests.common.batches import WAIT_MS, batch, now_ms
 from tests.common.definitions import Fields
 from tests.common.jars import run_tool
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 Admin = tuple[Session, Acls]
 MATCH, PREFIXED, DENY = 2, 4, 2

@@ -26,7 +26,7 @@ from tests.common.batches import WAIT_MS, now_ms
 from tests.common.certificates import Authority, Identity
 from tests.common.jars import require, run_tool
 from tests.common.process import free_ports
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 from tests.common.sasl_client import SaslClient
 
 pytestmark = pytest.mark.slow

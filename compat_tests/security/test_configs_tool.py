@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.brokers import Broker, SharedBrokers, checked
 from tests.common.jars import run_tool
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 ALICE = ("--entity-type", "users", "--entity-name", "alice, a=b")
 ALL_USERS = ("--entity-type", "users")

@@ -21,7 +21,7 @@ from compat_tests.security.test_configs_tool import FRAME
 from tests.common.batches import WAIT_MS, now_ms
 from tests.common.definitions import Fields
 from tests.common.jars import RealPartMissing, require, run_tool
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 TOOL = "org.apache.kafka.tools.DelegationTokenCommand"

@@ -18,7 +18,7 @@ from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from oncelog.wire.schema import Message, Request
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 from tests.common.sasl_client import Closed, SaslClient, ScramClient
 
 pytestmark = pytest.mark.slow

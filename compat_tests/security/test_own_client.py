@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 import trio
 
-from compat_tests.brokers import TARGETS, check_after
+from compat_tests.brokers import check_after
 from compat_tests.security.logged_in_clients import OAUTHBEARER, Way, java_settings
 from compat_tests.security.sasl import PASSWORD, USER, SaslTarget, while_sessions_pass
 from compat_tests.security.secured import USERS, Secured, write_certificates
+from compat_tests.targets import OURS_ON_TARGETS
 from oncelog.broker.client.cluster_client import ClusterClient
 from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.routes import AnyBroker
@@ -38,7 +39,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=TARGETS)
+@pytest.fixture(scope="module", params=OURS_ON_TARGETS)
 def secured(request: pytest.FixtureRequest, certificates: pathlib.Path) -> Iterator[Secured]:
     found = Secured(request.param, certificates)
     with contextlib.ExitStack() as stack:
@@ -52,7 +53,7 @@ def secured(request: pytest.FixtureRequest, certificates: pathlib.Path) -> Itera
         yield found
 
 
-@pytest.fixture(scope="module", params=TARGETS)
+@pytest.fixture(scope="module", params=OURS_ON_TARGETS)
 def short_sessions(request: pytest.FixtureRequest) -> Iterator[SaslTarget]:
     with SaslTarget(request.param).running() as target:
         yield target

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from oncelog.broker.security.tls.principal import NoMatchingRule, PrincipalMapper, distinguished_name
 from tests.common.jars import compile_java, tool_command
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 pytestmark = pytest.mark.slow
 

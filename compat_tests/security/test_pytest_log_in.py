@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import oncelog
-from compat_tests.brokers import TARGETS, check_after
+from compat_tests.brokers import check_after
 from compat_tests.security.secured import USERS, Secured, write_certificates
+from compat_tests.targets import OURS_ON_TARGETS
 from oncelog.pytest_plugin.real_cluster import Cluster
 from tests.common.jars import RealPartMissing, require
 
@@ -31,7 +32,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=TARGETS)
+@pytest.fixture(scope="module", params=OURS_ON_TARGETS)
 def secured(request: pytest.FixtureRequest, certificates: pathlib.Path) -> Iterator[Secured]:
     found = Secured(request.param, certificates)
     with contextlib.ExitStack() as stack:

@@ -78,11 +78,11 @@ def new_target(name: str) -> SaslTarget:
 
 
 @pytest.fixture(scope="module", params=[*TARGETS, PASSED, ENDED_HERE])
-def way(request: pytest.FixtureRequest) -> Iterator[Way]:
+def way(request: pytest.FixtureRequest, upstream: str) -> Iterator[Way]:
     """Yield the address and credentials of a client whose sessions are short."""
     with contextlib.ExitStack() as stack:
         kind = request.param
-        target = stack.enter_context(new_target(kind if kind in TARGETS else "kafka").running())
+        target = stack.enter_context(new_target(kind if kind in TARGETS else upstream).running())
         servers = target.short_sessions
         if kind == PASSED:
             proxy = RunningProxy(servers, ["SASL_PLAINTEXT"], ["--pass-logins"])
@@ -103,9 +103,11 @@ def way(request: pytest.FixtureRequest) -> Iterator[Way]:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_client_does_not_notice_the_sessions_of_a_proxy(mechanism: str, tmp_path: pathlib.Path) -> None:
+def test_a_client_does_not_notice_the_sessions_of_a_proxy(
+    mechanism: str, upstream: str, tmp_path: pathlib.Path
+) -> None:
     """It does not log in; the proxy does, and renews its session with the requests of the client."""
-    with new_target("kafka").running() as target:
+    with new_target(upstream).running() as target:
         logged_in = Way("", "SASL_PLAINTEXT", mechanism=mechanism, user=USER, password=PASSWORD)
         config = tmp_path / "client.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in java_settings(logged_in).items()))

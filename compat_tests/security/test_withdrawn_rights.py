@@ -14,7 +14,7 @@ from compat_tests.security.authorizing import CLIENT, GROUP, TOPIC, TRANSACTIONA
 from tests.common.batches import TRANSACTIONAL as TRANSACTIONAL_BATCH
 from tests.common.batches import WAIT_MS, batch, now_ms
 from tests.common.definitions import Fields
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 READ, WRITE, DESCRIBE = 3, 4, 8
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, ID_DENIED = 29, 30, 31, 53

@@ -19,7 +19,7 @@ from oncelog.wire.schema import uuid_to_text
 from tests.common.definitions import Fields
 from tests.common.local_broker import LocalBroker
 from tests.common.real_kafka import RealKafka
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 PROPERTIES = {
     "share.coordinator.state.topic.num.partitions": "1",
@@ -170,7 +170,7 @@ def test_both_answer_and_store_the_same(
     def observe(target: str) -> tuple[list[Any], list[Any]]:
         make = RealKafka if target == "kafka" else Oncelog
         found, topic_id = answered(make(PROPERTIES, tmp_path / target))
-        return [(tuple(call), answer) for call, answer in found], dumped(
+        return [(str(call), answer) for call, answer in found], dumped(
             kafka_tool, tmp_path / target, topic_id
         )
 

@@ -11,7 +11,7 @@ from compat_tests.differential import Pair
 from compat_tests.on_demand import OnDemand
 from compat_tests.transactions.java_worker import JAVA_SOURCE, JavaWorker
 from tests.common.jars import RealPartMissing, compile_java, require
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 OWN_PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",

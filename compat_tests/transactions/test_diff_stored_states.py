@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from compat_tests.brokers import Broker, make_broker
-from compat_tests.differential import Pair, Session
+from compat_tests.differential import LOADING, Pair, Session
 from compat_tests.on_demand import OnDemand
 from compat_tests.transactions.conftest import OWN_PROPERTIES
 from compat_tests.transactions.stored import (
@@ -35,8 +35,8 @@ from compat_tests.transactions.wire import (
     observe_committed,
     observe_topic,
 )
-from tests.common.batches import now_ms
-from tests.common.recorded.plugin import Recorder
+from tests.common.batches import WAIT_MS, now_ms
+from tests.common.recorded.recorder import Recorder
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +133,16 @@ def store(session: Session, name: str, case: Case) -> None:
         write(session, name, value.encode(0), key_version=9)
 
 
+def wait_until_loaded(session: Session) -> None:
+    deadline = now_ms() + WAIT_MS
+    asked = {"transactional_ids": list(CASES)}
+    while True:
+        states = session.call_unobserved("DescribeTransactions", 0, asked)["transaction_states"]
+        if not {row["error_code"] for row in states} & set(LOADING):
+            return
+        assert now_ms() < deadline, states
+
+
 @pytest.fixture(scope="module")
 def restarted() -> Iterator[OnDemand[Broker]]:
     """Brokers that have loaded the states."""
@@ -140,10 +150,14 @@ def restarted() -> Iterator[OnDemand[Broker]]:
     @contextlib.contextmanager
     def make(target: str) -> Iterator[Broker]:
         with make_broker(target, OWN_PROPERTIES) as broker:
-            with contextlib.closing(Session(broker.bootstrap)) as session:
-                for name, case in CASES.items():
-                    store(session, name, case)
+            session = Session(broker.bootstrap)
+            for name, case in CASES.items():
+                store(session, name, case)
+            session.end()
             broker.restart()
+            session = Session(broker.bootstrap)
+            wait_until_loaded(session)
+            session.end()
             yield broker
 
     with OnDemand(make) as found:

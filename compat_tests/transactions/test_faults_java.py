@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 import oncelog
 from compat_tests.differential import make_topic
+from compat_tests.targets import OURS_ON_TARGETS
 from compat_tests.transactions.java_worker import JavaWorker
 from tests.common.jars import RealPartMissing, require
 from tests.common.real_kafka import PROPERTIES, RealKafka
@@ -75,7 +76,7 @@ def journalled(target: str, topic: str) -> Iterator[oncelog.Broker | oncelog.Pro
         require(str(missing))
 
 
-@pytest.mark.parametrize("target", ["oncelog", "kafka"])
+@pytest.mark.parametrize("target", OURS_ON_TARGETS)
 def test_a_program_that_reads_and_writes_one_topic_commits_by_its_id(
     target: str, java_transactions: pathlib.Path
 ) -> None:

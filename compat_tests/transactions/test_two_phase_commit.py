@@ -12,7 +12,7 @@ from compat_tests.every_version.announced import announce_as_kafka, ranges
 from compat_tests.on_demand import OnDemand
 from tests.common.batches import TRANSACTIONAL, batch
 from tests.common.definitions import Fields, api_key, versions_of
-from tests.common.recorded.plugin import Recorder
+from tests.common.recorded.recorder import Recorder
 
 pytestmark = pytest.mark.slow
 VERSION = 6

@@ -13,7 +13,8 @@ import threading
 from types import CodeType, FrameType
 from typing import Any
 
-from tests.common.recorded.ingredients import LEFT_OUT_OF_FOLDERS, ROOT, STARTERS, SUITES, Ingredients, module
+from tests.common.recorded.ingredients import LEFT_OUT_OF_FOLDERS, Ingredients, is_starter
+from tests.common.recorded.modules import SUITES, Tree
 
 PLACES = (*SUITES, "docs")
 NOT_LOOKED_AT = ("pom.xml",)
@@ -22,7 +23,8 @@ NOT_LOOKED_AT = ("pom.xml",)
 class Witness:
     """Between `begin` and `end`, all that takes part. One is made for a process, since a hook for audits stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
         self._called: set[CodeType] = set()
         self._named: set[str] = set()
         self._looks = False
@@ -40,16 +42,18 @@ class Witness:
         sys.settrace(None)
         threading.settrace(None)
         self._looks = False
+        # Other threads go on, and add to the sets.
+        called, named = self._called.copy(), self._named.copy()
         known = {(name, definition) for name, definition in found.definitions}
         missing = {
             f"{name}.{top}"
-            for name, top in map(_definition_of, self._called)
-            if name and not _is_left_out(name) and (name, top) not in known
+            for name, top in map(self._definition_of, called)
+            if name and not is_starter(name) and (name, top) not in known
         }
         missing |= {
-            str(path.relative_to(ROOT))
-            for path in map(pathlib.Path, self._named)
-            if path.is_file() and path.suffix != ".py" and path not in found.files and _is_ours(path)
+            str(path.relative_to(self._tree.root))
+            for path in map(pathlib.Path, named)
+            if path.is_file() and path.suffix != ".py" and path not in found.files and self._is_ours(path)
         }
         return sorted(missing)
 
@@ -64,28 +68,18 @@ class Witness:
         elif event == "subprocess.Popen":
             self._named.update(one for one in map(str, arguments[1] or ()) if one.startswith("/"))
 
+    def _is_ours(self, path: pathlib.Path) -> bool:
+        if not path.is_relative_to(self._tree.root) or path.name in NOT_LOOKED_AT:
+            return False
+        inner = path.relative_to(self._tree.root).parts
+        return inner[0] in PLACES and not LEFT_OUT_OF_FOLDERS & set(inner)
 
-def _is_ours(path: pathlib.Path) -> bool:
-    if not path.is_relative_to(ROOT) or path.name in NOT_LOOKED_AT:
-        return False
-    inner = path.relative_to(ROOT).parts
-    return inner[0] in PLACES and not LEFT_OUT_OF_FOLDERS & set(inner)
-
-
-def _is_left_out(name: str) -> bool:
-    """Whether its calls say nothing: what starts processes, and pytest's own hooks."""
-    return name in STARTERS or name.rpartition(".")[0] in STARTERS
-
-
-def _definition_of(code: CodeType) -> tuple[str, str]:
-    """The module and the definition at its top in which the code stands; empty for somebody else's."""
-    path = pathlib.Path(code.co_filename)
-    if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0].removesuffix(".py") not in SUITES:
-        return "", ""
-    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    found = module(name)
-    if found is None or code.co_name == "<module>":
-        return "", ""
-    at = bisect.bisect_right(found.places, code.co_firstlineno, key=lambda place: place[0]) - 1
-    top = found.places[at][1] if at >= 0 else ""
-    return (name, top) if top and not top.startswith("pytest_") else ("", "")
+    def _definition_of(self, code: CodeType) -> tuple[str, str]:
+        """The module and the definition at its top in which the code stands; empty for somebody else's."""
+        name = self._tree.name_of(pathlib.Path(code.co_filename))
+        found = self._tree.module(name)
+        if found is None or code.co_name == "<module>":
+            return "", ""
+        at = bisect.bisect_right(found.places, code.co_firstlineno, key=lambda place: place[0]) - 1
+        top = found.places[at][1] if at >= 0 else ""
+        return (name, top) if top and not top.startswith("pytest_") else ("", "")
