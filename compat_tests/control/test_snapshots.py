@@ -11,12 +11,14 @@ from compat_tests.transactions.test_takeover import begin, resume
 from compat_tests.transactions.wire import V2_END, V2_PRODUCE
 from oncelog.broker.control import snapshots
 from oncelog.broker.seams.os_files import OsFileSystem
+from tests.common import exchanges
 from tests.common.jars import RealPartMissing, require
 from tests.common.real_kafka import RealKafka
 
 DAY_MS = 24 * 3_600_000
 
 
+@exchanges.SNAPSHOTS
 @pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False])
 def test_kafka_goes_on_with_a_snapshot(tmp_path: pathlib.Path, clean: bool) -> None:

@@ -9,6 +9,7 @@ from compat_tests.brokers import Broker, make_broker
 from compat_tests.groups.group import Group
 from compat_tests.groups.settings import BROKER_PROPERTIES, static_settings
 from compat_tests.groups.workers import Worker
+from tests.common import exchanges
 from tests.common.jars import RealPartMissing, kafka_libs, require
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
@@ -22,6 +23,7 @@ def running(target: str, folder: pathlib.Path) -> Iterator[Broker]:
         yield broker
 
 
+@exchanges.GROUPS
 def test_groups_are_preserved(
     tmp_path: pathlib.Path,
     make_group: Callable[..., Group],

@@ -12,6 +12,7 @@ from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.nodes.oncelog_cluster import ServedCluster
 from compat_tests.nodes.topic import create_topic
 from compat_tests.nodes.waiting import wait_until
+from tests.common import exchanges
 from tests.common.jars import RealPartMissing, require
 
 TIMEOUT_S = 60
@@ -147,6 +148,7 @@ def visit(cluster: Served, name: str, before: dict[str, dict[str, Any]], *, kill
         end()
 
 
+@exchanges.EVERYTHING
 @pytest.mark.slow
 def test_kafka_and_oncelog_serve_them_in_turn(tmp_path: pathlib.Path) -> None:
     """Each of them after the other, when that was stopped, and when it was killed."""

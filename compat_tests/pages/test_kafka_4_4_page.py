@@ -7,7 +7,7 @@ import re
 import pytest
 
 from compat_tests.oncelog_server import ROOT, Oncelog
-from tests.common import facts
+from tests.common import exchanges, facts
 from tests.common.jars import RealPartMissing, require, run_tool
 from tests.common.real_kafka import RealKafka
 
@@ -27,6 +27,7 @@ def features(bootstrap: str, *arguments: str, check: bool = True) -> str:
     return run.stdout
 
 
+@exchanges.METADATA
 @pytest.mark.parametrize("target", ["oncelog", "kafka"])
 def test_the_order_and_the_way_back(target: str, tmp_path: pathlib.Path) -> None:
     """On a directory of 4.3.1, which starts on it again until `metadata.version` is raised."""

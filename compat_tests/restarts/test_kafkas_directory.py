@@ -16,7 +16,7 @@ from compat_tests.oncelog_server import Oncelog
 from oncelog.broker.metadata import snapshots
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.stored.metadata import FeatureLevelRecord
-from tests.common import facts
+from tests.common import exchanges, facts
 from tests.common.batches import TRANSACTIONAL, batch, read_batches
 from tests.common.definitions import Fields
 from tests.common.jars import RealPartMissing, require, run_tool
@@ -170,6 +170,7 @@ def visit(broker: Broker, name: str, before: dict[str, Fields], *, kill: bool = 
             broker.stop()
 
 
+@exchanges.EVERYTHING
 def test_kafka_and_oncelog_serve_it_in_turn(kafka: RealKafka) -> None:
     often = {
         "metadata.log.max.record.bytes.between.snapshots": "100"
@@ -187,6 +188,7 @@ def without_kafkas(levels: Mapping[str, int]) -> dict[str, int]:
     return {name: level for name, level in levels.items() if name not in KAFKAS_FEATURES}
 
 
+@exchanges.EVERYTHING
 @pytest.mark.parametrize("standalone", [False, True])
 def test_oncelog_is_the_first_on_a_formatted_directory(tmp_path: pathlib.Path, standalone: bool) -> None:
     """Its levels and users are those of the format, also after snapshots, and for the Kafka that follows."""
@@ -206,6 +208,7 @@ def test_oncelog_is_the_first_on_a_formatted_directory(tmp_path: pathlib.Path, s
     assert visit(formatting, "kafkas", before) == facts.LEVELS
 
 
+@exchanges.EVERYTHING
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [False, True])
 @facts.needs(facts.IS_4_4, "older release that its directories come from here")
@@ -237,6 +240,7 @@ def upgrade(broker: Broker, *level: str) -> None:
     run_tool(FEATURES, "--bootstrap-server", broker.bootstrap, "upgrade", *level)
 
 
+@exchanges.EVERYTHING
 def test_a_directory_that_oncelog_wrote(tmp_path: pathlib.Path) -> None:
     """Kafka starts on it; that of an emulated release serves the release itself."""
     for arguments, kafka in (

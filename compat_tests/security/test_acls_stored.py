@@ -24,6 +24,7 @@ from compat_tests.security.authorizing import (
     until_described,
 )
 from oncelog.wire.stored.metadata import AccessControlEntryRecord
+from tests.common import exchanges
 from tests.common.batches import batch
 from tests.common.jars import RealPartMissing, require
 from tests.common.real_kafka import RealKafka
@@ -36,6 +37,7 @@ def may_produce(session: Session, name: str) -> int:
     return int(response["responses"][0]["partition_responses"][0]["error_code"])
 
 
+@exchanges.METADATA
 def test_a_directory_with_acls_goes_to_oncelog_and_back(tmp_path: pathlib.Path) -> None:
     """Kafka writes some, oncelog removes and adds some, Kafka has what is left; each has them in force."""
     folder = tmp_path

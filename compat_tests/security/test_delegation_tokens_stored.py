@@ -11,6 +11,7 @@ from compat_tests.brokers import TARGETS
 from compat_tests.differential import Session
 from compat_tests.security.sasl import PASSWORD, USER, SaslTarget
 from oncelog.wire.messages.metadata import MetadataRequest
+from tests.common import exchanges
 from tests.common.batches import WAIT_MS, now_ms
 from tests.common.definitions import Fields
 from tests.common.sasl_client import Closed, LoginFailed, SaslClient
@@ -112,6 +113,7 @@ def test_a_session_ends_with_its_token(name: str) -> None:
         owner.end()
 
 
+@exchanges.METADATA
 def test_a_directory_with_users_and_tokens_goes_to_oncelog_and_back(tmp_path: pathlib.Path) -> None:
     """Kafka makes some, oncelog removes, renews and makes some, Kafka has what is left; each lets in by them."""
     data_dir = tmp_path / "data"

@@ -20,6 +20,7 @@ from compat_tests.security.test_quotas import Entity, Quotas
 from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenResponse as Token
 from oncelog.wire.messages.metadata import MetadataRequest
+from tests.common import exchanges
 from tests.common.batches import now_ms
 from tests.common.jars import RealPartMissing, require, run_tool
 from tests.common.process import free_ports
@@ -141,6 +142,7 @@ DENIED, WRITTEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, False), (None, False)
 THROTTLED = (None, True)
 
 
+@exchanges.METADATA
 def test_a_formatted_directory(tmp_path: pathlib.Path) -> None:
     """The user of its bootstrap.checkpoint logs in to oncelog, and to Kafka afterwards."""
     data_dir = tmp_path / "data"
@@ -161,6 +163,7 @@ def test_a_formatted_directory(tmp_path: pathlib.Path) -> None:
         users.session.end()
 
 
+@exchanges.METADATA
 def test_a_used_directory_goes_to_oncelog_and_back(tmp_path: pathlib.Path) -> None:
     data_dir = tmp_path / "data"
     format_with_user(data_dir)

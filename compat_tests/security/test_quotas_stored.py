@@ -6,6 +6,7 @@ import pathlib
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.security.test_quotas import Entity, Quotas, produce
+from tests.common import exchanges
 from tests.common.batches import WAIT_MS, batch, now_ms, record
 from tests.common.frames import Connection
 from tests.common.jars import RealPartMissing, require
@@ -35,6 +36,7 @@ def throttle_ms(bootstrap: str, client_id: str) -> int:
         return int(connection.call("Produce", 9, produce("t", LARGE))["throttle_time_ms"])
 
 
+@exchanges.METADATA
 def test_a_directory_with_quotas_goes_to_oncelog_and_back(tmp_path: pathlib.Path) -> None:
     data_dir = tmp_path / "data"
     mine: Entity = {"client-id": "mine"}

@@ -24,9 +24,9 @@ from tests.common import facts
 from tests.common.batches import batch
 from tests.common.definitions import api_key
 from tests.common.frames import address, receive_frame
-from tests.common.jars import RealPartMissing, require
 from tests.common.process import free_ports
 from tests.common.real_kafka import RealKafka
+from tests.common.recorded.recorder import Recorder
 
 pytestmark = [
     pytest.mark.slow,
@@ -174,18 +174,21 @@ def records_of_queue(target: Target, point: str, count: int) -> list[Any]:
     return found
 
 
-def test_no_record_is_lost(tmp_path: pathlib.Path) -> None:
+def test_no_record_is_lost(answers: Recorder, tmp_path: pathlib.Path) -> None:
     """After the write and before its confirmation each record is there twice."""
-    [port] = free_ports(1)
-    with oncelog.Broker(data_dir=tmp_path / "data") as ours:
-        target: Target = OurTarget(ours)
-        found = {point: records_of_queue(target, point, count) for point, count in COUNTS.items()}
-    assert {point: len(rows) for point, rows in found.items()} == COUNTS
-    try:
-        kafka = RealKafka({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"})
-        with Forwarder(port) as forwarder, kafka:
-            target = KafkasTarget(kafka, forwarder)
-            for point, count in COUNTS.items():
-                assert records_of_queue(target, point, count) == found[point]
-    except RealPartMissing as missing:
-        require(str(missing))
+
+    def observe(name: str) -> dict[str, Any]:
+        with contextlib.ExitStack() as stack:
+            if name == "oncelog":
+                ours = stack.enter_context(oncelog.Broker(data_dir=tmp_path / "data"))
+                target: Target = OurTarget(ours)
+            else:
+                [port] = free_ports(1)
+                kafka = RealKafka({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"})
+                forwarder = stack.enter_context(Forwarder(port))
+                target = KafkasTarget(stack.enter_context(kafka), forwarder)
+            return {point: records_of_queue(target, point, count) for point, count in COUNTS.items()}
+
+    found = answers.both(observe)
+    assert {point: len(rows) for point, rows in found["oncelog"].items()} == COUNTS
+    assert found["kafka"] == found["oncelog"]

@@ -17,6 +17,7 @@ from compat_tests.brokers import Broker
 from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
 from conftest import KafkaTool
+from tests.common import exchanges
 from tests.common.definitions import Fields
 from tests.common.jars import RealPartMissing, require
 from tests.common.real_kafka import RealKafka
@@ -138,6 +139,7 @@ def configure(session: Session) -> None:
     assert response["responses"][0]["error_code"] == 0, response
 
 
+@exchanges.SHARE
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_kafka_and_oncelog_serve_it_in_turn(how: str, tmp_path: pathlib.Path, kafka_tool: KafkaTool) -> None:
     kafka = RealKafka(PROPERTIES, tmp_path)

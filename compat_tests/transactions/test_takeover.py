@@ -11,6 +11,7 @@ from compat_tests.differential import Session, make_topic
 from compat_tests.oncelog_server import Oncelog
 from compat_tests.transactions.reader import committed, values
 from compat_tests.transactions.wire import GROUP, V2_END, V2_OFFSETS, V2_PRODUCE, Producer, find_coordinator
+from tests.common import exchanges
 from tests.common.jars import RealPartMissing, require
 from tests.common.real_kafka import RealKafka
 
@@ -39,6 +40,7 @@ def resume(bootstrap: str, old: Producer) -> tuple[Session, Producer]:
     return session, producer
 
 
+@exchanges.TRANSACTIONS
 @pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False])
 def test_there_and_back(tmp_path: pathlib.Path, clean: bool) -> None:
@@ -91,6 +93,7 @@ def test_there_and_back(tmp_path: pathlib.Path, clean: bool) -> None:
         ours.stop()
 
 
+@exchanges.TRANSACTIONS
 @pytest.mark.slow
 def test_dump_log_segments(tmp_path: pathlib.Path, kafka_tool: Callable[..., Any]) -> None:
     data_dir = tmp_path / "data"

@@ -1,17 +1,18 @@
 """Our declarations of keys against the tables that Kafka's own classes print for its documentation."""
 
 import html
+import json
 import re
 from typing import NamedTuple
 
 import pytest
 
-from conftest import KafkaTool
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.definitions import OUR_DEFAULTS, ConfigKey, UpdateMode
 from oncelog.broker.config.definitions_known import is_known_without_effect, keys_without_effect
 from oncelog.broker.config.topic_config import TopicConfig
 from tests.common import facts
+from tests.harness.kafka_oracle import Oracle
 
 pytestmark = [pytest.mark.slow, facts.needs(facts.HAS_KEYS_OF_4_4, "keys of 4.4")]
 
@@ -39,24 +40,30 @@ class Printed(NamedTuple):
     rows: dict[str, str]
 
 
-def printed(page: str) -> dict[str, Printed]:
-    found = {}
+def rows_of(page: str) -> bytes:
+    """A line for each key: its name, and the rows of its table."""
+    lines = []
     for item in page.split("<h4>")[1:]:
         name = re.match(r'<a id="([^"]+)">', item)
         assert name is not None, item[:200]
         rows = {html.unescape(label): html.unescape(cell) for label, cell in ROW.findall(item)}
-        found[name[1]] = Printed(name[1], rows)
-    return found
+        lines.append(json.dumps([name[1], rows]) + "\n")
+    return "".join(lines).encode()
+
+
+def printed(oracle: Oracle, main_class: str) -> dict[str, Printed]:
+    lines = oracle.printed(main_class, rows_of).decode().splitlines()
+    return {name: Printed(name, rows) for name, rows in map(json.loads, lines)}
 
 
 @pytest.fixture(scope="module")
-def broker_page(kafka_tool: KafkaTool) -> dict[str, Printed]:
-    return printed(kafka_tool("kafka.server.KafkaConfig").stdout)
+def broker_page(oracle: Oracle) -> dict[str, Printed]:
+    return printed(oracle, "kafka.server.KafkaConfig")
 
 
 @pytest.fixture(scope="module")
-def topic_page(kafka_tool: KafkaTool) -> dict[str, Printed]:
-    return printed(kafka_tool("org.apache.kafka.storage.internals.log.LogConfig").stdout)
+def topic_page(oracle: Oracle) -> dict[str, Printed]:
+    return printed(oracle, "org.apache.kafka.storage.internals.log.LogConfig")
 
 
 def valid_values(key: ConfigKey) -> str:

@@ -17,7 +17,7 @@ from oncelog.broker.config.definitions_known import keys_without_effect
 from oncelog.broker.config.group_config import GroupConfig
 from oncelog.broker.config.topic_config import TopicConfig
 from tests.common import facts
-from tests.harness.kafka_oracle import ask_oracle
+from tests.harness.kafka_oracle import Oracle
 
 pytestmark = [pytest.mark.slow, facts.needs(facts.HAS_KEYS_OF_4_4, "keys of 4.4")]
 
@@ -36,10 +36,10 @@ class Row(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def kafkas() -> dict[str, dict[str, Row]]:
+def kafkas(oracle: Oracle) -> dict[str, dict[str, Row]]:
     """By kind of configuration and name."""
     found: dict[str, dict[str, Row]] = {}
-    told = ask_oracle(pathlib.Path(__file__).with_name("ConfigKeysOracle.java"))
+    told = oracle(pathlib.Path(__file__).with_name("ConfigKeysOracle.java"))
     for line in told.decode().splitlines():
         kind, name, type_name, default, importance, internal, mode, broker_key = line.split("\t")
         row = Row(

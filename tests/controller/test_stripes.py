@@ -13,7 +13,7 @@ from oncelog.broker.metadata.image import MetadataImage
 from oncelog.broker.metadata.placement import default_directory, partition_record, place
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.stored.metadata import RegisterBrokerRecord
-from tests.harness.kafka_oracle import ask_oracle
+from tests.harness.kafka_oracle import Oracle
 
 UNASSIGNED, MIGRATING = bytes(15) + b"\x01", bytes(16)
 
@@ -163,7 +163,7 @@ class JavaRandom(random.Random):
 
 
 @pytest.mark.slow
-def test_kafkas_placer_places_alike() -> None:
+def test_kafkas_placer_places_alike(oracle: Oracle) -> None:
     """The same chance, the same replicas (PlacerOracle.java)."""
     chance = random.Random(1)
     lines, expected = [], []
@@ -180,5 +180,5 @@ def test_kafkas_placer_places_alike() -> None:
             expected.append(" ".join(",".join(map(str, replicas)) for replicas in placed))
         except KafkaError as refused:
             expected.append(f"refused {refused.message}")
-    told = ask_oracle(pathlib.Path(__file__).with_name("PlacerOracle.java"), given="\n".join(lines).encode())
+    told = oracle(pathlib.Path(__file__).with_name("PlacerOracle.java"), "\n".join(lines).encode())
     assert told.decode().splitlines() == expected

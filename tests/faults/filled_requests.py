@@ -58,7 +58,7 @@ class Filling:
             case "bytes":
                 return b"b%d" % self.count
             case "records":
-                return batch()
+                return batch(base_timestamp=1)
             case "uuid":
                 return bytes(15) + bytes([self.count])
             case "bool":

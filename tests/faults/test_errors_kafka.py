@@ -18,7 +18,7 @@ from oncelog.broker.refusal.rows import rows_of_request
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.schema import Message, Struct
 from tests.faults.filled_requests import CASES, api_of, requests_of
-from tests.harness.kafka_oracle import ask_oracle
+from tests.harness.kafka_oracle import Oracle
 
 pytestmark = pytest.mark.slow
 
@@ -51,14 +51,14 @@ def refused(name: str, version: int, error: str, message: str | None, request: M
 
 
 @pytest.fixture(scope="module")
-def kafkas() -> dict[str, list[Any]]:
+def kafkas(oracle: Oracle) -> dict[str, list[Any]]:
     """Kafka's responses, by the API's name."""
     given = "".join(
         f"{api_of(name).row.api_key} {version} {error} {message or '-'} {request.encode(version).hex()}\n"
         for name, version, error, message, request in QUESTIONS
     )
     found: dict[str, list[Any]] = {}
-    answers = ask_oracle(ORACLE, given=given.encode()).decode().split()
+    answers = oracle(ORACLE, given.encode()).decode().split()
     for (name, version, error, message, request), answer in zip(QUESTIONS, answers, strict=True):
         response = api_of(name).response.decode(bytes.fromhex(answer), version)
         found.setdefault(name, []).append((version, error, message, request, response))

@@ -8,13 +8,40 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 
-from tests.common.jars import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, require, tool_command
+from tests.common.jars import (
+    TOOL_TIMEOUT_S,
+    RealPartMissing,
+    java,
+    kafka_libs,
+    require,
+    run_tool,
+    tool_command,
+)
+from tests.common.recorded.recorder import ASKED, Recorder
 
 ERRORS_SHOWN = 4_000
 """Characters of a failed program's last output that the error shows."""
 
 _compiled: dict[pathlib.Path, pathlib.Path] = {}
+
+
+class Oracle:
+    """The fixture `oracle`: what the program `source` answers to `given`, which may be recorded."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.is_asked = recorder.mode == ASKED
+        """Whether this run asks all of Kafka: then it may ask for more than what is recorded."""
+
+    def __call__(self, source: pathlib.Path, given: bytes = b"") -> bytes:
+        made_of = source.read_bytes() + given
+        return self._recorder.of_oracle(source.name, made_of, lambda: ask_oracle(source, given=given))
+
+    def printed(self, main_class: str, facts_of: Callable[[str], bytes]) -> bytes:
+        """The facts in what a main class of Kafka's prints; its texts are not kept."""
+        return self._recorder.of_oracle(main_class, b"", lambda: facts_of(run_tool(main_class).stdout))
 
 
 def ask_oracle(

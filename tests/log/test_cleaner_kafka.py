@@ -18,13 +18,14 @@ from oncelog.wire.batch import read_header
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.records import iterate_records
+from tests.common import exchanges
 from tests.harness.kafka_oracle import ask_oracle
 from tests.harness.log_manager import START_MS, LogManagerHarness, run
 
 ORACLE = pathlib.Path(__file__).with_name("CleanerOracle.java")
 KEY_MEMORY = 1 << 20
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, exchanges.LOG]
 
 SETTINGS = {
     "cleanup.policy": "compact",

@@ -14,10 +14,11 @@ from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.log.truncation import truncate_fully_and_start_at, truncate_to
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.control import end_transaction_marker
+from tests.common import exchanges
 from tests.common.jars import TOOL_TIMEOUT_S, RealPartMissing, java, kafka_libs, require
 from tests.harness.partition_log import PartitionLogHarness, batch, bytes_of, flush
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, exchanges.LOG]
 
 COMPLAINTS = (
     "Mismatch",

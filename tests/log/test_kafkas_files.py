@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from oncelog.broker.seams.os_files import OsFileSystem
 from oncelog.wire.steps import finish
+from tests.common import exchanges
 from tests.common.jars import RealPartMissing, require
 from tests.common.real_kafka import RealKafka
 from tests.harness.partition_log import START_MS, PartitionLogHarness, batch, batches_in, read_all
@@ -82,6 +83,7 @@ def consume(kafka: RealKafka, count: int) -> list[tuple[int | None, bytes | None
     return found
 
 
+@exchanges.LOG
 @pytest.mark.parametrize("clean", [True, False])
 def test_there_and_back(kafka: RealKafka, clean: bool) -> None:
     fill(kafka)

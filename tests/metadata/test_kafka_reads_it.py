@@ -23,6 +23,7 @@ from oncelog.wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from tests.common import exchanges
 from tests.common.real_kafka import RealKafka
 from tests.harness.clocks import FixedClock
 from tests.harness.metadata_node import DIRECTORY_ID, LISTENER
@@ -74,6 +75,7 @@ def dumped(kafka_tool: KafkaTool, path: pathlib.Path) -> tuple[str, list[Any]]:
     ]
 
 
+@exchanges.METADATA
 def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> None:
     store = opened(tmp_path)
     fill(store)
@@ -135,6 +137,7 @@ def test_dump_log_segments(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> Non
     assert "bootstrap" in dumped(kafka_tool, tmp_path / "bootstrap.checkpoint")[0]
 
 
+@exchanges.METADATA
 def test_a_real_kafka_takes_it_over_and_gives_it_back(kafka_tool: KafkaTool, tmp_path: pathlib.Path) -> None:
     store = opened(tmp_path)
     fill(store)

@@ -13,7 +13,7 @@ from oncelog.broker.security.client_limits import SWEEP_AT, UNLIMITED, ClientLim
 from oncelog.broker.security.rates import Rate, TokenBucket
 from oncelog.broker.security.usage import MutationQuota
 from oncelog.wire.errors import KafkaError
-from tests.harness.kafka_oracle import ask_oracle
+from tests.harness.kafka_oracle import Oracle
 
 ORACLE = pathlib.Path(__file__).with_name("QuotaOracle.java")
 KEYS = {
@@ -86,11 +86,11 @@ class Ours:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KEYS)
-def test_throttle_times_are_kafkas(kind: str) -> None:
+def test_throttle_times_are_kafkas(kind: str, oracle: Oracle) -> None:
     rng = random.Random(f"quotas {kind}")
     scenarios = [scenario(rng, kind) for _ in range(400)]
     given = "".join(f"{line}\n" for lines in scenarios for line in lines)
-    theirs = iter(ask_oracle(ORACLE, given=given.encode()).decode().split())
+    theirs = iter(oracle(ORACLE, given.encode()).decode().split())
     throttled = 0
     for number, lines in enumerate(scenarios):
         _, _, samples, window_s = lines[0].split()

@@ -26,7 +26,7 @@ from oncelog.broker.requests.authorization import (
     WRITE,
 )
 from oncelog.broker.security.acls import StandardAuthorizer
-from tests.harness.kafka_oracle import ask_oracle
+from tests.harness.kafka_oracle import Oracle
 from tests.harness.steps import count_bytecodes
 
 TOPIC, GROUP = 2, 3
@@ -165,7 +165,7 @@ def test_against_the_rules_restated() -> None:
 
 
 @pytest.mark.slow
-def test_against_kafkas_own() -> None:
+def test_against_kafkas_own(oracle: Oracle) -> None:
     lines: list[str] = []
     ours: list[str] = []
     for seed in range(ROUNDS):
@@ -199,9 +199,7 @@ def test_against_kafkas_own() -> None:
                 decide = authorizer.authorize if word == "ask" else authorizer.authorize_by_resource_type
                 ours.append(str(int(decide(*given))))  # type: ignore[arg-type]
             lines.append("\t".join(map(str, (word, *fields))))
-    told = ask_oracle(
-        pathlib.Path(__file__).with_name("AuthorizerOracle.java"), given="\n".join(lines).encode()
-    )
+    told = oracle(pathlib.Path(__file__).with_name("AuthorizerOracle.java"), "\n".join(lines).encode())
     questions = [line for line in lines if line.startswith(("ask", "any", "filter"))]
     theirs = [
         token + " " if line.startswith("filter") else token

@@ -18,13 +18,12 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.records import iterate_records
 from oncelog.wire.validate import InvalidRecords, read_produced_batch, validate_at_once
 from oncelog.wire.validation_rules import ValidationRules
-from tests.harness.kafka_oracle import ask_oracle
+from tests.harness.kafka_oracle import Oracle
 from tests.wire.batches import CODECS, Row, encode_kafka_python
 from tests.wire.validate_cases import NOW, Case, all_cases
 
 ORACLE = pathlib.Path(__file__).with_name("BatchOracle.java")
-ORACLE_TIMEOUT_S = 300
-RANDOM_BATCHES = 4000
+RANDOM_BATCHES, RECORDED_BATCHES = 4000, 300
 
 pytestmark = pytest.mark.slow
 
@@ -49,8 +48,8 @@ class Result:
         return header
 
 
-def validate_by_kafka(cases: Sequence[Case]) -> list[Result]:
-    out = ask_oracle(ORACLE, given=b"".join(map(question, cases)), timeout_s=ORACLE_TIMEOUT_S)
+def validate_by_kafka(oracle: Oracle, cases: Sequence[Case]) -> list[Result]:
+    out = oracle(ORACLE, b"".join(map(question, cases)))
     results, at = [], 0
     for _ in cases:
         error, count = struct.unpack_from(">hi", out, at)
@@ -102,9 +101,9 @@ def assert_same_batch(case: Case, ours: Result, kafkas: Result) -> None:
         assert ours.batch[HEADER_SIZE:] == kafkas.batch[HEADER_SIZE:], case
 
 
-def test_the_cases_are_what_kafka_does() -> None:
+def test_the_cases_are_what_kafka_does(oracle: Oracle) -> None:
     cases = all_cases()
-    for case, kafkas in zip(cases, validate_by_kafka(cases), strict=True):
+    for case, kafkas in zip(cases, validate_by_kafka(oracle, cases), strict=True):
         assert (kafkas.error, kafkas.at_fault) == (case.error, case.at_fault), case
         if not kafkas.error:
             ours = validate_by_us(case.records, case.rules)
@@ -170,11 +169,12 @@ def random_case(chance: random.Random, number: int) -> Case:
     )
 
 
-def test_damaged_batches_are_refused_as_kafka_refuses_them() -> None:
+def test_damaged_batches_are_refused_as_kafka_refuses_them(oracle: Oracle) -> None:
     chance = random.Random(1)
-    cases = [random_case(chance, number) for number in range(RANDOM_BATCHES)]
+    count = RANDOM_BATCHES if oracle.is_asked else RECORDED_BATCHES
+    cases = [random_case(chance, number) for number in range(count)]
     accepted = 0
-    for case, kafkas in zip(cases, validate_by_kafka(cases), strict=True):
+    for case, kafkas in zip(cases, validate_by_kafka(oracle, cases), strict=True):
         ours = validate_by_us(case.records, case.rules)
         if (
             kafkas.error == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -185,7 +185,7 @@ def test_damaged_batches_are_refused_as_kafka_refuses_them() -> None:
         if not kafkas.error and (case.rules.codec is None or is_text(case.records)):
             accepted += 1
             assert_same_batch(case, ours, kafkas)
-    assert accepted > RANDOM_BATCHES // 10
+    assert accepted > count // 10
 
 
 def is_text(records: bytes) -> bool:

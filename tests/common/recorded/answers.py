@@ -13,6 +13,7 @@ their names.
 from __future__ import annotations
 
 import ast
+import base64
 import pathlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -42,6 +43,27 @@ def as_lines(observations: Iterable[Any]) -> list[str]:
     for line in lines:
         ast.literal_eval(line)
     return lines
+
+
+BASE64 = b"base64"
+"""Before what is no text."""
+LINE_BYTES = 90
+
+
+def as_observations(output: bytes) -> Observations:
+    """The output of a program, line by line if it is text."""
+    try:
+        return output.decode().splitlines(keepends=True)
+    except UnicodeDecodeError:
+        parts = (output[at : at + LINE_BYTES] for at in range(0, len(output), LINE_BYTES))
+        return [BASE64, *(base64.b64encode(part).decode() for part in parts)]
+
+
+def as_bytes(observations: Observations) -> bytes:
+    """The output of which they were made."""
+    if observations[:1] == [BASE64]:
+        return b"".join(map(base64.b64decode, observations[1:]))
+    return "".join(observations).encode()
 
 
 class Answers:

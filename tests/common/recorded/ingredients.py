@@ -6,8 +6,9 @@ program, a page), and so do the locked versions of the clients that it imports. 
 class counts whole.
 
 Comments, docstrings, annotations of parameters and import lines do not count, nor does what only starts and ends
-processes (`STARTERS`), nor the product: Kafka's answers depend on none of them. Whether something is missing here is
-looked at while Kafka is asked (witness.py).
+processes (`STARTERS`), nor the product: Kafka's answers depend on none of them. Only where Kafka reads what oncelog
+has written, the folders of the product count that the test names. Whether something is missing here is looked at
+while Kafka is asked (witness.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import pathlib
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.common.recorded.modules import SUITES, Definition, Module, Node, Tree
@@ -30,6 +32,7 @@ STARTERS = frozenset(
         "compat_tests.proxy.ports",
         "compat_tests.proxy.running_proxy",
         "tests.common.class_archive",
+        "tests.common.exchanges",
         "tests.common.jars",
         "tests.common.local_broker",
         "tests.common.oncelog_process",
@@ -66,7 +69,8 @@ class Links:
 class Ingredients:
     """Of what one test is made. `definitions` has all that were found, by module and name."""
 
-    def __init__(self, library: Library, test: Node) -> None:
+    def __init__(self, library: Library, test: Node, product: Sequence[str] = ()) -> None:
+        """Find those of a test; all that is in the files and folders `product` counts, too."""
         self.definitions: dict[Node, list[Definition]] = {}
         self.files: set[pathlib.Path] = set()
         self._clients: set[str] = set()
@@ -84,6 +88,9 @@ class Ingredients:
         assert test[1] in module.definitions, test
         for name in module.parameters.get(test[1], ()):
             self._ask_for_fixture(name)
+        for path in _modules_in(self._tree.root / one for one in product):
+            for name, found in library.product_module(path).definitions.items():
+                self.definitions[str(path), name] = found
         while self._waiting:
             node = self._waiting.pop()
             if node not in self._seen:
@@ -132,6 +139,12 @@ class Ingredients:
             self._waiting.append((f"{of}.{name}", ""))
 
 
+def _modules_in(places: Iterable[pathlib.Path]) -> Iterator[pathlib.Path]:
+    for place in places:
+        assert place.exists(), place
+        yield from sorted(place.rglob("*.py")) if place.is_dir() else (place,)
+
+
 class Library:
     """What each definition of a tree leads to, looked up once."""
 
@@ -139,11 +152,17 @@ class Library:
         self.tree = tree
         self._links: dict[Node, Links] = {}
         self._digests: dict[pathlib.Path, str] = {}
+        self._product: dict[pathlib.Path, Module] = {}
 
     def digest_of(self, path: pathlib.Path) -> str:
         if path not in self._digests:
             self._digests[path] = hashlib.sha256(path.read_bytes()).hexdigest()
         return self._digests[path]
+
+    def product_module(self, path: pathlib.Path) -> Module:
+        if path not in self._product:
+            self._product[path] = Module("", path)
+        return self._product[path]
 
     def imported(self, target: Node) -> Node:
         """What an import names: a module, or something in one."""

@@ -6,8 +6,9 @@
 - ``record-again``: all tests ask, and what Kafka answers is written.
 
 Two kinds of tests ask Kafka. A half runs on Kafka alone: one of its parameters is "kafka", or it is marked
-`asks_kafka`; what is recorded of it is that it passed. A comparison has the fixture `answers`, and holds oncelog
-against what Kafka answers.
+`asks_kafka`; what is recorded of it is that it passed. So is a test that is marked `exchanges`, in which Kafka reads
+what oncelog has written: it runs again when the product's folders that write it have changed. A comparison has the
+fixture `answers`, and holds oncelog against what Kafka answers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from typing import Any
 import pytest
 
 from tests.common import seeds
-from tests.common.recorded.answers import Entry
 from tests.common.recorded.recorder import (
     ASKED,
     HAS_ASKED,
@@ -31,6 +31,7 @@ from tests.common.recorded.recorder import (
     check_may_ask,
     is_half,
     key_of,
+    uses_oracle,
 )
 
 NEW_SEEDS = 2
@@ -53,6 +54,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "asks_kafka: shows something of Kafka alone (tests/common/recorded)")
+    config.addinivalue_line(
+        "markers",
+        "exchanges(*folders): Kafka reads what these folders of the product write (tests/common/recorded)",
+    )
     config.addinivalue_line("markers", "whole_run(reason): only with --kafka=asked, for this reason")
     mode = config.getoption("--kafka")
     config.stash[_RECORDER] = Recorder(mode, config.rootpath)
@@ -63,10 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     recorder = recorder_of(config)
-    if recorder.writes and not any("::" in one for one in config.args):
-        for item in filter(asks, items):
-            file, test = key_of(item)
-            recorder.collected.setdefault(file, []).append(test)
+    recorder.is_whole = not any("::" in one for one in config.args) and not config.option.keyword
+    for item in filter(asks, items):
+        recorder.note_there(*key_of(item))
     if left_out := [item for item in items if not _runs(recorder, item)]:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
@@ -80,13 +84,15 @@ def _runs(recorder: Recorder, item: pytest.Item) -> bool:
         return False
     if recorder.mode == RECORDED:
         return not (is_half(item) and recorder.entry(item))
-    return asks(item) and (recorder.mode == RECORD_AGAIN or recorder.entry(item) is None)
+    return uses_oracle(item) or (
+        asks(item) and (recorder.mode == RECORD_AGAIN or recorder.entry(item) is None)
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     recorder = recorder_of(item.config)
-    if asks(item):
+    if asks(item) or uses_oracle(item):
         recorder.begin(item)
     if is_half(item) and recorder.mode == RECORDED:
         check_may_ask(item)
@@ -107,27 +113,20 @@ def answers(pytestconfig: pytest.Config) -> Recorder:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write what was recorded; a worker of xdist gives it to the controller."""
-    recorder = recorder_of(session.config)
+    """A worker of xdist gives the controller what it has to record."""
     output = getattr(session.config, "workeroutput", None)
-    if output is None:
-        recorder.write(recorder.new, recorder.collected)
-        return
-    output["recorded"] = {
-        file: {test: [entry.digest, entry.comparisons] for test, entry in entries.items()}
-        for file, entries in recorder.new.items()
-    }
-    output["collected"] = recorder.collected
+    if output is not None:
+        output["recorded"] = recorder_of(session.config).for_controller()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    output = getattr(node, "workeroutput", {})
-    new = {
-        file: {test: Entry(digest, comparisons) for test, (digest, comparisons) in entries.items()}
-        for file, entries in output.get("recorded", {}).items()
-    }
-    recorder_of(node.config).write(new, output.get("collected", {}))
+    recorder_of(node.config).add_of_worker(getattr(node, "workeroutput", {}).get("recorded", ({}, {})))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        recorder_of(config).write()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

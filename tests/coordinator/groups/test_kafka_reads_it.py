@@ -15,6 +15,7 @@ from oncelog.coordinator.groups.share import offsets
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.stored import groups as stored
 from oncelog.wire.stored.coordinator import decode_key, decode_value
+from tests.common import exchanges
 from tests.harness.classic_consumers import ClassicConsumer
 from tests.harness.consumer_clients import Consumer
 from tests.harness.group_shard import GroupShardHarness
@@ -65,6 +66,7 @@ def a_share_groups_life() -> GroupShardHarness:
     return harness
 
 
+@exchanges.GROUPS
 @pytest.mark.parametrize("life", [a_long_life, a_share_groups_life])
 def test_dump_log_segments(
     life: Callable[[], GroupShardHarness], kafka_tool: KafkaTool, tmp_path: pathlib.Path

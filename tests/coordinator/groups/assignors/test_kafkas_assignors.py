@@ -15,20 +15,24 @@ import pytest
 
 from oncelog.coordinator.groups.assignors import ASSIGNORS, Assignment, GroupSpec, simple
 from tests.coordinator.groups.assignors.groups import check, random_history, rows_of
-from tests.harness.kafka_oracle import ask_oracle
+from tests.harness.kafka_oracle import Oracle
 
 ORACLE = pathlib.Path(__file__).with_name("AssignorOracle.java")
-HISTORIES = 400
+HISTORIES, RECORDED_HISTORIES = 400, 100
 SMALLEST_TABLE = 16
 """Buckets of Java's smallest hash table, which keeps smaller numbers in order."""
 
 pytestmark = pytest.mark.slow
 
 
-def by_kafka(cases: list[tuple[str, GroupSpec]]) -> list[dict[str, Assignment]]:
+def by_kafka(oracle: Oracle, cases: list[tuple[str, GroupSpec]]) -> list[dict[str, Assignment]]:
     given = "".join(as_text(assignor, group) for assignor, group in cases)
-    lines = iter(ask_oracle(ORACLE, given=given.encode()).decode().splitlines())
+    lines = iter(oracle(ORACLE, given.encode()).decode().splitlines())
     return [{member_id: parsed(group, next(lines)) for member_id in group.members} for _, group in cases]
+
+
+def histories(oracle: Oracle) -> int:
+    return HISTORIES if oracle.is_asked else RECORDED_HISTORIES
 
 
 def as_text(assignor: str, group: GroupSpec) -> str:
@@ -59,14 +63,14 @@ def parsed(group: GroupSpec, line: str) -> Assignment:
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.parametrize(("same_topics", "topics"), [(True, 1), (True, 4), (False, 1), (False, 5)])
-def test_random_groups(assignor: str, same_topics: bool, topics: int) -> None:
+def test_random_groups(assignor: str, same_topics: bool, topics: int, oracle: Oracle) -> None:
     rng = random.Random(f"{assignor} {same_topics} {topics}")
     cases = [
         (assignor, group)
-        for _ in range(HISTORIES)
+        for _ in range(histories(oracle))
         for group in random_history(rng, assignor, same_topics=same_topics, topics=topics)
     ]
-    for (_, group), kafkas in zip(cases, by_kafka(cases), strict=True):
+    for (_, group), kafkas in zip(cases, by_kafka(oracle, cases), strict=True):
         ours = ASSIGNORS[assignor](group)
         check(group, ours)
         for member_id, member in group.members.items():
@@ -80,14 +84,14 @@ def test_random_groups(assignor: str, same_topics: bool, topics: int) -> None:
 
 
 @pytest.mark.parametrize(("same_topics", "topics"), [(True, 1), (True, 4), (False, 1), (False, 5)])
-def test_random_share_groups(same_topics: bool, topics: int) -> None:
+def test_random_share_groups(same_topics: bool, topics: int, oracle: Oracle) -> None:
     """Kafka's simple assignor goes through hash tables: how many partitions each member gets and how many members each
     partition has are compared, and that no more assignments move than in Kafka. Now and then one of the two leaves a
     partition with fewer members than balance wants, because those with room have it already.
     """
     rng = random.Random(f"simple {same_topics} {topics}")
     cases = []
-    for _ in range(HISTORIES):
+    for _ in range(histories(oracle)):
         assigned: dict[str, Assignment] = {}
         for group in random_history(rng, "range", same_topics=same_topics, topics=topics):
             members = {
@@ -98,7 +102,7 @@ def test_random_share_groups(same_topics: bool, topics: int) -> None:
             cases.append(("simple", group._replace(members=members, owners={}, assignable=every)))
             assigned = simple.assign(cases[-1][1])
     moved, differ = Counter[str](), 0
-    for (_, group), kafkas in zip(cases, by_kafka(cases), strict=True):
+    for (_, group), kafkas in zip(cases, by_kafka(oracle, cases), strict=True):
         ours = simple.assign(group)
         # Kafka leaves a topic that nobody reads any more to its former members, who then ignore it.
         theirs = {
