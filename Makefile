@@ -14,7 +14,8 @@ TOO_OLD     = oncelog needs Python 3.11 or newer, and $(PYTHON) is \
 	$(or $(shell { $(PYTHON) --version; } 2>/dev/null),not there); make PYTHON=... takes another
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test minutes test-one soak test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline prove docs docs-site changelog lock clean
+SUITES := tests compat_tests spark_it
+.PHONY: help serve test test-kafka record $(SUITES) minutes test-one soak test-fast test-oldest test-spark lint lint-spark bench bench-spark pipeline prove docs docs-site changelog lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -61,13 +62,27 @@ BESIDE   = -n $(1) --dist loadfile --no-loadscope-reorder --reruns 1 -rR
 
 # Tests of oncelog alone wait a third of their time.
 ASIDE   := $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
+# What a real Kafka has answered, or `asked`: tests/common/recorded/plugin.py.
+KAFKA   ?= recorded
 
-# What takes one core each comes first, side by side.
-test: $(VENV)/.synced  ## every check and test, with stock clients and a real Kafka where Java is
-	@$(MAKE) --no-print-directory -j2 -O lint lint-spark docs-site
-	$(BIN)/pytest tests -n $(ASIDE) --junit-xml=.runs/tests.xml $(ARGS)
-	$(BIN)/pytest compat_tests $(call BESIDE,6) --junit-xml=.runs/compat_tests.xml $(ARGS)
-	$(SPARK)/bin/pytest spark_it $(call BESIDE,3) --junit-xml=.runs/spark_it.xml $(ARGS)
+test: $(VENV)/.synced  ## every check and test, with stock clients, held against what a real Kafka has answered
+	@$(BIN)/python .ci/parts.py $(SUITES) --beside lint docs-site lint-spark
+
+test-kafka: $(VENV)/.synced  ## every test, and the real Kafka asked by each; whole matrices: before a release, with a new Kafka
+	@KAFKA=asked $(BIN)/python .ci/parts.py $(SUITES)
+
+record: $(VENV)/.synced  ## ask the real Kafka what has changed since it answered, and write what it says; T=FILE asks all of a file
+	@KAFKA=$(if $(T),record-again,record) $(BIN)/python .ci/parts.py $(or $(firstword $(subst /, ,$(T))),$(SUITES))
+
+# The parts of a run; T=… takes a part of a suite.
+tests: $(VENV)/.synced
+	$(BIN)/pytest "$(or $(T),tests)" --kafka=$(KAFKA) -n $(ASIDE) --dist loadfile --junit-xml=.runs/tests.xml $(ARGS)
+
+compat_tests: $(VENV)/.synced
+	$(BIN)/pytest "$(or $(T),compat_tests)" --kafka=$(KAFKA) $(call BESIDE,$(if $(filter recorded,$(KAFKA)),6,4)) --junit-xml=.runs/compat_tests.xml $(ARGS)
+
+spark_it: $(SPARK)/.synced $(NEXT)/.synced
+	$(SPARK)/bin/pytest "$(or $(T),spark_it)" --kafka=$(KAFKA) $(call BESIDE,2) --junit-xml=.runs/spark_it.xml $(ARGS)
 
 minutes: $(VENV)/.synced  ## how long each folder's tests took in the last `make test`; the tables of tests/README.md and compat_tests/README.md are made of it
 	@$(BIN)/python .ci/minutes.py --write
@@ -77,8 +92,7 @@ test-one: $(if $(filter spark_it%,$(T)),$(SPARK)/.synced,$(VENV)/.synced)  ## on
 	@$(if $(T),,$(error make test-one T=tests/log: a folder, a file or a test; SEED=7 takes this seed))
 	$(if $(SEED),ONCELOG_SEED=$(SEED) )$(if $(filter spark_it%,$(T)),$(SPARK),$(VENV))/bin/pytest "$(T)" $(ARGS)
 
-test-spark: lint-spark  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)
-	$(SPARK)/bin/pytest spark_it $(call BESIDE,3) $(ARGS)
+test-spark: lint-spark spark_it  ## Spark's connector, the pipeline and its sink (Java 17 or newer; without it they are skipped)
 
 # An hour of search, then the log-ins; a finding is a trial with its seed, to become a test.
 soak: $(VENV)/.synced  ## the long random runs: requests that cost much for SECONDS (3600), ten thousand lives of three nodes, a million log-ins, ten thousand by TLS

@@ -10,9 +10,9 @@ from typing import Protocol
 import pytest
 from hypothesis import settings
 
-from tests.common import jars, seeds
+from tests.common import jars, orphans, seeds
 
-pytest_plugins = ["tests.common.recorded.plugin"]
+pytest_plugins = ["tests.common.recorded.plugin", "tests.common.scheduling"]
 
 # The same examples in every run, also without CI=true, and no example is too slow. `--hypothesis-profile=default` takes
 # new ones.
@@ -30,6 +30,10 @@ class KafkaTool(Protocol):
         timeout_s: float = ...,
         check: bool = ...,
     ) -> "subprocess.CompletedProcess[str]": ...
+
+
+def pytest_configure() -> None:
+    orphans.end_with_this_process()
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from tests.common.recorded.recorder import Recorder
 NOT_LEADER = 6
 LOADING = (14, 15, 16)
 RECENT_MS = 3_600_000
-LONG = 1000
+LONG = 300
 """Of so many bytes what is observed is their number and digest."""
 ERROR_MESSAGES = ("error_message", "batch_index_error_message")
 MEMBER_ID = re.compile("(.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

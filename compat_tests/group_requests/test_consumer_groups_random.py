@@ -17,7 +17,7 @@ from tests.common.seeds import seeds
 pytestmark = pytest.mark.slow
 
 STEPS = 120
-WALKS = 10
+WALKS, NEW_WALKS = 5, 5
 INSTANCE = "i1"
 
 
@@ -130,7 +130,7 @@ class Walk:
         self.classic.leave(f"{self.at}: leaves")
 
 
-@pytest.mark.parametrize("seed", seeds(WALKS))
+@pytest.mark.parametrize("seed", seeds(WALKS, NEW_WALKS))
 def test_random_walk(pair: Pair, name: str, seed: int) -> None:
     print(f"seed {seed}")
     compare(pair, name, lambda session, topics: Walk(session, topics, name, seed).run())

@@ -131,7 +131,7 @@ def maven_jars(pom: pathlib.Path, name: str, *, without: str = "", of_release: b
     Maven fetches the jars once; several processes may call this at the same time. Raises RealPartMissing if the jars
     are not cached and Java or Maven is missing or Maven fails.
     """
-    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "oncelog"
+    caches = _caches()
     if of_release:
         name = f"{name}-{kafka_version()}"
     libs = caches / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
@@ -141,12 +141,18 @@ def maven_jars(pom: pathlib.Path, name: str, *, without: str = "", of_release: b
     mvn = shutil.which("mvn")
     if mvn is None:
         raise RealPartMissing(f"no mvn on the PATH to fetch the jars of {name} with")
-    caches.mkdir(parents=True, exist_ok=True)
     with open(caches / "resolve.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two Mavens must not write to its local repository at once
         if not libs.is_dir():
             _resolve(mvn, java_home, pom, libs, without, of_release=of_release)
     return libs
+
+
+def _caches() -> pathlib.Path:
+    """The folder in the user's cache directory, which this makes."""
+    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "oncelog"
+    caches.mkdir(parents=True, exist_ok=True)
+    return caches
 
 
 def _resolve(
@@ -240,15 +246,26 @@ def compile_java(
 ) -> pathlib.Path:
     """Compile Java files into `folder`, by default on Kafka's class path; returns it.
 
+    A run has the same files compiled by each worker, and for each file of tests: the classes are kept beside the jars.
     Raises RealPartMissing if Java has no compiler.
     """
     compiler = pathlib.Path(java()).resolve().with_name("javac")
     if not compiler.exists():
         raise RealPartMissing("no javac beside java (a JDK, not only its runtime)")
-    jars = f"{class_path or kafka_libs()}/*"
-    command = [str(compiler), "-nowarn", "-d", str(folder), "-cp", jars, *map(str, sources)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
-    assert run.returncode == 0, run.stderr
+    libs = class_path or kafka_libs()
+    digest = hashlib.sha256(f"{compiler} {libs}".encode())
+    for source in sources:
+        digest.update(source.name.encode() + source.read_bytes())
+    kept = _caches() / f"classes-{digest.hexdigest()[:12]}"
+    if not kept.is_dir():
+        with tempfile.TemporaryDirectory(dir=_caches()) as made:
+            command = [str(compiler), "-nowarn", "-d", made, "-cp", f"{libs}/*", *map(str, sources)]
+            run = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+            assert run.returncode == 0, run.stderr
+            with contextlib.suppress(OSError):  # another worker was faster
+                os.rename(shutil.copytree(made, f"{made}-done"), kept)
+            shutil.rmtree(f"{made}-done", ignore_errors=True)
+    shutil.copytree(kept, folder, dirs_exist_ok=True)
     return folder
 
 

@@ -4,7 +4,7 @@ import os
 import random
 
 NEW = "ONCELOG_NEW_SEEDS"
-"""The variable with the seeds that a run adds which asks Kafka."""
+"""The variable with the first of the seeds that a run adds which asks Kafka."""
 
 
 def chosen() -> list[int]:
@@ -12,13 +12,14 @@ def chosen() -> list[int]:
     return [int(seed) for seed in os.environ.get("ONCELOG_SEED", "").split(",") if seed]
 
 
-def seeds(walks: int) -> list[int]:
-    """The seeds of random walks: the numbers below `walks`, and new ones where Kafka is asked.
+def seeds(walks: int, new: int = 2) -> list[int]:
+    """The seeds of random walks: the numbers below `walks`, and where Kafka is asked so many `new` ones.
 
     ONCELOG_WALKS replaces `walks`; ONCELOG_SEED replaces the seeds.
     """
-    new = [int(seed) for seed in os.environ.get(NEW, "").split(",") if seed]
-    return chosen() or [*range(int(os.environ.get("ONCELOG_WALKS", walks))), *new]
+    first_new = int(os.environ.get(NEW, 0))
+    news = range(first_new, first_new + new) if first_new else ()
+    return chosen() or [*range(int(os.environ.get("ONCELOG_WALKS", walks))), *news]
 
 
 def printed_rng() -> random.Random:

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from tests.common.jars import (
     TOOL_TIMEOUT_S,
     RealPartMissing,
-    java,
-    kafka_libs,
+    compile_java,
     require,
     run_tool,
     tool_command,
@@ -68,14 +67,7 @@ def _main_class(source: pathlib.Path) -> str:
 
 
 def _compile(source: pathlib.Path) -> pathlib.Path:
-    """Compile once per process: the compiler takes longer than most programs."""
-    compiler = pathlib.Path(java()).resolve().with_name("javac")
-    if not compiler.exists():
-        raise RealPartMissing("no javac beside java (a JDK, not only its runtime)")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="oracle-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    command = [str(compiler), "-nowarn", "-d", str(folder), "-cp", f"{kafka_libs()}/*", str(source)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
-    assert ran.returncode == 0, ran.stderr[-ERRORS_SHOWN:]
-    _compiled[source] = folder
+    _compiled[source] = compile_java([source], folder)
     return folder

@@ -23,7 +23,7 @@ from tests.wire.batches import CODECS, Row, encode_kafka_python
 from tests.wire.validate_cases import NOW, Case, all_cases
 
 ORACLE = pathlib.Path(__file__).with_name("BatchOracle.java")
-RANDOM_BATCHES, RECORDED_BATCHES = 4000, 300
+RANDOM_BATCHES, RECORDED_BATCHES = 4000, 120
 
 pytestmark = pytest.mark.slow
 

@@ -39,10 +39,19 @@ class Entry:
 
 def as_lines(observations: Iterable[Any]) -> list[str]:
     """Give the observations as they stand in a file. Raises ValueError for one that is no literal."""
-    lines = [repr(one) for one in observations]
-    for line in lines:
-        ast.literal_eval(line)
-    return lines
+    return [_as_literal(one) for one in observations]
+
+
+def _as_literal(value: Any) -> str:
+    """As `repr`, with fewer spaces."""
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_as_literal(key)}:{_as_literal(one)}' for key, one in value.items())}}}"
+    if type(value) is list:
+        return f"[{','.join(map(_as_literal, value))}]"
+    if type(value) is tuple:
+        return f"({''.join(f'{_as_literal(one)},' for one in value)})"
+    ast.literal_eval(text := repr(value))
+    return text
 
 
 BASE64 = b"base64"

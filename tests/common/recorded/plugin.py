@@ -34,7 +34,6 @@ from tests.common.recorded.recorder import (
     uses_oracle,
 )
 
-NEW_SEEDS = 2
 _RECORDER = pytest.StashKey[Recorder]()
 
 
@@ -62,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     mode = config.getoption("--kafka")
     config.stash[_RECORDER] = Recorder(mode, config.rootpath)
     if mode == ASKED and seeds.NEW not in os.environ:  # workers of xdist have it from the controller
-        os.environ[seeds.NEW] = ",".join(str(random.randrange(1000, 1 << 30)) for _ in range(NEW_SEEDS))
+        os.environ[seeds.NEW] = str(random.randrange(1000, 1 << 30))
 
 
 @pytest.hookimpl(trylast=True)
