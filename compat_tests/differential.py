@@ -19,7 +19,8 @@ from tests.common.recorded.recorder import Recorder
 
 NOT_LEADER = 6
 LOADING = (14, 15, 16)
-RECENT_MS = 3_600_000
+HOUR_MS, HOURS_MAX = 3_600_000, 1000
+"""A time that is so many hours away is observed as the number of hours."""
 LONG = 300
 """Of so many bytes what is observed is their number and digest."""
 ERROR_MESSAGES = ("error_message", "batch_index_error_message")
@@ -189,7 +190,8 @@ class Session:
         if (field == "session_id" and value > 0) or (field == "producer_id" and value >= 0):
             return self._seen.setdefault((field, value), f"{field}#{self._count(field)}")
         if "timestamp" in field or field.endswith("_ms"):
-            return "now" if abs(now_ms() - value) < RECENT_MS else value
+            hours = round((value - now_ms()) / HOUR_MS)
+            return value if abs(hours) > HOURS_MAX else f"now{hours:+d}h" if hours else "now"
         return value
 
     def _count(self, kind: str) -> int:

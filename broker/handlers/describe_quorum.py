@@ -21,6 +21,7 @@ from oncelog.wire.messages.describe_quorum import (
     ReplicaState,
     TopicDescription,
 )
+from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.topic_names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.requests.request import Pending, RequestContext
 
-NODES_VERSION = 2
+NODES_VERSION = DIRECTORIES_VERSION = 2
 
 
 def handle(
@@ -51,6 +52,9 @@ def handle(
         0, leader_id=node_id, leader_epoch=metadata.epoch, high_watermark=end_offset, current_voters=[voter]
     )
     partition.observers = metadata.observers()
+    if context.api_version < DIRECTORIES_VERSION:
+        for observer in partition.observers:
+            observer.replica_directory_id = ZERO_UUID
     response = DescribeQuorumResponse(topics=[TopicDescription(CLUSTER_METADATA_TOPIC, [partition])])
     if context.api_version >= NODES_VERSION:
         response.nodes.append(messages.Node(node_id))

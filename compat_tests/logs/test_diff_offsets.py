@@ -196,5 +196,5 @@ def test_by_time_after_a_segments_latest_record_was_deleted(bootstrap: str, targ
         assert session.produce(name, records)["error_code"] == 0
     session.delete_records(name, 1)
     response = list_offsets(session, 7, name, [BASE_MS + 500])
-    assert first_row(response)["offset"] == (3 if target == "oncelog" else -1)
+    assert first_row(response)["offset"] == (3 if target.endswith("oncelog") else -1)
     session.close()

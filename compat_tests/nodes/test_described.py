@@ -3,6 +3,7 @@
 from typing import Any
 
 import confluent_kafka
+import pytest
 
 from compat_tests.nodes.target import Cluster
 from compat_tests.nodes.topic import call, create_topic
@@ -37,6 +38,17 @@ def test_every_replica_knows_the_producers(kafka: Cluster, name: str) -> None:
         assert (row["error_code"], row["active_producers"]) == (0, [known]), node
     codes = [producers(kafka, node, topics[1].name)["error_code"] for node in NODES]
     assert codes == [0, NOT_LEADER_OR_FOLLOWER, NOT_LEADER_OR_FOLLOWER]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_node_describes_the_quorum_in_each_version(kafka: Cluster, version: int) -> None:
+    """Its followers have directories, of which the older versions cannot tell."""
+    rows = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    for node in NODES:
+        [topic] = call(kafka, node, "DescribeQuorum", version, {"topics": rows})["topics"]
+        [quorum] = topic["partitions"]
+        assert (quorum["error_code"], quorum["leader_id"]) == (0, 3000)
+        assert {row["replica_id"] for row in quorum["observers"]} == {*NODES}
 
 
 def test_the_controller_knows_its_followers_directories(kafka: Cluster) -> None:

@@ -43,7 +43,7 @@ def proxy(upstream: str) -> Iterator[RunningProxy]:
     }
     settings = {"super.users": PROPERTIES["super.users"], "sasl.enabled.mechanisms": "PLAIN", **logins}
     words = [word for key, text in settings.items() for word in ("-c", f"{key}={text}")]
-    more = UNDISTURBED_KAFKA if upstream == "kafka" else {}
+    more = UNDISTURBED_KAFKA if upstream == "kafka" else {"oncelog.client.metrics.enable": "true"}
     with (
         OnDemand(lambda target: make_broker(target, {**more, **UNDISTURBED, **OPEN})) as brokers,
         RunningProxy(brokers[upstream].bootstrap, ["PLAINTEXT", "SASL_PLAINTEXT"], [*acls, *words]) as found,

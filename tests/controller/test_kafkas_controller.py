@@ -18,7 +18,7 @@ from tests.controller.decided_cluster import DecidedCluster, Outcome
 from tests.harness.kafka_oracle import Oracle
 
 ORACLE = pathlib.Path(__file__).with_name("ControllerOracle.java")
-WALKS, RECORDED_WALKS = 30, 6
+WALKS, RECORDED_WALKS = 30, 4
 STEPS = 400
 PARTITION_CHANGE = 5
 LAST_KNOWN_LEADER_HAS_MOVED = r"defect Replica \d+ is not assigned to this partition\."
