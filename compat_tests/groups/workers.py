@@ -31,6 +31,7 @@ from typing import Any
 
 from tests.common.jars import TOOL_TIMEOUT_S, tool_command
 from tests.common.process import Lines
+from tests.common.threads import join
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JAVA_SOURCES = sorted(pathlib.Path(__file__).parent.glob("*.java"))
@@ -175,7 +176,7 @@ class Worker:
 
     def _finish(self) -> None:
         self._popen.wait()
-        self._reader.join()
+        join(self._reader)
         for pipe in (self._popen.stdin, self._popen.stdout):
             assert pipe is not None
             if not pipe.closed:

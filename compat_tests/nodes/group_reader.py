@@ -6,6 +6,7 @@ from collections import Counter
 from confluent_kafka import Consumer
 
 from compat_tests.transactions.reader import FAST_RECONNECT
+from tests.common.threads import join
 
 DEADLINE_S = 60.0
 
@@ -21,7 +22,7 @@ class GroupReader:
         settings |= {"group.protocol": protocol, "auto.offset.reset": "earliest"}
         self._consumer = Consumer({**settings, **FAST_RECONNECT})
         self._consumer.subscribe(topics)
-        self._thread = threading.Thread(target=self._read)
+        self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def _read(self) -> None:
@@ -31,6 +32,7 @@ class GroupReader:
                 with self._changed:
                     self.values[message.topic() or ""][(message.value() or b"").decode()] += 1
                     self._changed.notify_all()
+        self._consumer.close()
 
     def wait_for(self, topic: str, values: list[str]) -> None:
         with self._changed:
@@ -40,5 +42,4 @@ class GroupReader:
 
     def close(self) -> None:
         self._ended = True
-        self._thread.join()
-        self._consumer.close()
+        join(self._thread)

@@ -15,6 +15,8 @@ from typing import NamedTuple, Self
 
 import trio
 
+from tests.common.threads import END_S, join
+
 CHUNK_BYTES = 1 << 16
 CHUNKS_IN_FLIGHT = 64
 """As many pieces of a connection are on a wire that delays them; then the sender has to wait."""
@@ -67,14 +69,14 @@ class Network:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._started.wait()
+        assert self._started.wait(END_S)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._call(self._nursery.cancel_scope.cancel)
-        self._thread.join()
+        join(self._thread)
 
     async def _run(self) -> None:
         async with trio.open_nursery() as self._nursery:

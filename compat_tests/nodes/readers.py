@@ -18,6 +18,7 @@ from compat_tests.transactions.reader import FAST_RECONNECT
 from tests.common.batches import WAIT_MS
 from tests.common.jars import tool_command
 from tests.common.process import Lines
+from tests.common.threads import join
 
 POLL_S = 0.2
 JAVA_SOURCE = pathlib.Path(__file__).with_name("NodesWorker.java")
@@ -223,7 +224,7 @@ def reading(
         except BaseException as error:
             found[name].fail(error)
 
-    threads = [threading.Thread(target=run, args=(name,)) for name in clients]
+    threads = [threading.Thread(target=run, args=(name,), daemon=True) for name in clients]
     for thread in threads:
         thread.start()
     try:
@@ -231,5 +232,5 @@ def reading(
     finally:
         ended.set()
         for thread in threads:
-            thread.join()
+            join(thread)
     assert not [one.failed for one in found.values() if one.failed is not None]

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from compat_tests.transactions.reader import FAST_RECONNECT
 from tests.common.jars import tool_command
 from tests.common.process import Lines
+from tests.common.threads import join
 
 PACE_S = 0.01
 DEADLINE_S = 60.0
@@ -103,13 +104,13 @@ def java(classes: pathlib.Path) -> Writer:
             assert process.stdout is not None
             assert process.stderr is not None
             errors = Lines(process.stderr)
-            feeder = threading.Thread(target=_feed, args=(process, stop))
+            feeder = threading.Thread(target=_feed, args=(process, stop), daemon=True)
             feeder.start()
             for line in process.stdout:
                 kind, _, value = line.rstrip("\n").partition(" ")
                 assert kind == "acknowledged", line
                 found.add(value)
-            feeder.join()
+            join(feeder)
             assert stop.is_set(), errors.text()
 
     return write
@@ -149,7 +150,7 @@ def writing(
         except BaseException as error:
             failed.append((client, error))
 
-    threads = [threading.Thread(target=run, args=(client,)) for client in topics]
+    threads = [threading.Thread(target=run, args=(client,), daemon=True) for client in topics]
     for thread in threads:
         thread.start()
     try:
@@ -157,5 +158,5 @@ def writing(
     finally:
         stop.set()
         for thread in threads:
-            thread.join()
+            join(thread)
     assert not failed

@@ -12,6 +12,7 @@ from compat_tests.nodes.writers import CLIENTS, Acknowledged, writing
 from compat_tests.proxy.oncelog_proxy import OncelogProxy
 from compat_tests.transactions.reader import values
 from tests.common.jars import tool_command
+from tests.common.threads import join
 
 KILLED = (1, 2)
 PARTITIONS = 3
@@ -31,7 +32,7 @@ def java(bootstrap: str, topic: str, found: Acknowledged, stop: threading.Event)
         stop.wait()
         process.terminate()
 
-    ender = threading.Thread(target=end)
+    ender = threading.Thread(target=end, daemon=True)
     ender.start()
     with process:
         assert process.stdout is not None
@@ -39,7 +40,7 @@ def java(bootstrap: str, topic: str, found: Acknowledged, stop: threading.Event)
             row = json.loads(line)
             if row["name"] == "producer_send_success":
                 found.add(row["value"])
-    ender.join()
+    join(ender)
 
 
 def test_the_proxy_and_then_nodes_are_killed(cluster: AnyCluster, proxy: OncelogProxy) -> None:

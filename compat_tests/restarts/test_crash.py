@@ -11,6 +11,7 @@ from compat_tests.differential import Session
 from compat_tests.oncelog_server import Oncelog
 from tests.common.batches import Batch, read_batches
 from tests.common.jars import RealPartMissing, require, run_tool
+from tests.common.threads import join
 
 PARTITIONS = 2
 ROUNDS = 3
@@ -44,7 +45,7 @@ class Load:
                 "log_level": 2,
             }
         )
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -85,7 +86,7 @@ class Load:
 
     def stop(self) -> None:
         self._stop = True
-        self._thread.join()
+        join(self._thread)
 
 
 def read_numbers(bootstrap: str, topic: str, partition: int) -> list[int]:

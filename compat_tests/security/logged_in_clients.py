@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from compat_tests.clients.stock_clients import run_kcat
+from tests.common.threads import join
 
 KCAT_LIST_S = 4
 OAUTHBEARER = "OAUTHBEARER"
@@ -207,8 +208,8 @@ class Program:
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._reader.join()
-        self._errors.join()
+        join(self._reader)
+        join(self._errors)
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert stream is not None
             stream.close()

@@ -96,7 +96,7 @@ class Changes:
         self._is_over = False
         # What was sent and not answered fails with the connection, and is not sent again.
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "retries": 0})
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

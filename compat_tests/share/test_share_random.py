@@ -27,6 +27,7 @@ from compat_tests.differential import Session
 from compat_tests.share.readers import set_group_config
 from tests.common.batches import batch
 from tests.common.jars import RealPartMissing, compile_java, require, tool_command
+from tests.common.threads import join
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +86,7 @@ class Worker:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._thread.join()
+        join(self._thread)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

@@ -10,6 +10,7 @@ from typing import Self
 from confluent_kafka import Consumer, TopicPartition
 
 from compat_tests.transactions.transformer import RECOVERY
+from tests.common.threads import join
 
 READER_TIMEOUT_S = 180
 TIMEOUT_S = 20
@@ -46,6 +47,7 @@ class Reader:
                 with self._changed:
                     self.rows.append((message.key() or b"", message.value() or b""))
                     self._changed.notify_all()
+        self._consumer.close()
 
     def wait_for(self, count: int) -> None:
         """Wait until `count` records are read. Raises AssertionError after a timeout."""
@@ -60,8 +62,7 @@ class Reader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ended = True
-        self._thread.join()
-        self._consumer.close()
+        join(self._thread)
 
 
 @contextlib.contextmanager

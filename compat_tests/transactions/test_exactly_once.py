@@ -19,6 +19,7 @@ from compat_tests.transactions.java_worker import JavaWorker
 from compat_tests.transactions.reader import FAST_RECONNECT, Reader, places, values
 from tests.common.process import Lines
 from tests.common.seeds import printed_rng
+from tests.common.threads import join
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTITIONS = 3
@@ -69,7 +70,7 @@ class Inputs:
     def close(self) -> int:
         """Stop writing; returns how many numbers were written."""
         self._stop.set()
-        self._thread.join()
+        join(self._thread)
         assert self._producer.flush(60) == 0
         return self.count
 

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from tests.common.threads import join
+
 PORTS = range(12_000, 32_000)
 """Linux gives none of them to who asks for any port, or connects."""
 WORKERS_MAX = 16
@@ -55,7 +57,7 @@ class Lines:
             return "\n".join(self._lines)
 
     def close(self) -> None:
-        self._reader.join()
+        join(self._reader)
         self._stream.close()
 
 

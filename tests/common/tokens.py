@@ -15,6 +15,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1
 from cryptography.hazmat.primitives.asymmetric.ec import generate_private_key as new_ec_key
 
+from tests.common.threads import join
+
 
 def unsecured(claims: object, header: object = None, signature: str = "") -> str:
     """Return a token with these claims and the algorithm none."""
@@ -79,11 +81,11 @@ def serve_keys(content: bytes, tls: ssl.SSLContext | None = None) -> Iterator[Se
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         served.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/keys"
         try:
             yield served
         finally:
             server.shutdown()
-            thread.join()
+            join(thread)
