@@ -1,5 +1,7 @@
 # Everything starts from here; `make serve` and `make test` need Python 3.11+ and nothing else.
 PYTHON ?= python3
+# A run starts thousands of Pythons: what one has compiled, the others take, also where the environment forbids it.
+export PYTHONDONTWRITEBYTECODE :=
 VENV   := .venv
 BIN    := $(VENV)/bin
 SPARK  := .venv-spark

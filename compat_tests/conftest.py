@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping
 
 import pytest
 
-from compat_tests import targets
+from compat_tests import matrices, targets
 from compat_tests.brokers import WITHOUT_SHORTCUTS, Broker, SharedBrokers, check_after, checked, make_broker
 from compat_tests.differential import Pair
 from compat_tests.nodes.kafka_cluster import KafkaCluster
@@ -150,10 +150,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Ignore a warning of kafka-python's own code; every other warning stays an error."""
     targets.register(config)
+    matrices.configure(config)
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_report_header() -> str:
+    return f"tests in turn: {matrices.DAY}={os.environ[matrices.DAY]}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    matrices.deselect(config, items)
     longest_first(items, LONGEST)
 
 

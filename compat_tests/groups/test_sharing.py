@@ -18,6 +18,7 @@ MIXTURES = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(("kind", "protocol"), CLIENTS)
 def test_members_come_and_go(group: Group, kind: str, protocol: str) -> None:
     """Each record is read once, by the only owner of its partition."""
@@ -42,6 +43,7 @@ def test_members_come_and_go(group: Group, kind: str, protocol: str) -> None:
     group.assert_single_owners()
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(("kind", "protocol"), CLIENTS)
 def test_a_killed_member(group: Group, own_worker: Callable[[str], Worker], kind: str, protocol: str) -> None:
     """After its session its partitions are reassigned; only uncommitted records are read again, and none is lost."""

@@ -84,6 +84,7 @@ def test_a_recipe(title: str, tmp_path: pathlib.Path, run_pytest: RunPytest) -> 
     assert " skipped" not in shown
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("title", CLIENTS)
 def test_a_client_on_several_workers(title: str, tmp_path: pathlib.Path, run_pytest: RunPytest) -> None:
     """Side by side: the same test, with the same topics and groups, in each worker."""
@@ -97,6 +98,7 @@ def test_a_client_on_several_workers(title: str, tmp_path: pathlib.Path, run_pyt
     assert int(passed[1]) >= WORKERS
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("title", ["Quick start", *CLIENTS])
 def test_a_recipe_on_a_cluster(
     title: str, tmp_path: pathlib.Path, run_pytest: RunPytest, brokers: SharedBrokers, upstream: str

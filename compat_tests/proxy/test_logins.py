@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -81,6 +81,12 @@ ALL = [
 
 def case_of(mode: str, case: str) -> dict[str, str]:
     return {**LET_IN[mode], **TURNED_AWAY.get(mode, {})}[case]
+
+
+def parts_of(case: str) -> dict[str, Hashable]:
+    """What stands in pairs with a client and a proxy's part in log-ins, of a case in the matrix."""
+    [way, *_] = [cases[case] for cases in LET_IN.values() if case in cases]
+    return {"listener": way["listener"], "shown": way.get("mechanism") or way.get("certificate")}
 
 
 def topic_of(mode: str, client: str, case: str) -> str:
@@ -204,6 +210,7 @@ def of(cases: dict[str, dict[str, dict[str, str]]]) -> list[tuple[str, str]]:
     return [(mode, case) for mode, some in cases.items() for case in some]
 
 
+@pytest.mark.pairwise(case=parts_of)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("target", "case"), of(LET_IN))
 def test_a_client_is_let_in(client: str, case: str, said: Said) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -76,6 +76,15 @@ TURNED_AWAY: dict[str, dict[str, str]] = {
     "no rights": password_way("SASL_PLAINTEXT", "PLAIN", "guest"),
 }
 CASES = {**LET_IN, **TURNED_AWAY}
+
+
+def parts_of(case: str) -> dict[str, Hashable]:
+    """What stands in pairs with a client, of a case in the matrix."""
+    way = CASES[case]
+    shown = way.get("mechanism") or way.get("certificate")
+    return {"listener": way["listener"], "protocol": way["protocol"], "shown": shown}
+
+
 PASSWORD, TOKEN, CERTIFICATE, SERVER, TLS_THERE, NO_TLS_THERE, RIGHTS = range(7)
 TURNED_AWAY_KINDS = dict(
     zip(
@@ -260,6 +269,7 @@ def said(outcomes: dict[Key, Future[Said] | str], target: str, client: str, case
     return outcome.result()
 
 
+@pytest.mark.pairwise(case=parts_of)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("case", LET_IN)
@@ -274,6 +284,7 @@ def test_a_client_is_let_in(client: str, case: str, said: Said) -> None:
         assert said == Said(f"{client} by {case}"), said.text
 
 
+@pytest.mark.pairwise(case=lambda case: {"kind": TURNED_AWAY_KINDS[case], **parts_of(case)})
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("case", TURNED_AWAY)

@@ -13,7 +13,7 @@ import pathlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer  # type: ignore[import-untyped,unused-ignore]
 
 from compat_tests.brokers import TARGETS
+from compat_tests.matrices import params_of
 from compat_tests.proxy.running_proxy import RunningProxy
 from compat_tests.security.client_programs import running
 from compat_tests.security.logged_in_clients import (
@@ -73,15 +74,26 @@ SENDERS = {
 }
 
 
+def parts_of(name: str) -> dict[str, Hashable]:
+    """What stands in pairs with a way in, of a sender in the matrix."""
+    client, _, *more = SENDERS[name]
+    return {"client": client, "how": tuple(more)}
+
+
 def new_target(name: str) -> SaslTarget:
     return SaslTarget(name, session_ms=SESSION_MS)
 
 
 @pytest.fixture(scope="module", params=[*TARGETS, PASSED, ENDED_HERE])
-def way(request: pytest.FixtureRequest, upstream: str) -> Iterator[Way]:
+def kind(request: pytest.FixtureRequest) -> str:
+    """Of a way in."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def way(kind: str, upstream: str) -> Iterator[Way]:
     """Yield the address and credentials of a client whose sessions are short."""
     with contextlib.ExitStack() as stack:
-        kind = request.param
         target = stack.enter_context(new_target(kind if kind in TARGETS else upstream).running())
         servers = target.short_sessions
         if kind == PASSED:
@@ -196,11 +208,17 @@ def token(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def said(
-    way: Way, programs: dict[str, Callable[[Case], Said] | str], token: pathlib.Path
+    request: pytest.FixtureRequest,
+    kind: str,
+    way: Way,
+    programs: dict[str, Callable[[Case], Said] | str],
+    token: pathlib.Path,
 ) -> dict[str, Future[list[Said]]]:
-    """What each sender says of each of its records. They send side by side."""
+    """What each sender that a test wants says of each of its records. They send side by side."""
+    tests = [params_of(item) for item in request.session.items if item.path == request.path]
+    wanted = [one["name"] for one in tests if one.get("kind") == kind and "name" in one]
     port = way.servers.rpartition(":")[2]
-    topics = {name: f"at-{port}-{number}" for number, name in enumerate(SENDERS)}
+    topics = {name: f"at-{port}-{number}" for number, name in enumerate(wanted)}
     admin = AdminClient(librdkafka_settings(way))
     for made in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics.values()]).values():
         made.result(TIMEOUT_S)
@@ -228,12 +246,13 @@ def said(
         passing = while_sessions_pass(way.servers, SESSIONS, sender.mechanism, shown, case.topic)
         return [program(case) for _ in passing]
 
-    with ThreadPoolExecutor(len(SENDERS)) as pool:
-        return {name: pool.submit(send, name) for name in SENDERS}
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        return {name: pool.submit(send, name) for name in wanted}
 
 
+@pytest.mark.pairwise(name=parts_of)
 @pytest.mark.parametrize("name", SENDERS)
-def test_programs(request: pytest.FixtureRequest, name: str, said: dict[str, Future[list[Said]]]) -> None:
+def test_programs(kind: str, name: str, said: dict[str, Future[list[Said]]]) -> None:
     """Those that renew their sessions keep their connections; the others are disconnected, and come again."""
     sender = SENDERS[name]
     try:
@@ -242,7 +261,7 @@ def test_programs(request: pytest.FixtureRequest, name: str, said: dict[str, Fut
         require(str(missing))
     errors = [answer for answer in answers if answer.error]
     opened = [int(answer.value) for answer in answers if answer.value]
-    if sender.has_bare_tokens and request.node.callspec.params["way"] == PASSED:
+    if sender.has_bare_tokens and kind == PASSED:
         assert not opened  # docs/reference/differences.md
     elif sender.renews:
         # Java and Sarama have an eighth of a second for a renewal: on a busy machine one may come too late.
