@@ -23,7 +23,7 @@ from tests.common.recorded.recorder import ASKED, Recorder
 
 OUTPUT_SHOWN_CHARS = 6000
 LONGEST = (
-    "prove/test_zoo",
+    "compat_tests/prove/",
     "nodes/test_coordinators",
     "test_exactly_once",
     "test_transactional_clients",

@@ -1,4 +1,4 @@
-"""How the workers of a run share its tests: file by file, and a test that ends its worker is not tried again."""
+"""How the workers of a run share its tests: file by file, some one by one. What ends its worker is not tried again."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 
+APART = ("compat_tests/prove/",)
+"""Whose tests go to workers one by one: they are long, and share nothing."""
+
+
 class EachTestOnce(LoadFileScheduling):  # type: ignore[misc]
     """As ``--dist loadfile``. There the worker that takes another's place begins with the test that ended the other:
     one that hangs until its limit would end one worker after another.
     """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid if nodeid.startswith(APART) else str(super()._split_scope(nodeid))
 
     def remove_node(self, node: Any) -> str | None:
         for tests in self.assigned_work.get(node, {}).values():
