@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -16,6 +17,7 @@ from oncelog.broker.control.errors import (
     InvalidArgumentError,
     NotRunningError,
     OncelogError,
+    UnsupportedError,
     WaitTimeoutError,
 )
 from oncelog.broker.seams import forks
@@ -62,8 +64,9 @@ def closing(carrier: Carrier, close: Callable[[], None]) -> weakref.finalize[...
 
 def new_carrier(options: ControlledOptions, *, process: bool) -> Carrier:
     """Return a carrier for a broker or a proxy: a child process, or a thread. Forks of this process leave its sockets
-    and locks to it from now on.
+    and locks to it from now on. Raises UnsupportedError in a process that gevent has changed, NotRunningError.
     """
+    _check_gevent(process=process)
     forks.close_in_children()
     if process:
         from oncelog.broker.embedded.process_carrier import ProcessCarrier
@@ -72,6 +75,22 @@ def new_carrier(options: ControlledOptions, *, process: bool) -> Carrier:
     from oncelog.broker.embedded.thread_carrier import ThreadCarrier
 
     return ThreadCarrier(options)
+
+
+def _check_gevent(*, process: bool) -> None:
+    """Refuse what would wait for ever: the loop of a broker needs threads, sockets and an epoll that are not gevent's.
+    A child process has its own; to reach it takes a thread and a socket of one kind.
+    """
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is None:
+        return
+    has_threads, has_sockets, has_select = map(monkey.is_module_patched, ("threading", "socket", "select"))
+    if (has_threads == has_sockets) if process else not (has_threads or has_sockets or has_select):
+        return
+    raise UnsupportedError(
+        "gevent's monkey.patch_all() has replaced what a broker's loop needs in this process: say process=True"
+        + ("" if has_threads and has_sockets else ", and patch_all() with its threads and its sockets")
+    )
 
 
 def _in_event_loop() -> bool:

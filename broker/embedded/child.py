@@ -22,6 +22,7 @@ def main(descriptor: int) -> None:
     # Ctrl-C reaches every process of a terminal. It is the parent's to decide what it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=descriptor) as parent:
+        parent.setblocking(True)  # gevent's sockets are not
         requests, answers = parent.makefile("rb"), parent.makefile("wb")
         lock = threading.Lock()
         carrier = ThreadCarrier(pickle.load(requests))

@@ -11,6 +11,7 @@ from outcome import Error, Outcome, Value
 
 from oncelog.broker.control.errors import NotRunningError
 from oncelog.broker.embedded.carrier import closing
+from oncelog.broker.seams.machine_time import MachineClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,10 +46,16 @@ class _Loop:
         begun = threading.Event()
         self._token: trio.lowlevel.TrioToken
         self._nursery: trio.Nursery
+        self._failed: BaseException | None = None
+        """What has ended the thread before it began."""
         self._broker = options.controlled()
         self._thread = threading.Thread(target=self._run, args=(begun,), name="oncelog", daemon=True)
         self._thread.start()
         begun.wait()
+        if self._failed is not None:
+            raise NotRunningError(
+                f"the broker's thread could not begin: {type(self._failed).__name__}: {self._failed}"
+            ) from self._failed
 
     def submit(
         self, operation: str, arguments: Mapping[str, Any], on_done: Callable[[Outcome[Any]], None]
@@ -74,7 +81,14 @@ class _Loop:
     # -- on the thread
 
     def _run(self, begun: threading.Event) -> None:
-        trio.run(self._main, begun, strict_exception_groups=True)
+        try:
+            trio.run(self._main, begun, clock=MachineClock(), strict_exception_groups=True)
+        except BaseException as error:
+            if begun.is_set():
+                raise
+            self._failed = error
+        finally:
+            begun.set()
 
     async def _main(self, begun: threading.Event) -> None:
         self._token = trio.lowlevel.current_trio_token()

@@ -30,6 +30,7 @@ from oncelog.broker.prove.plan import (
 )
 from oncelog.broker.prove.prover import Budget, Progress, Prover
 from oncelog.broker.prove.verdict import Finding, read_finding
+from oncelog.broker.seams.machine_time import MachineClock
 from oncelog.broker.seams.processes import (
     CommandError,
     cores,
@@ -172,8 +173,8 @@ def prove(
     try:
         find_command(plan.command[0])
         if again is not None:
-            return trio.run(prover.again, disturbances)
-        return trio.run(prover.run)
+            return trio.run(prover.again, disturbances, clock=MachineClock())
+        return trio.run(prover.run, clock=MachineClock())
     except (CommandError, ValueError) as error:
         raise InvalidArgumentError(str(error)) from None
 

@@ -12,12 +12,13 @@ All waits follow Trio's clock, so the virtual clock of a simulation rules them.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol
 
 import trio
+
+from oncelog.broker.seams.machine_time import wall_ms
 
 
 class Clock(Protocol):
@@ -93,7 +94,7 @@ class SystemClock:
     __slots__ = ()
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return wall_ms()
 
     monotonic = staticmethod(trio.current_time)
     sleep = staticmethod(trio.sleep)

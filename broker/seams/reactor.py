@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import select
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Protocol
 import trio
 
 from oncelog.broker.seams import forks
+from oncelog.broker.seams.machine_time import perf_counter
 from oncelog.broker.seams.platforms import HERE, Platform
 from oncelog.broker.seams.transport import Transport
 
@@ -66,7 +66,7 @@ class SocketReactor(trio.abc.Instrument):
         self._epoll: select.epoll
         self._token: trio.lowlevel.TrioToken
         self._ahead = 0.0
-        """Seconds by which Trio's clock is ahead of `time.perf_counter`. To read this one takes fewer steps."""
+        """Seconds by which Trio's clock is ahead of `perf_counter`. To read this one takes fewer steps."""
         self._trio_fd = -1
         """Trio's epoll; -1 while nothing can be watched."""
         self._watches: dict[int, _Watch] = {}
@@ -80,7 +80,7 @@ class SocketReactor(trio.abc.Instrument):
             yield
             return
         self._token = trio.lowlevel.current_trio_token()
-        self._ahead = trio.current_time() - time.perf_counter()
+        self._ahead = trio.current_time() - perf_counter()
         with forks.changing:
             self._epoll = select.epoll()
             forks.note(self, SocketReactor._close)
@@ -135,7 +135,7 @@ class SocketReactor(trio.abc.Instrument):
         watches = self._watches
         if not watches:
             return
-        read_clock, ahead = time.perf_counter, self._ahead
+        read_clock, ahead = perf_counter, self._ahead
         until = read_clock() + timeout
         left = timeout
         self._has_scheduled = False

@@ -20,6 +20,7 @@ from oncelog.broker.control.errors import BrokerFailedError, UnsupportedError
 from oncelog.broker.control.options import TopicOptions
 from oncelog.broker.control.types import BrokerInfo
 from oncelog.broker.seams.address import address_text
+from oncelog.broker.seams.machine_time import MachineClock
 from oncelog.broker.seams.transport import connect
 from oncelog.pytest_plugin import used_groups
 from oncelog.pytest_plugin.used_groups import ClusterAddresses
@@ -93,7 +94,7 @@ class ClusterCarrier:
                 return await self._perform(client, operation, arguments)
 
         def work() -> None:
-            on_done(outcome.capture(lambda: trio.run(main)))
+            on_done(outcome.capture(lambda: trio.run(main, clock=MachineClock())))
 
         def cancel() -> None:
             for token in tokens:

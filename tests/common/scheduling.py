@@ -1,4 +1,4 @@
-"""How the workers of a run share its tests: file by file, some one by one. What ends its worker is not tried again."""
+"""How the workers of a run share its tests: file by file, or one by one; what ends its worker is not tried again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
-
 
 APART = ("compat_tests/prove/",)
 """Whose tests go to workers one by one: they are long, and share nothing."""

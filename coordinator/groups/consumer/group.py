@@ -209,8 +209,9 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
 
     def on_member_changed(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
         super().on_member_changed(old, new)
-        if new is None and old is not None and old.instance_id is not None:
-            self.static_members.pop(old.instance_id, None)
+        former_id = None if old is None else old.instance_id
+        if old is not None and former_id is not None and self.static_members.get(former_id) == old.member_id:
+            del self.static_members[former_id]
         if new is not None and new.instance_id is not None:
             self.static_members[new.instance_id] = new.member_id
         if old is not None:

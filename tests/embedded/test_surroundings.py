@@ -1,0 +1,111 @@
+"""A process in which a broker cannot begin: no descriptors are left, sockets are forbidden, gevent has replaced them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LIMIT_S = 120
+START = """
+import asyncio
+
+import oncelog
+
+
+async def start_async():
+    async with oncelog.AsyncBroker():
+        pass
+
+
+def start_proxy():
+    with oncelog.Proxy("127.0.0.1:1"):
+        pass
+
+
+def start():
+    with oncelog.Broker():
+        pass
+
+
+with oncelog.Broker():
+    pass  # all modules are imported
+"""
+FORBIDS = {
+    "no descriptors": (
+        "import os, resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "held = []\n"
+        "try:\n"
+        "    while True:\n"
+        "        held.append(os.open('/dev/null', os.O_RDONLY))\n"
+        "except OSError:\n"
+        "    pass\n"
+        "OSError: [Errno 24]",
+    ),
+    "no sockets": (
+        "import pytest_socket\npytest_socket.disable_socket()\n",
+        "SocketBlockedError: A test tried to use socket.socket.",
+    ),
+}
+
+
+def output_of(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("how", FORBIDS)
+@pytest.mark.parametrize("start", ["start", "start_proxy", "start_async"])
+def test_who_waits_for_the_thread_is_told_what_has_ended_it(how: str, start: str) -> None:
+    forbid, says = FORBIDS[how]
+    asynchronous = start == "start_async"
+    program = (
+        f"{START}\n"
+        "loop = asyncio.new_event_loop()\n"  # it needs descriptors of its own
+        f"{forbid}"
+        "try:\n"
+        f"    {'loop.run_until_complete(start_async())' if asynchronous else f'{start}()'}\n"
+        "except oncelog.NotRunningError as error:\n"
+        "    print(error)\n"
+    )
+    said = output_of(program)
+    assert said.startswith(f"the broker's thread could not begin: {says}"), said
+
+
+GEVENT = """
+from gevent import monkey
+
+monkey.patch_all({patched})
+import oncelog
+
+try:
+    with oncelog.Broker({form}) as kafka:
+        kafka.produce("orders", "tea")
+        [record] = kafka.topic("orders").records()
+        print(record.value)
+except oncelog.UnsupportedError as error:
+    print(error)
+"""
+REFUSED = (
+    "gevent's monkey.patch_all() has replaced what a broker's loop needs in this process: say process=True"
+)
+AND_ALL = ", and patch_all() with its threads and its sockets"
+
+
+@pytest.mark.parametrize(
+    ("patched", "form", "says"),
+    [
+        ("", "", REFUSED),
+        ("", "process=True", "b'tea'"),
+        ("thread=False", "", REFUSED + AND_ALL),
+        ("thread=False", "process=True", REFUSED + AND_ALL),
+        ("thread=False, socket=False, select=False", "", "b'tea'"),
+    ],
+)
+def test_gevent(patched: str, form: str, says: str) -> None:
+    assert output_of(GEVENT.format(patched=patched, form=form)) == f"{says}\n"
