@@ -1,4 +1,4 @@
-"""A test that freezes or moves Python's time (freezegun, time-machine, `unittest.mock`): the broker's time stays real."""
+"""A test freezes or moves Python's time (freezegun, time-machine, `unittest.mock`): the time of the broker is real."""
 
 from __future__ import annotations
 

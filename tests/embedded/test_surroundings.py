@@ -1,4 +1,4 @@
-"""A process in which a broker cannot begin: no descriptors are left, sockets are forbidden, gevent has replaced them."""
+"""Processes in which a broker cannot begin: without descriptors, without sockets, with those of gevent."""
 
 from __future__ import annotations
 
