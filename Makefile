@@ -126,6 +126,7 @@ lint: $(VENV)/.synced  ## style, types, the one-way imports, dead code, words, c
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/unasync.py --check
 	$(BIN)/python .ci/dead_code.py
+	$(BIN)/python .ci/install_way.py --check
 	$(BIN)/python .ci/words.py
 	$(BIN)/python .ci/lines.py
 
@@ -155,6 +156,7 @@ docs: $(VENV)/.synced  ## remake the pages that follow from the code
 	$(BIN)/python -m tests.filters.messages_page page > docs/reference/messages.md
 	$(BIN)/python -m tests.filters.messages_page module > oncelog/messages.py
 	$(BIN)/python -m tests.files_page > docs/contributing/files.md
+	$(BIN)/python .ci/install_way.py
 
 # Sphinx is not one of the tests' tools.
 $(SITE)/.synced: requirements-docs.lock $(VENV)/.synced

@@ -148,3 +148,36 @@ def test_a_cancelled_connect_leaves_no_socket_behind() -> None:
                 one.close()
 
     trio.run(main)
+
+
+def test_a_listener_without_a_host_is_on_every_address_of_both_families() -> None:
+    async def main() -> None:
+        listener = SocketListener.bind("", 0, 10)
+        host, port = listener.address
+        assert host == "0.0.0.0"
+        for address in ("127.0.0.1", "::1"):
+            ours = await connect(address, port)
+            theirs = await accepted(listener)
+            assert theirs.peer.rpartition(":")[0] == address, "rights of a host are for its address"
+            ours.close()
+            theirs.close()
+        listener.close()
+
+    trio.run(main)
+
+
+def test_a_name_with_several_addresses_is_its_first_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Java chooses, whatever stands first in the machine's list of hosts."""
+    kind = (socket.SOCK_STREAM, 6, "")
+
+    def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
+        return [(socket.AF_INET6, *kind, ("::1", port, 0, 0)), (socket.AF_INET, *kind, ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+    async def main() -> None:
+        listener = SocketListener.bind("some.name", 0, 10)
+        assert listener.address[0] == "127.0.0.1"
+        listener.close()
+
+    trio.run(main)

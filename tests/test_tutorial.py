@@ -28,7 +28,7 @@ def blocks(page: pathlib.Path) -> list[str]:
 
 def install(folder: pathlib.Path, packages: str, wheel: pathlib.Path) -> None:
     """As the page says, but oncelog is the wheel, and the others are those of the lock file."""
-    names = [str(wheel) if name == "oncelog" else name for name in packages.split()]
+    names = [str(wheel) if name.endswith("oncelog") else name for name in packages.split()]
     python = folder / ".venv" / "bin" / "python"
     run(UV, "pip", "install", "-q", "--python", python, "-c", ROOT / "requirements.lock", *names, cwd=folder)
 

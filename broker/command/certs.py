@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.config.options import Parser, UsageError, flag_of
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.extras import install_command
 
 if TYPE_CHECKING:
     import argparse
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
         from oncelog.broker.command.certs_authority import AuthorityError, AuthorityFiles
         from oncelog.broker.security.tls.authority import LOCAL_NAMES, ORGANIZATION, Validity
     except ModuleNotFoundError as error:
-        return _failed(f"certificates need {error.name}: pip install 'oncelog[security]'")
+        return _failed(f"certificates need {error.name}: {install_command('security')}")
     directory = os.path.abspath(options.directory)
     now = datetime.fromtimestamp(real_time.now_ms() // 1000, UTC)
     validity = Validity(*_dates(options, now))

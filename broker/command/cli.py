@@ -95,6 +95,7 @@ def _run_command(arguments: list[str] | None, system: str) -> int:
 
 def _serve(given: Given) -> int:
     from oncelog.broker.command.command_config import acls_of, configuration, host_name, users_of
+    from oncelog.broker.command.topics_option import topics_of
     from oncelog.broker.config.definitions import ConfigError
 
     parent = given.environment.get("TMPDIR") or "/tmp"
@@ -102,16 +103,18 @@ def _serve(given: Given) -> int:
     try:
         output = _log_output(given)
         with logging_to(output):
-            users, acls = users_of(given), acls_of(given)
+            users, acls, topics = users_of(given), acls_of(given), topics_of(given)
             config, listeners = configuration(given.options, given.environment, scratch, users, acls)
         settings = _control_settings(given, config, listeners)
     except (ConfigError, UsageError) as error:
         return _print_error(error, EXIT_USAGE)
     with logging_to(output):
         if settings is None:
+            from oncelog.broker.control.new_topics import create_missing
             from oncelog.broker.node.serve import serve
 
-            serving = partial(serve, config, listeners, _on_ready, users=users, acls=acls)
+            prepare = partial(create_missing, topics=topics) if topics else None
+            serving = partial(serve, config, listeners, _on_ready, users=users, acls=acls, prepare=prepare)
             return _run_in(scratch, parent, config, serving)
         from oncelog.broker.command.controlled_serve import serve_controlled
 
@@ -128,6 +131,7 @@ def _serve(given: Given) -> int:
             write_trace=_trace_output().write,
             users=users,
             acls=acls,
+            topics=topics,
         )
         return _run_in(scratch, parent, config, serving)
 
@@ -284,10 +288,11 @@ def run(serving: Callable[[], Awaitable[None]]) -> int:
 def _exit_code(error: BaseException) -> int | None:
     """Return the exit code for an error that is the user's, None for any other."""
     from oncelog.broker.config.definitions import ConfigError, StartError
-    from oncelog.broker.control.errors import OncelogError
+    from oncelog.broker.control.errors import InvalidArgumentError, OncelogError
 
     # A controlled broker that cannot start says why by BrokerFailedError.
-    if isinstance(error, ConfigError) or isinstance(error.__cause__, ConfigError):
+    of_user = ConfigError, InvalidArgumentError
+    if isinstance(error, of_user) or isinstance(error.__cause__, of_user):
         return EXIT_USAGE
     return EXIT_FAILED if isinstance(error, StartError | OncelogError) else None
 

@@ -148,7 +148,8 @@ def acls_of(given: Given) -> list[AclBinding]:
 
 def _unknown_variables(options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
     """Return an error for each ``ONCELOG_…`` variable that is no option's."""
-    known = sorted(option.upper() for option in {*vars(options), "control_token"} - WITHOUT_VARIABLE)
+    options_there = {*vars(options), "control_token"} - WITHOUT_VARIABLE
+    known = sorted(variable_of(option).removeprefix(VARIABLE_PREFIX) for option in options_there)
     problems = []
     for variable in sorted(environment):
         name = variable.removeprefix(VARIABLE_PREFIX)

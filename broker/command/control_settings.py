@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.options import UsageError, checked_token, closest, control_address, flag_of
+from oncelog.broker.seams.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -117,7 +118,7 @@ def _control(given: Given, read: Callable[[str, str], str]) -> tuple[tuple[str, 
         return None, None
     missing = [name for name in CONTROL_PACKAGES if find_spec(name) is None]
     if missing:
-        raise UsageError(f"{origin} needs {' and '.join(missing)}: pip install 'oncelog[control]'")
+        raise UsageError(f"{origin} needs {' and '.join(missing)}: {install_command('control')}")
     token = given.environment.get(CONTROL_TOKEN)
     if path:
         token = checked_token(read(path, "the token"), f"{token_origin}={path}")

@@ -11,12 +11,12 @@ import trio
 from oncelog import __version__
 from oncelog.broker.config.listeners import ListenerEndpoint
 from oncelog.broker.control.errors import BrokerFailedError
-from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX, BrokerOptions
+from oncelog.broker.control.options import REQUESTS_KEPT, SNAPSHOT_BYTES_MAX, BrokerOptions, TopicOptions
 from oncelog.broker.net.listen import ListenError
 from oncelog.broker.seams.transport import SocketListener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from oncelog.broker.command.control_settings import ControlSettings
     from oncelog.broker.config.broker_config import BrokerConfig
@@ -47,10 +47,11 @@ async def serve_controlled(
     durable: bool,
     users: Users,
     acls: Sequence[AclBinding] = (),
+    topics: Mapping[str, TopicOptions],
 ) -> None:
     """Run a broker until cancelled, then stop it cleanly. Calls ``on_ready`` when it answers requests, with the address
     of the control API; for several nodes ``on_nodes_ready``. Log lines go to ``output``, too. ``users`` may log in,
-    ``acls`` are created if they are missing.
+    ``acls`` and ``topics`` are created if they are missing.
 
     At a crash point of a rule it calls ``on_crash``, which ends the process; with a control API only the broker dies,
     and who controls it can start it again. ``write_trace`` gets the lines of a trace.
@@ -58,6 +59,7 @@ async def serve_controlled(
     Raises ListenError, and BrokerFailedError if the broker cannot start, or ends by itself.
     """
     options = BrokerOptions(
+        topics=topics,
         config=config.texts,
         data_dir=None if settings.in_memory else config.data_dir,
         seed=seed,

@@ -24,6 +24,8 @@ DEFAULT_CONTROL_PORT = 9093
 PORT_MAX = 65535
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
+PLURALS = {"topic": "topics"}
+"""Options of whose variables the name says that they hold several."""
 SYNONYMOUS_OPTIONS = {
     "--address": "--listen",
     "--advertised-listeners": "--advertise",
@@ -190,6 +192,12 @@ def _parser() -> Parser:
         dest="settings",
         help="set one of Kafka's keys; may be repeated [KAFKA_KEY]",
     )
+    add(
+        "topic",
+        "create this topic if it is not there; may be repeated (in the variable: one a line, or with commas)",
+        metavar="NAME[:PARTITIONS[:REPLICAS]][:KEY=VALUE ...]",
+        action="append",
+    )
     add("log_format", "how log lines look: human (default) or json", metavar="FORMAT")
     add("log_level", "which log lines are written: debug, info (default), warning or error", metavar="LEVEL")
     add_control_options(add)
@@ -269,7 +277,7 @@ def flag_of(option: str) -> str:
 
 def variable_of(option: str) -> str:
     """Return the name of an option's environment variable."""
-    return VARIABLE_PREFIX + option.upper()
+    return VARIABLE_PREFIX + PLURALS.get(option, option).upper()
 
 
 SECRET_PARTS = ("password", "secret", "jaas", "credential", "token", ".key")

@@ -23,6 +23,8 @@ PREFIX = "KAFKA_"
 CFG_PREFIX = "KAFKA_CFG_"
 # The cluster id is in the second variable in the images of apache and confluentinc, in the first in bitnami's.
 CLUSTER_ID = ("KAFKA_KRAFT_CLUSTER_ID", "CLUSTER_ID")
+CREATE_TOPICS = "KAFKA_CREATE_TOPICS"
+"""Topics for the start, in the images of wurstmeister and others: ``orders:3:1,changes:1:1:compact``."""
 # Kafka's scripts (KafkaDockerWrapper, kafka-run-class.sh) or applications read these. Nobody takes them for keys, so
 # there is no warning about them.
 IGNORED_VARIABLES = frozenset(
@@ -35,6 +37,7 @@ IGNORED_VARIABLES = frozenset(
         "BROKER_URL",
         "CLASSPATH",
         "CLIENT_ID",
+        CREATE_TOPICS.removeprefix(PREFIX),
         "DEBUG",
         "DEBUG_OPTS",
         "GC_LOG_OPTS",

@@ -22,7 +22,7 @@ from oncelog.broker.control.errors import (
     UnsupportedError,
 )
 from oncelog.broker.control.instruments import NO_EXTRAS, Extras, Instruments
-from oncelog.broker.control.new_topics import create_topics
+from oncelog.broker.control.new_topics import create_missing
 from oncelog.broker.control.operations import call_operation
 from oncelog.broker.control.runs import Runs
 from oncelog.broker.emulation.release import OURS, emulated
@@ -333,8 +333,6 @@ class ControlledBroker:
         """Called before the node listens."""
         self._instruments.attach(node)
         store_of(node.metadata).skip_producer_ids(self._producer_ids_from)
-        topics = self.options.topics.items()
-        missing = {name: topic for name, topic in topics if name not in node.metadata.image.topics}
-        create_topics(node, missing)
+        create_missing(node, self.options.topics)
         if self._faults is not None:
             self._faults.attach(node)

@@ -24,6 +24,12 @@ def create_topics(node: Node, topics: Mapping[str, TopicOptions], *, validate_on
             raise InvalidArgumentError(f"topic {result.name}: {reason}")
 
 
+def create_missing(node: Node, topics: Mapping[str, TopicOptions]) -> None:
+    """Create those that are not there yet. Raises as `create_topics`."""
+    there = node.metadata.image.topics
+    create_topics(node, {name: topic for name, topic in topics.items() if name not in there})
+
+
 def similar_keys(config: Mapping[str, str]) -> str:
     """Return the end of a message about a topic's configuration: the keys that the first unknown one may mean. Empty
     without an unknown one, or if none is similar.

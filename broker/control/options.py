@@ -51,11 +51,13 @@ class TopicOptions:
     partitions: int = 1
     """-1: as many as the broker has by default."""
     config: Mapping[str, str] = field(default_factory=dict)
+    replication_factor: int = -1
+    """-1: the broker's default."""
 
     def creatable(self, name: str) -> CreatableTopic:
         """Return the row of CreateTopics."""
         configs = [CreatableTopicConfig(key, value) for key, value in self.config.items()]
-        return CreatableTopic(name, self.partitions, -1, configs=configs)
+        return CreatableTopic(name, self.partitions, self.replication_factor, configs=configs)
 
 
 @dataclass(frozen=True)

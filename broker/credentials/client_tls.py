@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from oncelog.broker.credentials.stores import StoreError, load_key_store, load_trust_store
 from oncelog.broker.credentials.tls_options import set_versions, trust
+from oncelog.broker.seams.extras import install_command
 from oncelog.broker.seams.tls import load_certificate, new_client_context
 
 ENDPOINT_KEY = "ssl.endpoint.identification.algorithm"
@@ -29,5 +30,5 @@ def client_tls(values: Mapping[str, str | None], read_file: Callable[[str], byte
     except (OSError, ValueError) as error:
         raise StoreError(f"the key store cannot be used: {error}") from None
     except ModuleNotFoundError as error:
-        raise StoreError(f"ssl.*: TLS needs {error.name}: pip install 'oncelog[security]'") from None
+        raise StoreError(f"ssl.*: TLS needs {error.name}: {install_command('security')}") from None
     return context

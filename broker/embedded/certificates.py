@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.extras import install_command
 
 if TYPE_CHECKING:
     from oncelog.broker.security.tls.authority import Certificate, DevelopmentAuthority
@@ -31,7 +32,7 @@ class Certificates:
         try:
             from oncelog.broker.security.tls.authority import DevelopmentAuthority, Validity, broker_config
         except ModuleNotFoundError as error:
-            raise UnsupportedError(f"tls= needs {error.name}: pip install 'oncelog[security]'") from None
+            raise UnsupportedError(f"tls= needs {error.name}: {install_command('security')}") from None
         self._tls = tls
         self._new_authority = DevelopmentAuthority
         self._broker_config = broker_config

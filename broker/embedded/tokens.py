@@ -11,6 +11,7 @@ from oncelog.broker.config.listeners import resolve_listeners
 from oncelog.broker.control.errors import InvalidArgumentError, UnsupportedError
 from oncelog.broker.control.options import BrokerOptions
 from oncelog.broker.credentials.jaas import OAUTHBEARER
+from oncelog.broker.seams.extras import install_command
 from oncelog.broker.security.sasl.oauthbearer import SIGNED
 from oncelog.broker.security.settings import ListenerSettings
 
@@ -47,9 +48,7 @@ class TokenIssuer:
             import jwt
             from cryptography.hazmat.primitives.asymmetric import ec
         except ModuleNotFoundError as error:
-            raise UnsupportedError(
-                f"oauth=True needs {error.name}: pip install 'oncelog[security]'"
-            ) from None
+            raise UnsupportedError(f"oauth=True needs {error.name}: {install_command('security')}") from None
         self._jwt = jwt
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._strange_key = ec.generate_private_key(ec.SECP256R1())

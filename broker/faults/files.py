@@ -1,4 +1,4 @@
-"""Rules in a file: JSON, TOML, or YAML where PyYAML is installed (``pip install oncelog[yaml]``).
+"""Rules in a file: JSON, TOML, or YAML where PyYAML is installed (the extra ``yaml``).
 
 The rules are a list under ``rules``; their words are those of `oncelog.broker.faults.rule`. An error names the file,
 the line and the word.
@@ -13,6 +13,7 @@ from typing import Any
 
 from oncelog.broker.faults.rule import NO_LIMITS, Rule, TargetLimits, check_possible, parse_rule
 from oncelog.broker.faults.words import RuleError, suggestion
+from oncelog.broker.seams.extras import install_command
 
 RULES = "rules"
 FILE_WORDS = (RULES, "$schema")
@@ -140,7 +141,7 @@ def _yaml(text: str, name: str) -> tuple[Any, Callable[[], Lines]]:
     try:
         import yaml
     except ImportError as error:
-        raise RuleFileError(f"{name}: YAML needs PyYAML: pip install oncelog[yaml]") from error
+        raise RuleFileError(f"{name}: YAML needs PyYAML: {install_command('yaml')}") from error
 
     boolean = "tag:yaml.org,2002:bool"
 

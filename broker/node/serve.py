@@ -30,8 +30,10 @@ async def serve(
     durable: bool = True,
     users: Users | None = None,
     acls: Sequence[AclBinding] = (),
+    prepare: Callable[[Node], None] | None = None,
 ) -> None:
-    """Run a broker until cancelled, then stop it cleanly. Calls ``on_ready`` when it answers requests.
+    """Run a broker until cancelled, then stop it cleanly. Calls ``prepare`` before it answers requests, then
+    ``on_ready``.
 
     ``durable``: whether the data directory outlives the process. If not, nothing waits for the disk.
     ``users`` may log in. ``acls`` are created if they are missing.
@@ -50,6 +52,8 @@ async def serve(
             acls=acls,
         ) as node,
     ):
+        if prepare is not None:
+            prepare(node)
         async with trio.open_nursery() as nursery:
             await nursery.start(node.run)
             on_ready(node, bound)

@@ -154,14 +154,37 @@ def _new_socket(family: int, kind: int, proto: int) -> socket.socket:
     return sock
 
 
+MAPPED_IPV4 = "::ffff:"
+"""How a socket of both families shows an IPv4 address. Rights and quotas are for the address itself."""
+
+
+EVERY_IPV4_ADDRESS = "0.0.0.0"
+"""What a listener without a host is named by: clients of both families can connect to it."""
+NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
+
+
 def _bound_socket(host: str, port: int) -> socket.socket:
-    """A TCP socket that is bound to the first of the host's addresses. Raises OSError."""
-    family, kind, proto, _, address = socket.getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    sock = _new_socket(family, kind, proto)
+    """A TCP socket that is bound to an address of the host: as Java chooses, its first of IPv4, else of IPv6; without a
+    host to every address of both. Raises OSError.
+    """
+    if not host and socket.has_ipv6:
+        try:
+            return _socket_at(socket.AF_INET6, ("::", port))
+        except OSError as error:
+            if error.errno not in NO_IPV6:
+                raise
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, *_, address = min(found, key=lambda row: row[0] != socket.AF_INET)
+    return _socket_at(family, address)
+
+
+def _socket_at(family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
+    """A TCP socket that is bound to this address. Raises OSError."""
+    sock = _new_socket(family, socket.SOCK_STREAM, 0)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and address[0] == "::":
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         sock.bind(address)
     except OSError:
         forks.close_socket(sock)
@@ -188,7 +211,10 @@ class SocketListener:
         except OSError:
             forks.close_socket(sock)
             raise
-        return cls(sock)
+        listener = cls(sock)
+        if not host:
+            listener.address = EVERY_IPV4_ADDRESS, listener.address[1]
+        return listener
 
     def accept(self) -> SocketTransport | None:
         """The next waiting connection, or None. Raises OSError (for one, EMFILE: no descriptors left)."""
@@ -200,7 +226,7 @@ class SocketListener:
             except (BlockingIOError, ConnectionAbortedError):
                 return None
             try:
-                return SocketTransport(sock, f"{address[0]}:{address[1]}")
+                return SocketTransport(sock, f"{address[0].removeprefix(MAPPED_IPV4)}:{address[1]}")
             except OSError:
                 forks.close_socket(
                     sock

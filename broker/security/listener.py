@@ -14,6 +14,7 @@ from oncelog.broker.credentials.stores import StoreError
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.requests.request import AuthenticationFailed, CloseConnection
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.extras import install_command
 from oncelog.broker.seams.tls import TlsTransport, read_file
 from oncelog.broker.seams.transport import SocketTransport
 from oncelog.broker.security.failed_authentication import FailedAuthentication
@@ -175,5 +176,5 @@ class ListenerSecurity:
             raise ConfigError(f"listener {self._name}: {error}") from None
         except ModuleNotFoundError as error:
             raise ConfigError(
-                f"listener {self._name}: TLS needs {error.name}: pip install 'oncelog[security]'"
+                f"listener {self._name}: TLS needs {error.name}: {install_command('security')}"
             ) from None

@@ -317,7 +317,7 @@ def test_without_the_extra(tmp_path: pathlib.Path) -> None:
     try:
         assert process.end() == cli.EXIT_USAGE
         assert process.stderr == (
-            "oncelog: --control needs hypercorn and starlette: pip install 'oncelog[control]'\n"
+            "oncelog: --control needs hypercorn and starlette: pip install 'hypercorn>=0.17' 'starlette>=0.40'\n"
         )
     finally:
         process.close()

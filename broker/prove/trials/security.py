@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.control.errors import UnsupportedError
 from oncelog.broker.seams.clock import real_time
+from oncelog.broker.seams.extras import install_command
 from oncelog.broker.seams.processes import write_file
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def make_security(plan: ProofPlan, folder: str) -> Security:
         try:
             from oncelog.broker.security.tls.authority import DevelopmentAuthority, broker_config
         except ModuleNotFoundError as error:
-            raise UnsupportedError(f"TLS needs {error.name}: pip install 'oncelog[security]'") from None
+            raise UnsupportedError(f"TLS needs {error.name}: {install_command('security')}") from None
         authority = DevelopmentAuthority(real_time.now_ms())
         tls = broker_config(authority.server(), authority.pem)
         variables[AUTHORITY] = f"{folder}/{AUTHORITY_FILE}"

@@ -11,6 +11,7 @@ from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.credentials.jaas import OAUTHBEARER
 from oncelog.broker.credentials.stores import StoreError
 from oncelog.broker.logging.logs import get_logger
+from oncelog.broker.seams.extras import install_command
 from oncelog.broker.seams.tls import read_file
 from oncelog.broker.security.sasl.oauthbearer import SIGNED, UNSECURED, OAuthToken
 from oncelog.broker.security.sasl.unsecured_tokens import UnsecuredTokens
@@ -76,7 +77,7 @@ class OAuthSettings:
             from oncelog.broker.security.sasl.signed_tokens import SignedTokens, TokenRules
         except ModuleNotFoundError as error:
             raise ConfigError(
-                f"listener {self._settings.name}: signed tokens need {error.name}: pip install 'oncelog[security]'"
+                f"listener {self._settings.name}: signed tokens need {error.name}: {install_command('security')}"
             ) from None
         number = self._settings.mechanism_int
         rules = TokenRules(
