@@ -18,7 +18,7 @@ FROM_A_CLONE = {
     "README.md": """\
 Nothing is released yet. In a clone of this repository:
 
-    make serve                                        # a broker on 127.0.0.1:9092; `make serve ARGS=--ephemeral` keeps nothing
+    make serve                                        # a broker on 127.0.0.1:9092; ARGS=--ephemeral keeps nothing
 
 And in a project of yours, here beside the clone ([more ways](docs/how-to/install.md)):
 
@@ -27,12 +27,12 @@ And in a project of yours, here beside the clone ([more ways](docs/how-to/instal
     ../shop/bin/oncelog --help                        # `oncelog` alone is the broker; `--port 0` takes a free port
 """,
     "docs/how-to/install.md": """\
-Nothing is released yet: a clone of the repository is what there is. Where a page says `oncelog` to pip or to uv, say the clone's path:
+Nothing is released yet: a clone of the repository is what there is. Say its path to pip, with extras in brackets:
 
     pip install ~/oncelog
     pip install '~/oncelog[security,control]'
 
-In a project that has a lock file (`uv add` writes the path to it; a wheel can lie in your own index or beside the project):
+With uv, whose lock file has the path then; or as a wheel, which can lie in your own index:
 
     uv add ~/oncelog
     pip wheel --no-deps -w wheels ~/oncelog

@@ -48,6 +48,7 @@ _LZ4_HEADER_SIZE_MIN = 7
 # Kafka reads version 1 with independent blocks, no dictionary, and reserved bits 0.
 _LZ4_DESCRIPTOR_MASK = 0b11100011
 _LZ4_DESCRIPTOR = 0b01100000
+_LZ4_INDEPENDENT = 0b00100000
 _LZ4_KAFKA_FAST_LEVEL = 9  # Kafka's default level: lz4-java's fast compressor
 _LZ4_HC_LEVEL_MIN = 3
 _LZ4_HC_LEVEL_MAX = 12
@@ -206,7 +207,12 @@ def _lz4_decompress(data: Data, max_size: int) -> Steps[bytes | bytearray]:
     if bytes(data[:4]) != _LZ4_MAGIC or len(data) < _LZ4_HEADER_SIZE_MIN:
         raise DecodeError("lz4: no frame")
     if data[4] & _LZ4_DESCRIPTOR_MASK != _LZ4_DESCRIPTOR:
-        raise DecodeError(f"lz4: frame descriptor {data[4]:#04x} is not one that Kafka reads")
+        what = f"lz4: frame descriptor {data[4]:#04x}"
+        if data[4] & _LZ4_DESCRIPTOR_MASK == _LZ4_DESCRIPTOR & ~_LZ4_INDEPENDENT:
+            raise DecodeError(
+                f"{what}: its blocks depend on each other, and Kafka reads independent ones only"
+            )
+        raise DecodeError(f"{what} is not one that Kafka reads")
     context = create_decompression_context()
     rest = memoryview(data)
     out = _Output(max_size)

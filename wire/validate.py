@@ -63,6 +63,10 @@ STEPS_AT_ONCE = 32
 _STEP_RECORDS = 256
 """Records that one step checks one by one, or rewrites."""
 
+_UNITS = (("seconds", 1e-3), ("microseconds", 1e3), ("nanoseconds", 1e6))
+"""Units of a client's mistake, and how many of each are a millisecond."""
+_YEARS_MS = 20 * 365 * 86_400_000
+
 _LENGTH_MIN = 14  # bytes after the length of a batch of any magic (``LegacyRecord.RECORD_OVERHEAD_V0``)
 _SIZE_UP_TO_MAGIC = 17
 
@@ -435,10 +439,23 @@ def _timestamp_problem(timestamp: int, header: BatchHeader, rules: ValidationRul
     if not rules.log_append_time and timestamp != NO_TIMESTAMP:
         age = wrap_int64(now_ms - timestamp)
         before, after = rules.timestamp_before_max_ms, rules.timestamp_after_max_ms
-        if age > before or wrap_int64(-age) > after:
-            return f"timestamp {timestamp} is not within [{wrap_int64(now_ms - before)}, {wrap_int64(now_ms + after)}]"
-    elif header.is_log_append_time:
+        if age > before:
+            limit = f"before {wrap_int64(now_ms - before)} (message.timestamp.before.max.ms={before})"
+        elif wrap_int64(-age) > after:
+            limit = f"after {wrap_int64(now_ms + after)} (message.timestamp.after.max.ms={after})"
+        else:
+            return ""
+        return f"timestamp {timestamp} is {limit}{_unit_hint(timestamp, now_ms)}"
+    if header.is_log_append_time:
         return "LogAppendTime is not a timestamp type for a producer to set"
+    return ""
+
+
+def _unit_hint(timestamp: int, now_ms: int) -> str:
+    """The end of an error about a timestamp that in another unit is one of these years; empty for others."""
+    for unit, per_ms in _UNITS:
+        if abs(timestamp / per_ms - now_ms) < _YEARS_MS:
+            return f": it looks like {unit}, and timestamps are milliseconds"
     return ""
 
 

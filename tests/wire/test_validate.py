@@ -80,6 +80,25 @@ def test_cases(case: Case) -> None:
         assert done.header.codec == case.rules.codec
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "says"),
+    [
+        (NOW - 2 * HOUR, f"is before {NOW - HOUR} (message.timestamp.before.max.ms={HOUR})"),
+        (NOW + 3 * HOUR, f"is after {NOW + 2 * HOUR} (message.timestamp.after.max.ms={2 * HOUR})"),
+        (NOW // 1000, "(message.timestamp.before.max.ms=3600000): it looks like seconds,"),
+        (NOW * 1000, "(message.timestamp.after.max.ms=7200000): it looks like microseconds,"),
+        (NOW * 1_000_000, "(message.timestamp.after.max.ms=7200000): it looks like nanoseconds,"),
+    ],
+)
+def test_the_error_about_a_timestamp_names_the_key_and_a_likely_unit(timestamp: int, says: str) -> None:
+    rules = ValidationRules(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=2 * HOUR)
+    with pytest.raises(InvalidRecords) as caught:
+        run(encode_kafka_python(rows(timestamp)), rules)
+    [(_, message)] = caught.value.record_errors
+    assert says in message
+    assert message.startswith(f"timestamp {timestamp} ")
+
+
 @pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
 def test_a_valid_batch_is_unchanged(codec: int) -> None:
     records = encode_kafka_python(ROWS, codec, producer_id=5, producer_epoch=1, base_sequence=9)
