@@ -53,6 +53,8 @@ KEPT = {
     "open_descriptors": "what the limit of open files bounds; tests look at it",
     "task_scheduled": "Trio calls it, as the next",
     "before_io_wait": "",
+    "start_clock": "",
+    "deadline_to_sleep_time": "",
     "redirect_slashes": "an option of Starlette's router",
     "log_errors": "an option of re2",
     "max_mem": "an option of re2",
