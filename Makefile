@@ -67,8 +67,9 @@ ASIDE   := $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
 # What a real Kafka has answered, or `asked`: tests/common/recorded/plugin.py.
 KAFKA   ?= recorded
 
+# Spark's tests stand beside the fast ones, which mind least that a processor is taken.
 test: $(VENV)/.synced  ## every check and test, with stock clients, held against what a real Kafka has answered
-	@$(BIN)/python .ci/parts.py $(SUITES) --beside lint docs-site lint-spark
+	@$(BIN)/python .ci/parts.py tests compat_tests --beside lint-spark spark_it lint docs-site
 
 test-kafka: $(VENV)/.synced  ## every test, and the real Kafka asked by each; whole matrices: before a release, with a new Kafka
 	@KAFKA=asked $(BIN)/python .ci/parts.py $(SUITES)

@@ -3,6 +3,7 @@
 And what Hypothesis does in all tests, and which seeds they have.
 """
 
+import gc
 import pathlib
 import subprocess
 from typing import Protocol
@@ -34,6 +35,12 @@ class KafkaTool(Protocol):
 
 def pytest_configure() -> None:
     orphans.end_with_this_process()
+
+
+def pytest_collection_finish() -> None:
+    """Leave the collected tests, a million objects, out of each look for garbage: a tenth of the fast tests' time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
