@@ -16,7 +16,8 @@ from tests.common.process import Lines
 
 FIRST_SCREEN = (ROOT / "README.md").read_text().partition("\n## ")[0]
 FIRST_TEST = "A broker in each test"
-LIMIT_S = 600
+LIMIT_S = 300
+STOP_S = 60
 READY = "oncelog ready "
 
 
@@ -62,13 +63,20 @@ def test_its_commands(clone: pathlib.Path, tmp_path: pathlib.Path) -> None:
             run(command)
             continue
         with subprocess.Popen(
-            ["sh", "-c", f"exec {command}"], cwd=clone, env=environment, stdout=subprocess.PIPE, text=True
+            ["sh", "-c", command],
+            cwd=clone,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         ) as serving:
             assert serving.stdout is not None
             shown = Lines(serving.stdout)
-            assert shown.wait_for(READY, LIMIT_S), shown.text()
-            serving.send_signal(signal.SIGINT)
-            assert serving.wait(LIMIT_S) == 0
+            try:
+                assert shown.wait_for(READY, LIMIT_S), shown.text()
+            finally:
+                os.killpg(serving.pid, signal.SIGINT)  # as a terminal does for Ctrl-C
+                serving.wait(STOP_S)
             shown.close()
 
     [text] = re.findall(rf"## {FIRST_TEST}\n\n((?:    .*\n|\n)+)", (ROOT / "README.md").read_text())
