@@ -190,7 +190,7 @@ def test_a_misspelt_word_gets_a_suggestion(refused: Callable[..., str], word: st
         ("sreve", "unknown command sreve; did you mean serve?"),
         ("help", "unknown command help; did you mean --help?"),
         ("version", "unknown command version; did you mean --version?"),
-        ("topics", "unknown command topics; see oncelog --help"),
+        ("topics", "unknown command topics; did you mean --topic?"),
         ("app:a-secret", "unknown command app:…; did you mean --user NAME:PASSWORD?"),
         (
             "ssl.key.password=a-secret",
@@ -207,7 +207,7 @@ def test_a_misspelt_command_gets_a_suggestion(
 
 def test_an_unknown_command_is_named_before_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["topics", "--list"]) == cli.EXIT_USAGE
-    assert capsys.readouterr() == ("", "oncelog: unknown command topics; see oncelog --help\n")
+    assert capsys.readouterr() == ("", "oncelog: unknown command topics; did you mean --topic?\n")
 
 
 @pytest.mark.parametrize(

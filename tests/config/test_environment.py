@@ -104,7 +104,7 @@ def test_settings() -> None:
     ("environment", "without_key"),
     [
         (CONFLUENT_7, []),
-        (WURSTMEISTER, ["KAFKA_CREATE_TOPICS"]),
+        (WURSTMEISTER, []),
         (BITNAMI, ["KAFKA_CLIENT_PASSWORDS", "KAFKA_CLIENT_USERS"]),
         (KUBERNETES, sorted(KUBERNETES)),
         (APPLICATION, sorted(APPLICATION.keys() - {"KAFKA_BOOTSTRAP_SERVERS"})),
