@@ -107,7 +107,13 @@ def main(arguments: Sequence[str]) -> int:
                 _write(f"{directory}/{name}", content)
     except OSError as error:
         return _failed(f"cannot write to {error.filename or directory}: {error.strerror}")
-    for line in _remarks(validity, authority.validity, now):
+    remarks = [*_remarks(validity, authority.validity, now)]
+    if missing := authority.missing_extensions:
+        remarks.append(
+            f"the authority's certificate has no {' and no '.join(missing)}: clients that verify strictly refuse it, "
+            "among them those that use Python's ssl from 3.13 on (kafka-python, aiokafka)"
+        )
+    for line in remarks:
         print(f"oncelog: {line}", file=sys.stderr)
     print(SETTINGS.format(directory=directory, principal=f"CN={options.client},O={ORGANIZATION}"), end="")
     return 0

@@ -47,6 +47,12 @@ class Controlled(Protocol):
         """
 
     @property
+    def listening(self) -> dict[str, str]:
+        """The addresses at which it listens, by the listener's name; of several nodes the first one's. Raises as
+        `bootstrap_servers`.
+        """
+
+    @property
     def node_id(self) -> int:
         """The broker's id; -1 for a proxy."""
 

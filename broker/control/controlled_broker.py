@@ -106,6 +106,11 @@ class ControlledBroker:
         return self.runs.bootstrap_servers
 
     @property
+    def listening(self) -> dict[str, str]:
+        """See `Controlled`."""
+        return self.runs.listening
+
+    @property
     def node_id(self) -> int:
         """See `Controlled`."""
         return self.config.node_id

@@ -157,6 +157,11 @@ class ControlledProxy:
         return self.runs.bootstrap_servers
 
     @property
+    def listening(self) -> dict[str, str]:
+        """See `Controlled`."""
+        return self.runs.listening
+
+    @property
     def node_id(self) -> int:
         """A proxy is no node of the cluster."""
         return -1

@@ -89,6 +89,12 @@ class Runs(Generic[ServedT]):
         listeners = self.latest_for("has no address").host.listeners
         return ",".join(address_text(row.host, row.port) for row in listeners)
 
+    @property
+    def listening(self) -> dict[str, str]:
+        """The addresses at which it listens, by the listener's name. They are not those of ``advertised.listeners``."""
+        listeners = self.latest_for("has no address").host.listeners
+        return {row.name: address_text(*row.listener.address) for row in listeners}
+
     async def wait_failed(self) -> BaseException:
         """Wait until a run ends by itself. Returns why."""
         await self._has_failed.wait()

@@ -50,6 +50,10 @@ class BrokerInfo:
     seed: int
     """Random ids and delays follow from it: ``Broker(seed=...)`` draws the same ones."""
     is_running: bool
+    listeners: Mapping[str, str] = field(default_factory=dict)
+    """The addresses at which it listens, by the listener's name: those that clients are told may be others
+    (``advertised.listeners``). Nothing of a cluster that it does not run.
+    """
 
 
 @dataclass(frozen=True, slots=True)

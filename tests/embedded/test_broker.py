@@ -37,6 +37,16 @@ def topics_of(bootstrap_servers: str) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
 
+def test_the_port_that_was_taken_is_told_where_clients_are_told_another(broker: Start) -> None:
+    """Somebody's own TCP proxy at the advertised address can lead there."""
+    with broker(config={"advertised.listeners": "PLAINTEXT://127.0.0.1:19999"}) as kafka:
+        assert kafka.bootstrap_servers == "127.0.0.1:19999"
+        assert kafka.listeners == {"PLAINTEXT": f"127.0.0.1:{kafka.port}"}
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{kafka.port}"})
+        [node] = admin.list_topics(timeout=60).brokers.values()
+        assert (node.host, node.port) == ("127.0.0.1", 19999)
+
+
 def accepts(bootstrap_servers: str) -> bool:
     host, port = bootstrap_servers.split(":")
     try:

@@ -11,6 +11,15 @@ import sys
 import threading
 
 
+_frozen: list[int] = []
+
+
+def _has_frozen() -> bool:
+    """Whether anything was frozen since the last call. What pytest's process has frozen becomes less by itself."""
+    before, _frozen[:] = _frozen[-1:], [gc.get_freeze_count()]
+    return bool(before) and _frozen > before
+
+
 def state_of_the_process() -> dict[str, object]:
     """What a library must leave as it was. Trio itself keeps idle worker threads for some seconds."""
     return {
@@ -22,7 +31,7 @@ def state_of_the_process() -> dict[str, object]:
         },
         "signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
         "wakeup descriptor": signal_wakeup_fd(),
-        "frozen": gc.get_freeze_count(),
+        "has frozen": _has_frozen(),
         "collector": (gc.isenabled(), gc.get_threshold(), len(gc.callbacks)),
         "log handlers": (
             list(logging.root.handlers),

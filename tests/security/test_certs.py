@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 import oncelog
+from tests.common.certificates import SIGNING
 from tests.security.test_tls import shake_hands
 
 
@@ -42,7 +43,7 @@ def test_a_broker_and_a_client_take_them(tmp_path: Path) -> None:
     }
     config = dict(re.findall(r"-c ([a-z.]+)=(\S+)", made.stdout))
     assert config["ssl.client.auth"] == "requested"
-    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    context = strict_context(tmp_path / "ca.pem")
     context.load_cert_chain(tmp_path / "client.pem")
     with oncelog.Broker(config={**config, "listeners": "SSL://127.0.0.1:0"}) as kafka:
         assert shake_hands(kafka, context) == "TLSv1.3"
@@ -172,10 +173,19 @@ def test_the_clients_file_may_be_the_one_that_is_kept(tmp_path: Path) -> None:
     verify(ca, tmp_path / "certs" / "server.pem")
 
 
-def authority_of_others(path: Path, key: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey) -> None:
+def strict_context(authority: Path) -> ssl.SSLContext:
+    """As Python's own from 3.13 on."""
+    context = ssl.create_default_context(cafile=str(authority))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
+
+
+def authority_of_others(
+    path: Path, key: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey, usage: x509.KeyUsage | None = SIGNING
+) -> None:
     """Write an authority that another tool may have made: the certificate first, and a key identifier of its own."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "others")])
-    certificate = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -185,8 +195,10 @@ def authority_of_others(path: Path, key: rsa.RSAPrivateKey | ed25519.Ed25519Priv
         .not_valid_after(datetime(2049, 1, 1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier(b"their own"), critical=False)
-        .sign(key, None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256())
     )
+    if usage is not None:
+        builder = builder.add_extension(usage, critical=True)
+    certificate = builder.sign(key, None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256())
     content = certificate.public_bytes(Encoding.PEM)
     path.write_bytes(
         content + key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
@@ -201,10 +213,27 @@ def test_an_authority_of_another_tool(tmp_path: Path, kind: str) -> None:
     authority_of_others(tmp_path / "ca.pem", key)
     made = certs(str(tmp_path / "made"), "--ca", str(tmp_path / "ca.pem"))
     assert (made.returncode, made.stderr) == (0, "")
-    context = ssl.create_default_context(cafile=str(tmp_path / "made" / "ca.pem"))
+    context = strict_context(tmp_path / "made" / "ca.pem")
     config = dict(re.findall(r"-c ([a-z.]+)=(\S+)", made.stdout))
     with oncelog.Broker(config={**config, "listeners": "SSL://127.0.0.1:0"}) as kafka:
         assert shake_hands(kafka, context) == "TLSv1.3"
+
+
+def test_an_authority_that_strict_clients_refuse_is_a_warning(tmp_path: Path) -> None:
+    authority_of_others(tmp_path / "ca.pem", ed25519.Ed25519PrivateKey.generate(), usage=None)
+    made = certs(str(tmp_path / "made"), "--ca", str(tmp_path / "ca.pem"))
+    assert made.returncode == 0
+    assert made.stderr == (
+        "oncelog: the authority's certificate has no key usage (keyCertSign): clients that verify strictly refuse it, "
+        "among them those that use Python's ssl from 3.13 on (kafka-python, aiokafka)\n"
+    )
+    config = dict(re.findall(r"-c ([a-z.]+)=(\S+)", made.stdout))
+    with oncelog.Broker(config={**config, "listeners": "SSL://127.0.0.1:0"}) as kafka:
+        with pytest.raises(ssl.SSLCertVerificationError, match="key usage"):
+            shake_hands(kafka, strict_context(tmp_path / "made" / "ca.pem"))
+        lenient = ssl.create_default_context(cafile=str(tmp_path / "made" / "ca.pem"))
+        lenient.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        assert shake_hands(kafka, lenient) == "TLSv1.3"
 
 
 @pytest.mark.slow

@@ -157,6 +157,11 @@ class ControlledCluster:
         return ",".join(node.runs.bootstrap_servers for node in self.nodes.values())
 
     @property
+    def listening(self) -> dict[str, str]:
+        """See `Controlled`."""
+        return next(iter(self.nodes.values())).runs.listening
+
+    @property
     def running(self) -> dict[int, Node]:
         """The nodes that serve, by id."""
         return {node_id: node.node for node_id, node in self.nodes.items() if node.is_running}

@@ -79,6 +79,7 @@ async def info(broker: Controlled) -> BrokerInfo:
         node_id=broker.node_id,
         seed=broker.seed,
         is_running=broker.is_running,
+        listeners=broker.listening,
     )
 
 

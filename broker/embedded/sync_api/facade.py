@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from oncelog.broker.control.errors import InvalidArgumentError, NotRunningError, OncelogError
+from oncelog.broker.control.errors import (
+    InvalidArgumentError,
+    NotRunningError,
+    OncelogError,
+    UnsupportedError,
+)
 from oncelog.broker.control.new_records import warn_of_seconds
 from oncelog.broker.embedded.sync_api.access import ClientAccess
 from oncelog.broker.embedded.sync_api.clock import Clock
@@ -354,6 +359,20 @@ class Facade(ClientAccess):
     def bootstrap_servers(self) -> str:
         """The address for clients: ``127.0.0.1:39093``. It stays the same until `close`."""
         return self._known_info.bootstrap_servers
+
+    @property
+    def listeners(self) -> dict[str, str]:
+        """Where it listens, by the listener's name: ``{"PLAINTEXT": "127.0.0.1:39093"}``. With ``advertised.listeners``
+        clients are told other addresses, those of a TCP proxy of your own, that leads here.
+        """
+        return dict(self._known_info.listeners)
+
+    @property
+    def port(self) -> int:
+        """The port of the first of its `listeners`. Raises UnsupportedError for a cluster that something else runs."""
+        for address in self.listeners.values():
+            return int(address.rpartition(":")[2])
+        raise UnsupportedError("where a cluster listens is not known: bootstrap_servers has its addresses")
 
     @property
     def cluster_id(self) -> str:

@@ -104,6 +104,21 @@ class DevelopmentAuthority:
         """When its own certificate is valid."""
         return Validity(self._certificate.not_valid_before_utc, self._certificate.not_valid_after_utc)
 
+    @property
+    def missing_extensions(self) -> list[str]:
+        """What its certificate lacks for who verifies strictly (RFC 5280; OpenSSL: ``X509_V_FLAG_X509_STRICT``)."""
+        there = {one.oid: one for one in self._certificate.extensions}
+        constraints = there.get(x509.BasicConstraints.oid)
+        usage = there.get(x509.KeyUsage.oid)
+        missing = []
+        if usage is None or not usage.value.key_cert_sign:
+            missing.append("key usage (keyCertSign)")
+        if constraints is None or not constraints.critical:
+            missing.append("critical basic constraints")
+        if x509.SubjectKeyIdentifier.oid not in there:
+            missing.append("subject key identifier")
+        return missing
+
     def server(self, names: Sequence[str] = LOCAL_NAMES, validity: Validity | None = None) -> Certificate:
         """Return a certificate for a broker with these host names and addresses."""
         return self._issue(names[0], names, validity)
