@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 
-
 _frozen: list[int] = []
 
 
