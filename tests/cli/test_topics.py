@@ -23,7 +23,7 @@ def admin_of(process: Process) -> AdminClient:
 
 def partitions(admin: AdminClient) -> dict[str, int]:
     topics = admin.list_topics(timeout=DEADLINE_S).topics.values()
-    return {topic.topic: len(topic.partitions) for topic in topics}
+    return {topic.topic or "": len(topic.partitions) for topic in topics}
 
 
 def configured(admin: AdminClient, topic: str, key: str) -> str:

@@ -44,7 +44,7 @@ def test_the_port_that_was_taken_is_told_where_clients_are_told_another(broker: 
         assert kafka.listeners == {"PLAINTEXT": f"127.0.0.1:{kafka.port}"}
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{kafka.port}"})
         [node] = admin.list_topics(timeout=60).brokers.values()
-        assert (node.host, node.port) == ("127.0.0.1", 19999)
+        assert f"{node.host}:{node.port}" == "127.0.0.1:19999"
 
 
 def accepts(bootstrap_servers: str) -> bool:

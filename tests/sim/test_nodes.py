@@ -24,6 +24,7 @@ from oncelog.wire.messages.create_topics import (
 )
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.common.batches import batch, record
+from tests.common.seeds import seeds
 from tests.harness.requests import PRODUCE_VERSION, create_topic, produce, produce_request
 from tests.harness.sim_cluster import PATIENCE_S, SETTLED_S, SimCluster, running_cluster
 from tests.harness.simulation import simulated, simulated_work
@@ -32,10 +33,11 @@ from tests.sim.nodes_clients import SAFE, Plan, World
 from tests.sim.nodes_run import create_topics, run, write_and_read
 from tests.sim.nodes_seeds import run_seed
 
-SEEDS = 100
+LIVES, NEW_LIVES = 50, 50
+"""The new ones are of other seeds in each `make test-kafka`; `make soak` lives ten thousand."""
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(LIVES, NEW_LIVES))
 def test_nodes_keep_what_they_have_acknowledged(seed: int) -> None:
     run_seed(seed)
 
