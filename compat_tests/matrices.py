@@ -3,7 +3,7 @@
 - ``pairwise(name=parts)``: a part in which each two values that occur together do so at least once. Most faults of a
   combination are faults of two of its values. ``parts`` gives the values that stand in one parameter's.
 - ``in_turn(count, of=group)``: so many tests a day, of each group that ``group`` gives for a test's parameters. The day
-  is that of the run, or of the variable ONCELOG_DAY; its number stands at the head of pytest's output.
+  is that of the run, or of the variable TESTS_DAY; its number stands at the head of pytest's output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from tests.common.recorded.plugin import recorder_of
 from tests.common.recorded.recorder import ASKED, is_half
 
-DAY = "ONCELOG_DAY"
+DAY = "TESTS_DAY"
 
 Row = dict[str, Hashable]
 Pair = tuple[tuple[str, Hashable], ...]

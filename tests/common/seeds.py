@@ -3,8 +3,9 @@
 import os
 import random
 
-NEW = "ONCELOG_NEW_SEEDS"
-"""The variable with the first of the seeds that a run adds which asks Kafka."""
+NEW = "TESTS_NEW_SEEDS"
+"""The variable with the first of the seeds that a run adds which asks Kafka. oncelog refuses those of its own prefix that
+it does not know."""
 
 
 def chosen() -> list[int]:
