@@ -4,8 +4,9 @@ import os
 import random
 
 NEW = "TESTS_NEW_SEEDS"
-"""The variable with the first of the seeds that a run adds which asks Kafka. oncelog refuses those of its own prefix that
-it does not know."""
+"""The variable with the first of the seeds that a run adds which asks Kafka. A broker under test refuses unknown ones of
+its own prefix.
+"""
 
 
 def chosen() -> list[int]:
