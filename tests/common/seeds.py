@@ -4,8 +4,8 @@ import os
 import random
 
 NEW = "TESTS_NEW_SEEDS"
-"""The variable with the first of the seeds that a run adds which asks Kafka. A broker under test refuses unknown ones of
-its own prefix.
+"""The variable with the first of the seeds that a run adds which asks Kafka. A broker under test refuses unknown ones
+of its own prefix.
 """
 
 
