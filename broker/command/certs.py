@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from oncelog.broker.security.tls.authority import Validity
+    from oncelog.broker.security.tls.authority import DevelopmentAuthority, Validity
 
 EXIT_FAILED = 1
 CA = "ca.pem"
@@ -107,13 +107,7 @@ def main(arguments: Sequence[str]) -> int:
                 _write(f"{directory}/{name}", content)
     except OSError as error:
         return _failed(f"cannot write to {error.filename or directory}: {error.strerror}")
-    remarks = [*_remarks(validity, authority.validity, now)]
-    if missing := authority.missing_extensions:
-        remarks.append(
-            f"the authority's certificate has no {' and no '.join(missing)}: clients that verify strictly refuse it, "
-            "among them those that use Python's ssl from 3.13 on (kafka-python, aiokafka)"
-        )
-    for line in remarks:
+    for line in _remarks(validity, authority, now):
         print(f"oncelog: {line}", file=sys.stderr)
     print(SETTINGS.format(directory=directory, principal=f"CN={options.client},O={ORGANIZATION}"), end="")
     return 0
@@ -207,16 +201,22 @@ def _date(option: str, text: str | None) -> datetime | None:
     return found.replace(microsecond=0)
 
 
-def _remarks(certificates: Validity, authority: Validity, now: datetime) -> Iterator[str]:
-    """Yield what is unusual about the dates."""
+def _remarks(certificates: Validity, authority: DevelopmentAuthority, now: datetime) -> Iterator[str]:
+    """Yield what is unusual about the dates, and about the authority."""
+    signed = authority.validity
     if certificates.end < now:
         yield f"server.pem and client.pem were valid until {_text(certificates.end)}: both sides refuse them"
     elif certificates.begin > now:
         yield f"server.pem and client.pem begin at {_text(certificates.begin)}: until then both sides refuse them"
-    if authority.end < now:
-        yield f"the authority was valid until {_text(authority.end)}: both sides refuse what it signs"
-    elif authority.end < certificates.end:
-        yield f"the authority is valid until {_text(authority.end)}, and what it signs no longer than that"
+    if signed.end < now:
+        yield f"the authority was valid until {_text(signed.end)}: both sides refuse what it signs"
+    elif signed.end < certificates.end:
+        yield f"the authority is valid until {_text(signed.end)}, and what it signs no longer than that"
+    if missing := authority.missing_extensions:
+        yield (
+            f"the authority's certificate has no {' and no '.join(missing)}: clients that verify strictly refuse it, "
+            "among them those that use Python's ssl from 3.13 on (kafka-python, aiokafka)"
+        )
 
 
 def _text(date: datetime) -> str:

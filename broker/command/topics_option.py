@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from oncelog.broker.config.options import Given, UsageError, variable_of
+from oncelog.broker.config.options import Given, UsageError
 from oncelog.broker.config.sources import CREATE_TOPICS
 from oncelog.broker.control.options import TopicOptions
 
@@ -28,13 +28,13 @@ def topics_of(given: Given) -> dict[str, TopicOptions]:
 
 def _texts(given: Given) -> Iterator[tuple[str, str]]:
     """Yield what was given, and by what. In a variable, topics stand in lines of their own, or with commas."""
-    options: list[str] | None = given.options.topic
-    if options:
-        yield from ((text, "--topic") for text in options)
+    texts, origin = given.texts("topic")
+    if given.options.topic:
+        yield from ((text, origin) for text in texts)
         return
-    for variable in (variable_of("topic"), CREATE_TOPICS):
-        texts = re.split(r"[,\n]", given.environment.get(variable, ""))
-        yield from ((text.strip(), variable) for text in texts if text.strip())
+    lines_of = {origin: "\n".join(texts), CREATE_TOPICS: given.environment.get(CREATE_TOPICS, "")}
+    for variable, lines in lines_of.items():
+        yield from ((text.strip(), variable) for text in re.split(r"[,\n]", lines) if text.strip())
 
 
 def _parsed(text: str, what: str) -> tuple[str, TopicOptions]:

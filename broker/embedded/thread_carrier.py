@@ -47,7 +47,7 @@ class _Loop:
         self._token: trio.lowlevel.TrioToken
         self._nursery: trio.Nursery
         self._failed: BaseException | None = None
-        """What has ended the thread before it began."""
+        """The error that ended the thread before the broker began."""
         self._broker = options.controlled()
         self._thread = threading.Thread(target=self._run, args=(begun,), name="oncelog", daemon=True)
         self._thread.start()

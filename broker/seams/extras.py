@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 
 
@@ -10,6 +9,8 @@ def install_command(extra: str) -> str:
     """Return the command for the packages of an extra, such as ``pip install 'pyyaml>=6'``. It names them, and not
     oncelog, as that holds however this oncelog came here: from an index, a wheel or a clone.
     """
+    import importlib.metadata  # which takes 20 ms, and only an error needs it
+
     try:
         rows = importlib.metadata.requires("oncelog") or []
     except importlib.metadata.PackageNotFoundError:  # a zip of the sources

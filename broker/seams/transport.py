@@ -156,10 +156,8 @@ def _new_socket(family: int, kind: int, proto: int) -> socket.socket:
 
 MAPPED_IPV4 = "::ffff:"
 """How a socket of both families shows an IPv4 address. Rights and quotas are for the address itself."""
-
-
 EVERY_IPV4_ADDRESS = "0.0.0.0"
-"""What a listener without a host is named by: clients of both families can connect to it."""
+"""The name of a listener without a host: clients of both families can connect to it."""
 NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 
 

@@ -8,12 +8,16 @@ from compat_tests.group_requests.consumer_members import Member, Topics, compare
 pytestmark = [pytest.mark.slow, pytest.mark.also_on("proxy")]
 
 
+def rename(member: Member) -> None:
+    member.join(f"{member.member_id} joins as blue", instance_id="blue")
+    member.join(f"{member.member_id} joins again as green", instance_id="green")
+
+
 def test_another_member_takes_the_old_one(pair: Pair, name: str) -> None:
     def scenario(session: Session, topics: Topics) -> None:
         topics.make(name, 4)
         one, two = Member(topics, name, "A", [name]), Member(topics, name, "B", [name])
-        one.join("A joins as blue", instance_id="blue")
-        one.join("A joins again as green", instance_id="green")
+        rename(one)
         two.join("B joins as blue", instance_id="blue")
         observe_consumer_group(topics, name, "both")
         one.heartbeat("A lives as green", instance_id="green")
@@ -28,8 +32,7 @@ def test_another_member_takes_the_old_one_when_the_first_has_left(pair: Pair, na
     def scenario(session: Session, topics: Topics) -> None:
         topics.make(name, 4)
         one, two = Member(topics, name, "A", [name]), Member(topics, name, "C", [name])
-        one.join("A joins as blue", instance_id="blue")
-        one.join("A joins again as green", instance_id="green")
+        rename(one)
         one.leave("A leaves as green", instance_id="green")
         two.join("C joins as blue", instance_id="blue")
         two.join("C joins again as green", instance_id="green")
@@ -43,8 +46,7 @@ def test_the_old_one_is_unknown(pair: Pair, name: str, epoch: int) -> None:
     def scenario(session: Session, topics: Topics) -> None:
         topics.make(name, 2)
         one = Member(topics, name, "A", [name])
-        one.join("A joins as blue", instance_id="blue")
-        one.join("A joins again as green", instance_id="green")
+        rename(one)
         one.heartbeat("A as blue", instance_id="blue", member_epoch=epoch)
         one.heartbeat("A as green", instance_id="green")
         observe_consumer_group(topics, name, "A is there")

@@ -84,7 +84,7 @@ def case_of(mode: str, case: str) -> dict[str, str]:
 
 
 def parts_of(case: str) -> dict[str, Hashable]:
-    """What stands in pairs with a client and a proxy's part in log-ins, of a case in the matrix."""
+    """The values of a case that meet each client, and each part of a proxy in log-ins."""
     [way, *_] = [cases[case] for cases in LET_IN.values() if case in cases]
     return {"listener": way["listener"], "shown": way.get("mechanism") or way.get("certificate")}
 

@@ -79,7 +79,7 @@ CASES = {**LET_IN, **TURNED_AWAY}
 
 
 def parts_of(case: str) -> dict[str, Hashable]:
-    """What stands in pairs with a client, of a case in the matrix."""
+    """The values of a case that meet each client."""
     way = CASES[case]
     shown = way.get("mechanism") or way.get("certificate")
     return {"listener": way["listener"], "protocol": way["protocol"], "shown": shown}

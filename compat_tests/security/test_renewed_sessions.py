@@ -75,7 +75,7 @@ SENDERS = {
 
 
 def parts_of(name: str) -> dict[str, Hashable]:
-    """What stands in pairs with a way in, of a sender in the matrix."""
+    """The values of a sender that meet each way in."""
     client, _, *more = SENDERS[name]
     return {"client": client, "how": tuple(more)}
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-LIMIT_S = 120
+from tests.harness.child_program import output_of
+
 FREEZES = {
     "freezegun": 'import freezegun\nfreeze = freezegun.freeze_time("2020-01-01")',
     "freezegun that ticks": 'import freezegun\nfreeze = freezegun.freeze_time("2040-01-01", tick=True)',
@@ -66,10 +64,7 @@ print("done")
 @pytest.mark.parametrize("freeze", FREEZES.values(), ids=FREEZES)
 def test_the_brokers_time_is_real(freeze: str) -> None:
     program = PROGRAM % freeze.replace("\n", "\n    ")
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
-    assert done.stdout == "done\n", done.stderr
+    assert output_of(program) == "done\n"
 
 
 def test_an_oncelog_that_is_imported_under_a_frozen_date_works() -> None:
@@ -83,7 +78,4 @@ def test_an_oncelog_that_is_imported_under_a_frozen_date_works() -> None:
         "        assert record.timestamp > 1_700_000_000_000, record\n"
         "print('done')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
-    assert done.stdout == "done\n", done.stderr
+    assert output_of(program) == "done\n"

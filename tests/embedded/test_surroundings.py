@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-LIMIT_S = 120
+from tests.harness.child_program import output_of
+
 START = """
 import asyncio
 
@@ -50,14 +48,6 @@ FORBIDS = {
         "SocketBlockedError: A test tried to use socket.socket.",
     ),
 }
-
-
-def output_of(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.parametrize("how", FORBIDS)

@@ -54,9 +54,8 @@ def _encode(builder_class: Any, rows: Sequence[Row], codec: int, producer: dict[
     builder = builder_class(magic=2, compression_type=codec, batch_size=BIG, **fields)
     for offset, (timestamp, key, value, headers) in enumerate(rows):
         assert builder.append(offset, timestamp, key, value, headers) is not None
-    with mock.patch(
-        "time.time", return_value=0.0
-    ):  # which gzip writes down: the bytes are the same in each run
+    # gzip writes the time down: this way the bytes are the same in each run.
+    with mock.patch("time.time", return_value=0.0):
         return bytearray(builder.build())
 
 

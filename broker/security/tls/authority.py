@@ -106,7 +106,7 @@ class DevelopmentAuthority:
 
     @property
     def missing_extensions(self) -> list[str]:
-        """What its certificate lacks for who verifies strictly (RFC 5280; OpenSSL: ``X509_V_FLAG_X509_STRICT``)."""
+        """The extensions that its certificate lacks and strict verification asks for (``X509_V_FLAG_X509_STRICT``)."""
         there = {one.oid: one for one in self._certificate.extensions}
         constraints = there.get(x509.BasicConstraints.oid)
         usage = there.get(x509.KeyUsage.oid)
