@@ -16,10 +16,10 @@ from compat_tests.differential import Pair
 from compat_tests.nodes.kafka_cluster import KafkaCluster
 from compat_tests.nodes.oncelog_cluster import OncelogCluster
 from compat_tests.on_demand import OnDemand
-from compat_tests.order import longest_first
 from compat_tests.proxied import BEFORE_ONCELOG, OF_PAIR, PROXY, Proxied
 from tests.common.jars import RealPartMissing, require
 from tests.common.recorded.recorder import ASKED, Recorder
+from tests.common.scheduling import longest_first
 
 OUTPUT_SHOWN_CHARS = 6000
 LONGEST = (

@@ -108,7 +108,7 @@ def test_a_right_program_keeps_its_promise(tmp_path: pathlib.Path, kafka: str, a
 def test_a_wrong_program_is_found_out_and_again(
     tmp_path: pathlib.Path, kafka: str, admin: AdminClient
 ) -> None:
-    ended = prove(tmp_path, kafka, "offsets_before_work.py", "--budget", "5", "--json")
+    ended = prove(tmp_path, kafka, "offsets_before_work.py", "--budget", "8", "--json")
     assert ended.returncode == BROKEN, ended
     verdict = verdict_of(ended)
     assert verdict["verdict"] == "at most once"

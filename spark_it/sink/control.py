@@ -142,9 +142,8 @@ def _make_topic(settings: Settings, admin: AdminClient, new: NewTopic) -> int:
             raise SinkError(f"sink {settings.sink_id}: {topic} was made, but nobody leads it")
 
 
-def _end(settings: Settings, isolation: IsolationLevel) -> int:
+def _end(settings: Settings, admin: AdminClient, isolation: IsolationLevel) -> int:
     """The control topic's end offset for this isolation level."""
-    admin = AdminClient(client(settings.kafka))
     futures = admin.list_offsets(
         {TopicPartition(settings.control, 0): OffsetSpec.latest()},  # type: ignore[no-untyped-call]
         isolation_level=isolation,
@@ -155,7 +154,9 @@ def _end(settings: Settings, isolation: IsolationLevel) -> int:
 
 def has_open_transactions(settings: Settings) -> bool:
     """Whether the control topic has a transaction that is neither committed nor aborted."""
-    return _end(settings, IsolationLevel.READ_COMMITTED) < _end(settings, IsolationLevel.READ_UNCOMMITTED)
+    admin = AdminClient(client(settings.kafka))
+    stable = _end(settings, admin, IsolationLevel.READ_COMMITTED)
+    return stable < _end(settings, admin, IsolationLevel.READ_UNCOMMITTED)
 
 
 def read_control(settings: Settings, *, wait: bool = True) -> dict[str, bytes]:
@@ -165,7 +166,8 @@ def read_control(settings: Settings, *, wait: bool = True) -> dict[str, bytes]:
     ignores records after them.
     """
     where = TopicPartition(settings.control, 0, 0)
-    end = _end(settings, IsolationLevel.READ_UNCOMMITTED if wait else IsolationLevel.READ_COMMITTED)
+    level = IsolationLevel.READ_UNCOMMITTED if wait else IsolationLevel.READ_COMMITTED
+    end = _end(settings, AdminClient(client(settings.kafka)), level)
     found: dict[str, bytes] = {}
     with _consumer(settings) as consumer:
         consumer.assign([where])

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from compat_tests.brokers import Broker, SharedBrokers, check_after, make_broker
-from compat_tests.order import longest_first
 from compat_tests.targets import parametrize, register
 from spark_it.session import spark_java_home, spark_session
 from spark_it.tests.drivers import CHEAP, JAVA_OPTIONS, java_options
 from spark_it.tests.topics import Topics
 from tests.common.jars import RealPartMissing, require
+from tests.common.scheduling import longest_first
 
 # With these settings retention, compaction and transaction timeouts happen within a test.
 PROPERTIES = {

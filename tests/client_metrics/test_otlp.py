@@ -109,7 +109,7 @@ def lines_of_steps(data: bytes) -> list[int]:
     [
         metrics(NAMED + field(5, b"\x0a\x00" * (POINTS_MAX + 1))),
         metrics(NAMED + field(5, number(9, 0) * 500_000)),
-        metrics(*[b""] * 500_000),
+        field(1, field(2, field(2) * 500_000)),
         metrics(NAMED + field(5, field(1, field(7, number(9, 0) * 400_000)))),
         metrics(resource=number(9, 0) * 500_000),
         b"\x0a\x00" * 500_000,
