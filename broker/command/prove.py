@@ -30,13 +30,14 @@ from oncelog.broker.prove.plan import (
     TIMEOUT_S,
     UPSTREAM_TIMEOUT_S,
     ProofPlan,
+    nodes_of,
     records_of_lines,
 )
 from oncelog.broker.prove.prover import Budget, Progress, Prover
 from oncelog.broker.prove.report import html_of, text_of
 from oncelog.broker.prove.verdict import BROKEN, KEPT, NOT_JUDGED, Finding, Verdict, read_finding
 from oncelog.broker.seams.error_groups import first_error
-from oncelog.broker.seams.processes import CommandError, cores, find_command
+from oncelog.broker.seams.processes import CommandError, find_command
 from oncelog.broker.security.user_options import parse_users
 from oncelog.wire.errors import KafkaError
 
@@ -257,6 +258,7 @@ def _of_finding(options: argparse.Namespace, command: list[str]) -> tuple[ProofP
             "upstream": options.upstream,
             "from_snapshot": options.from_snapshot,
             "timeout_s": timeout_s,
+            "nodes": 1 if options.upstream is not None else None,
             **_login(options),
         }
         plan = ProofPlan.of_data({**data["plan"], **{name: value for name, value in given.items() if value}})
@@ -273,7 +275,7 @@ def _plan(options: argparse.Namespace, command: list[str]) -> ProofPlan:
         outputs=tuple(options.output),
         promise=options.promise,
         instances=options.instances,
-        nodes=options.nodes,
+        nodes=nodes_of(options.nodes, options.upstream, options.from_snapshot),
         address_variable=options.env,
         until_exit=options.until_exit,
         quiet_s=options.quiet,
@@ -398,7 +400,12 @@ def _parser() -> Parser:
     )
     add("--promise", choices=PROMISES, default=PROMISES[0], help="what it promises (default: exactly-once)")
     add("--instances", type=int, default=1, metavar="N", help="how many instances run (default: 1)")
-    add("--nodes", type=int, default=1, metavar="N", help="how many nodes the broker has (default: 1)")
+    add(
+        "--nodes",
+        type=int,
+        metavar="N",
+        help="how many nodes the broker has (default: 3, as in production; 1 from a snapshot)",
+    )
     add(
         "--env",
         default=ADDRESS_VARIABLE,
@@ -486,9 +493,8 @@ def _parser() -> Parser:
     add(
         "--jobs",
         type=int,
-        default=cores(),
         metavar="N",
-        help="trials side by side (default: one for each core)",
+        help="trials side by side (default: as many as keep the cores busy)",
     )
     add(
         "--upstream",

@@ -26,6 +26,7 @@ from oncelog.broker.prove.plan import (
     UPSTREAM_TIMEOUT_S,
     Promise,
     ProofPlan,
+    nodes_of,
     record_data,
 )
 from oncelog.broker.prove.prover import Budget, Progress, Prover
@@ -33,7 +34,6 @@ from oncelog.broker.prove.verdict import Finding, read_finding
 from oncelog.broker.seams.machine_time import MachineClock
 from oncelog.broker.seams.processes import (
     CommandError,
-    cores,
     find_command,
     has_variable,
 )
@@ -53,7 +53,7 @@ def prove(
     outputs: str | Iterable[str] = (),
     promise: Promise = "exactly-once",
     instances: int = 1,
-    nodes: int = 1,
+    nodes: int | None = None,
     env: str = ADDRESS_VARIABLE,
     until_exit: bool = False,
     quiet: float = QUIET_S,
@@ -87,7 +87,8 @@ def prove(
     outputs: the topics whose records are compared.
     promise: what the program promises: ``exactly-once``, ``at-least-once`` or ``at-most-once``.
     instances: how many instances run.
-    nodes: how many nodes each trial has; with several, leaders and coordinators move, and nodes die.
+    nodes: how many nodes each trial has, whose leaders and coordinators move, and which die; by default 3, and 1 from a
+        snapshot.
     env: the variable of the environment that has the broker's address.
     until_exit: whether the program ends when it is done; if not, it is a service.
     quiet: for how many seconds a service that is done changes nothing.
@@ -106,7 +107,7 @@ def prove(
     from_snapshot: the path of a snapshot, or its content, with whose data each trial begins.
     trials, seconds: how much is tried at most.
     depth: 2 disturbs, too, what only a failure shows.
-    jobs: how many trials run side by side; by default one for each core.
+    jobs: how many trials run side by side; by default as many as keep the cores busy.
     seed: of the broker's random ids.
     upstream: the address of a Kafka cluster on which the program is proved, in place of brokers of oncelog.
     command_config: how to log in there, by the keys of Kafka's clients, or the path of a file of them.
@@ -133,7 +134,7 @@ def prove(
         outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
         promise=promise,
         instances=instances,
-        nodes=nodes,
+        nodes=nodes_of(nodes, upstream, from_snapshot),
         address_variable=env,
         until_exit=until_exit,
         quiet_s=quiet,
@@ -166,7 +167,7 @@ def prove(
         on_progress,
         budget=Budget(trials, seconds),
         depth=depth,
-        jobs=cores() if jobs is None else jobs,
+        jobs=jobs,
         command_config=command_config,
         judge=judge,
     )

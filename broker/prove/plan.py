@@ -31,6 +31,10 @@ UPSTREAM_TIMEOUT_S: Final = 180.0
 PLACES: Final = ("{bootstrap}", "{dir}", "{instance}")
 """In a command they stand for the broker's address, the trial's folder and the number of the instance."""
 INSTANCES_MAX: Final = 8
+NODES: Final = 3
+"""As in production: a client that loses its connection to one node has others. With a single node it is left without
+any, and shows what it does nowhere else.
+"""
 NODES_MAX: Final = 9
 """Each takes memory and time in every trial."""
 MECHANISM: Final = "SCRAM-SHA-256"
@@ -49,7 +53,7 @@ class ProofPlan:
     outputs: tuple[str, ...]
     promise: Promise = "exactly-once"
     instances: int = 1
-    nodes: int = 1
+    nodes: int = NODES
     address_variable: str = ADDRESS_VARIABLE
     until_exit: bool = False
     """Whether the program is done when it ends with exit code 0; if not, when it has nothing more to do."""
@@ -175,6 +179,13 @@ class ProofPlan:
     def input_count(self) -> int:
         """How many records the program is given."""
         return sum(map(len, self.inputs.values()))
+
+
+def nodes_of(given: int | None, upstream: str | None, from_snapshot: str | bytes | None) -> int:
+    """Return how many nodes a trial has that says so, or does not: a snapshot is of one node, mostly."""
+    if given is not None:
+        return given
+    return NODES if upstream is None and from_snapshot is None else 1
 
 
 def misspelt_places(command: Iterable[str]) -> list[str]:

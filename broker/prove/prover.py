@@ -29,6 +29,7 @@ from oncelog.broker.prove.judging.judge import (
     problems_of,
 )
 from oncelog.broker.prove.judging.outputs import check_paths
+from oncelog.broker.prove.outlook import Outlook, jobs_for
 from oncelog.broker.prove.plan import FOLDER_VARIABLE, misspelt_places
 from oncelog.broker.prove.steps import counter_rules, planned
 from oncelog.broker.prove.trials.history import events_of, timeline
@@ -39,7 +40,7 @@ from oncelog.broker.prove.trials.trial import Trial
 from oncelog.broker.prove.verdict import Finding, Verdict
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.seams.error_groups import first_error
-from oncelog.broker.seams.processes import kill_processes_with, new_folder, remove_folder
+from oncelog.broker.seams.processes import computed_s, kill_processes_with, new_folder, remove_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,6 +58,10 @@ REPEATS: Final = 3
 """How often a trial that failed is run again, until it fails once more."""
 STUCK_REPEATS: Final = 2
 """How often a trial is run again that was only stuck: it counts if it is stuck each time."""
+STUCK_AGAIN: Final = 0.3
+"""Factor on the plan's ``timeout_s`` where the program was stuck each time after the same disturbance of an earlier
+request of the same API; such a trial is not run again.
+"""
 SECOND_KINDS: Final = ("kill after", "lose response", "kill before")
 """The kinds that are tried second, at the requests with which a program comes back."""
 SECOND_APIS: Final = (
@@ -104,7 +109,7 @@ class NotJudgedError(Exception):
 
 class Prover:
     """``tell`` is called with the progress. ``first`` are disturbances that are tried before the others, such as those
-    that failed last.
+    that failed last. ``jobs`` None: as many trials run side by side as keep the cores busy.
     """
 
     def __init__(
@@ -114,7 +119,7 @@ class Prover:
         *,
         budget: Budget = Budget(),
         depth: int = 1,
-        jobs: int = 1,
+        jobs: int | None = None,
         command_config: Mapping[str, object] | str | None = None,
         first: Sequence[tuple[Disturbance, ...]] = (),
         judge: Judge | None = None,
@@ -138,7 +143,12 @@ class Prover:
         self._deeper_seen: set[Any] = set()
         self._planned = 0
         self._ends_at: float | None = None
+        self._began: float
+        """When the trials of the queue began (real time)."""
         self._groups: dict[Any, Finding] = {}
+        self._stuck_after: set[Any] = set()
+        """The disturbances, as `_likeness` gives them, after which the program was stuck each time."""
+        self._outlook: Outlook
         self.verdict = Verdict(plan)
         """The result so far."""
 
@@ -180,7 +190,7 @@ class Prover:
         self._queue = first + [one for one in found if one not in first]
         self.verdict.classes_in_all = len(self._queue)
         self._limit()
-        self._tell(Progress(0, self._planned, self._outlook()))
+        self._tell(Progress(0, self._planned, self._foretold()))
         await self._work()
         if self._depth > 1 and not self.verdict.is_interrupted:
             self._queue = self._deeper
@@ -249,9 +259,14 @@ class Prover:
         counters = [] if "broker dies" in self._ground.left_out else counter_rules(written)
         results: list[TrialResult] = []
         for number in range(UNDISTURBED_RUNS):
+            computed = computed_s()
             result = await self._trial((), counters if number == 0 else ())
             self._check_undisturbed(result)
             results.append(result)
+        run_s = results[-1].duration_s
+        computed = computed_s() - computed
+        self._jobs = self._jobs or jobs_for(run_s, computed)
+        self._outlook = Outlook(run_s, computed, self._jobs)
         if self._judge is not None:
             for problem in judged_problems(self._judge, results[0]):
                 raise NotJudgedError(f"the judge finds fault with an undisturbed run: {problem.text}")
@@ -273,7 +288,6 @@ class Prover:
         check_paths(self._plan, [one for rows in results[0].records.values() for one in rows])
         if not self._plan.until_exit:
             self.verdict.notes += doubts(self._plan, results[0])
-        self.verdict.undisturbed_s = results[-1].duration_s
         return list(zip(counters, results[0].matched, strict=True))
 
     def _check_undisturbed(self, result: TrialResult) -> None:
@@ -312,6 +326,8 @@ class Prover:
         if self._baseline is None:
             plan = replace(plan, quiet_s=UNDISTURBED_QUIET * plan.quiet_s)
         else:
+            if _likeness(disturbances) in self._stuck_after:
+                plan = replace(plan, timeout_s=STUCK_AGAIN * plan.timeout_s)
             behind = partial(is_behind, plan, self._baseline)
             if self._judge is None:
                 lacks = partial(lacks_outputs, plan, self._baseline)
@@ -326,8 +342,9 @@ class Prover:
         self._planned += len(self._queue)
         self._queue.reverse()
 
-    def _outlook(self) -> str:
-        seconds = self._planned * self.verdict.undisturbed_s * 1.3 / self._jobs
+    def _foretold(self) -> str:
+        """Return how much is tried, and how long it takes."""
+        seconds = self._outlook.foretell(self._planned)
         if self._budget.seconds is not None:
             seconds = min(seconds, self._budget.seconds)
         return (
@@ -337,9 +354,10 @@ class Prover:
 
     async def _work(self) -> None:
         """Run the trials of the queue, several side by side. Raises what a trial raises."""
+        self._began = real_time.monotonic()
         try:
             async with trio.open_nursery() as nursery:
-                for _ in range(self._jobs):
+                for _ in range(self._jobs or 1):
                     nursery.start_soon(self._worker)
         except BaseExceptionGroup as group:
             error = first_error(group)
@@ -353,6 +371,16 @@ class Prover:
             result = await self._trial(disturbances)
             text = await self._look_at(disturbances, result)
             self._tell(Progress(self.verdict.trials, self._planned, text))
+            if self._budget.seconds is None and self._depth == 1:
+                self._tell_if_late()
+
+    def _tell_if_late(self) -> None:
+        """Say so if the trials take much longer than foretold."""
+        done, passed_s = self.verdict.trials, real_time.monotonic() - self._began
+        left_s = self._outlook.renewed(done, self._planned, passed_s)
+        if left_s is not None:
+            text = f"it takes longer than was said: about {_time_text(left_s)} more"
+            self._tell(Progress(done, self._planned, text))
 
     async def _look_at(self, disturbances: tuple[Disturbance, ...], result: TrialResult) -> str | None:
         """Judge a trial; return a line about what was found."""
@@ -368,7 +396,12 @@ class Prover:
             if self._depth > 1 and len(disturbances) == 1:
                 self._go_deeper(disturbances[0], result)
             return None
+        is_stuck = all(one.kind == STUCK for one in problems)
+        if is_stuck and _likeness(disturbances) in self._stuck_after:
+            return self._add(self._finding(disturbances, result, problems, is_unsteady=False))
         repeated = await self._repeat(disturbances, problems)
+        if is_stuck and repeated is not None:
+            self._stuck_after.add(_likeness(disturbances))
         return self._add(
             self._finding(disturbances, *(repeated or (result, problems)), is_unsteady=repeated is None)
         )
@@ -449,6 +482,11 @@ class Prover:
 def _lacks_nothing(result: TrialResult) -> bool:
     """Stands for `lacks_outputs` in undisturbed runs, and where the user judges the outputs."""
     return False
+
+
+def _likeness(disturbances: Sequence[Disturbance]) -> Any:
+    """Return what disturbances have in common that happen to requests, or writes, of the same kind."""
+    return tuple((one.kind, *map(one.rule.get, ("on", "crash_at", "topic"))) for one in disturbances)
 
 
 def _time_text(seconds: float) -> str:

@@ -145,7 +145,6 @@ class Verdict:
     late_step: str | None = None
     outputs: int = 0
     """How many outputs an undisturbed run has."""
-    undisturbed_s: float = 0.0
     undisturbed: tuple[Mapping[str, Any], ...] = ()
     """The timeline of an undisturbed run that came to no good end: the program is not judged, and this shows why."""
     is_interrupted: bool = False
@@ -180,7 +179,9 @@ class Verdict:
         if self.not_met:
             count = len(self.not_met)
             text += f"; {count} {'disturbance' if count == 1 else 'disturbances'} did not happen"
-        if self.left_out:
+        if self.plan.upstream is None and self.plan.nodes == 1:
+            text += "; with a single node: without it, a client has none"
+        elif self.left_out:
             text += f"; not on a real cluster: {', '.join(self.left_out)}"
         return text + ("; interrupted" if self.is_interrupted else "")
 

@@ -146,6 +146,12 @@ def has_variable(name: str) -> bool:
     return name in os.environ
 
 
+def computed_s() -> float:
+    """Return for how many seconds this process and its children that have ended have computed."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def cores() -> int:
     """Return the number of processors."""
     return os.cpu_count() or 1

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from compat_tests.prove import languages, mends
 from compat_tests.prove.places import HERE, PROGRAMS
+from oncelog.broker.prove.plan import NODES
 
 ORDERS = HERE / "orders.jsonl"
 ORDERS_WITH_A_BAD_ONE = HERE / "orders_with_a_bad_one.jsonl"
@@ -52,7 +53,7 @@ class Member:
     failures: tuple[Failure, ...] = ()
     promise: str = "exactly-once"
     instances: int = 1
-    nodes: int = 1
+    nodes: int = NODES
     arguments: tuple[str, ...] = ()
     topics: Mapping[str, int] = field(default_factory=lambda: RECEIPTS)
     outputs: tuple[str, ...] = ("receipts",)
@@ -129,7 +130,9 @@ def _doubled(disturbance: str, api: str, mistake: str) -> Failure:
 
 RIGHT = (
     Member("confluent_transactions", EXACTLY_ONCE),
-    Member("java_on_nodes", EXACTLY_ONCE, "JavaTransactions.java", nodes=3),
+    Member("confluent_defaults", EXACTLY_ONCE),
+    Member("confluent_with_one_node", EXACTLY_ONCE, "confluent_transactions.py", nodes=1),
+    Member("java_with_one_node", EXACTLY_ONCE, "JavaTransactions.java", nodes=1),
     Member("kafka_python_transactions", EXACTLY_ONCE),
     Member("java_transactions", EXACTLY_ONCE, "JavaTransactions.java"),
     Member("franz_go_transactions", EXACTLY_ONCE, "go"),
@@ -227,7 +230,6 @@ WRONG = (
     Member(
         "acks_one",
         LOST_AND_DOUBLED,
-        nodes=3,
         failures=(_lost("leader is lost", "Produce", "acks-one"),),
     ),
     Member(

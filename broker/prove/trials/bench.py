@@ -70,6 +70,10 @@ class Bench(Protocol):
     def is_whole(self) -> bool:
         """All its nodes serve."""
 
+    @property
+    def is_settled(self) -> bool:
+        """All its nodes serve, and each knows it of all others."""
+
     def address(self, listener: str) -> str:
         """Return the address of an instance's listener, on all nodes."""
 

@@ -82,6 +82,10 @@ class OwnBroker(OwnBench):
     def is_whole(self) -> bool:
         return self._broker.is_running
 
+    @property
+    def is_settled(self) -> bool:
+        return self.is_whole
+
     def address(self, listener: str) -> str:
         return address_at(self._broker.runs.listeners, listener)
 

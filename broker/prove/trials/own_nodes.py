@@ -47,6 +47,17 @@ class OwnNodes(OwnBench):
     def is_whole(self) -> bool:
         return self._cluster.runs.is_running and all(one.is_running for one in self._cluster.nodes.values())
 
+    @property
+    def is_settled(self) -> bool:
+        nodes = self._cluster.nodes.values()
+        if not self.is_whole or any(one.files.is_dead for one in nodes):
+            return False
+        images = [one.metadata.image.brokers for one in self._cluster.running.values()]
+        return all(
+            len(brokers) == len(nodes) and not any(one.fenced for one in brokers.values())
+            for brokers in images
+        )
+
     def address(self, listener: str) -> str:
         return ",".join(address_at(one.runs.listeners, listener) for one in self._cluster.nodes.values())
 

@@ -43,6 +43,8 @@ COUNTER_NTH: Final = 10**9
 """A rule for the n-th of so many never fires: it counts."""
 START_S: Final = 2.0
 """How long the broker's ports may be taken when it starts again."""
+SETTLED_S: Final = 5.0
+"""How long a request may wait for nodes that start again."""
 GRACE_S: Final = 5.0
 """How long a program may take to end after SIGTERM, before it is killed."""
 BLOCKED: Final = 3
@@ -106,6 +108,7 @@ class Trial:
             lambda: self._broker.journal,
             lambda source: self._bench.state(source),
             lambda: folder_state(self._work_folder),
+            self._wait_settled,
         )
         self._bench = ground.bench(plan, self._watch)
         self._broker = self._bench.controlled
@@ -201,6 +204,12 @@ class Trial:
             )
         for name, value in before.items():
             setattr(result, name, value)
+
+    async def _wait_settled(self) -> None:
+        """Wait until all nodes serve, and each knows it of all others."""
+        with real_time.move_on_after(SETTLED_S):
+            while not self._bench.is_settled:
+                await real_time.sleep(TURN_S)
 
     async def _start_broker(self) -> None:
         """Start the broker again. The process of another trial, between fork and exec, may have a copy of the old

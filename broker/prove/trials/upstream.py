@@ -181,6 +181,10 @@ class ClusterBench:
     def is_whole(self) -> bool:
         return self.controlled.is_running
 
+    @property
+    def is_settled(self) -> bool:
+        return self.is_whole
+
     def address(self, listener: str) -> str:
         return address_at(self.controlled.runs.listeners, listener)
 

@@ -13,7 +13,7 @@ from oncelog.broker.seams.clock import real_time
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from oncelog.broker.control.journal import Journal
     from oncelog.broker.host.served import Served
@@ -48,6 +48,8 @@ IDLE_APIS: Final = frozenset(
 )
 """Requests of a program that has nothing to do."""
 READS: Final = FETCHES | {"OffsetFetch"}
+NODE_LISTS: Final = frozenset(("DescribeCluster", "DescribeTopicPartitions", "Metadata"))
+"""Requests whose response names all nodes."""
 
 Position = tuple[str, int]
 """A topic and a partition."""
@@ -73,7 +75,12 @@ class Sighting(NamedTuple):
 
 
 class Watch(Interceptor):
-    """``state_of`` gives the state of what has started, ``folder_state`` that of the program's folder."""
+    """``state_of`` gives the state of what has started, ``folder_state`` that of the program's folder.
+
+    A request for the list of nodes waits until all nodes are ``settled`` again: a node that has died comes back within
+    its session, in which Kafka goes on to list it. Between its session's early end and its return a client would see it
+    leave the cluster, which is another failure: librdkafka 2.16 then waits for a coordinator that it still remembers.
+    """
 
     only_reads = True
 
@@ -82,10 +89,12 @@ class Watch(Interceptor):
         journal: Callable[[], Journal],
         state_of: Callable[[Served], BrokerState],
         folder_state: Callable[[], int],
+        settled: Callable[[], Awaitable[None]],
     ) -> None:
         self._journal = journal
         self._folder_state = folder_state
         self._state_of = state_of
+        self._settled = settled
         self._state: BrokerState
         self._began = real_time.monotonic()
         self.sightings: list[Sighting] = []
@@ -184,6 +193,8 @@ class Watch(Interceptor):
         transactional_id = getattr(request, "transactional_id", None)
         if transactional_id:
             self.owners[transactional_id] = listener, self.runs.get(listener, 0)
+        if api in NODE_LISTS:
+            await self._settled()
         return None
 
     async def on_response(self, context: RequestContext, response: Any) -> Any:
