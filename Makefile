@@ -58,9 +58,12 @@ $(SPARK)/.synced $(NEXT)/.synced:
 serve: $(VENV)/.serving  ## a broker on 127.0.0.1:9092 (ARGS="--ephemeral ..." for more)
 	@exec $(BIN)/python -m oncelog serve $(ARGS)
 
+# Files in the order of the collection: each suite puts its longest first.
+SHARED   = -n $(1) --dist loadfile --no-loadscope-reorder
+
 # Stock clients, a JVM broker and ours share two cores: a test that fails is run once more, and the summary names it (R).
-# Six keep two cores busy, which wait for clients and brokers as much as they compute; Spark computes.
-BESIDE   = -n $(1) --dist loadfile --no-loadscope-reorder --reruns 1 -rR
+# Eight keep two cores busy, which wait for clients and brokers as much as they compute; Spark computes.
+BESIDE   = $(call SHARED,$(1)) --reruns 1 -rR
 
 # Tests of oncelog alone wait a third of their time.
 ASIDE   := $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
@@ -79,10 +82,10 @@ record: $(VENV)/.synced  ## ask the real Kafka what has changed since it answere
 
 # The parts of a run; T=… takes a part of a suite.
 tests: $(VENV)/.synced
-	$(BIN)/pytest "$(or $(T),tests)" --kafka=$(KAFKA) -n $(ASIDE) --dist loadfile --junit-xml=.runs/tests.xml $(ARGS)
+	$(BIN)/pytest "$(or $(T),tests)" --kafka=$(KAFKA) $(call SHARED,$(ASIDE)) --junit-xml=.runs/tests.xml $(ARGS)
 
 compat_tests: $(VENV)/.synced
-	$(BIN)/pytest "$(or $(T),compat_tests)" --kafka=$(KAFKA) $(call BESIDE,$(if $(filter recorded,$(KAFKA)),6,4)) --junit-xml=.runs/compat_tests.xml $(ARGS)
+	$(BIN)/pytest "$(or $(T),compat_tests)" --kafka=$(KAFKA) $(call BESIDE,$(if $(filter recorded,$(KAFKA)),8,4)) --junit-xml=.runs/compat_tests.xml $(ARGS)
 
 spark_it: $(SPARK)/.synced $(NEXT)/.synced
 	$(SPARK)/bin/pytest "$(or $(T),spark_it)" --kafka=$(KAFKA) $(call BESIDE,2) --junit-xml=.runs/spark_it.xml $(ARGS)
