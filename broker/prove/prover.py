@@ -58,6 +58,10 @@ REPEATS: Final = 3
 """How often a trial that failed is run again, until it fails once more."""
 STUCK_REPEATS: Final = 2
 """How often a trial is run again that was only stuck: it counts if it is stuck each time."""
+STUCK_PATIENCE: Final = 2.25
+"""Factor on the plan's ``timeout_s`` then: of 20 s it makes 45. Clients wait 30 s for a response, unless they are told
+otherwise; kafka-python 3 waits so long for one that its closed connection has swallowed.
+"""
 STUCK_AGAIN: Final = 0.3
 """Factor on the plan's ``timeout_s`` where the program was stuck each time after the same disturbance of an earlier
 request of the same API; such a trial is not run again.
@@ -318,8 +322,13 @@ class Prover:
     # -- trials
 
     async def _trial(
-        self, disturbances: Sequence[Disturbance], counters: Sequence[dict[str, Any]] = ()
+        self,
+        disturbances: Sequence[Disturbance],
+        counters: Sequence[dict[str, Any]] = (),
+        *,
+        patience: float = 1.0,
     ) -> TrialResult:
+        """``patience``: factor on the plan's ``timeout_s``."""
         self._numbers += 1
         folder = f"{self._folder}/{self._numbers}"
         plan, behind, lacks = self._plan, partial(has_unread_inputs, self._plan), _lacks_nothing
@@ -327,7 +336,8 @@ class Prover:
             plan = replace(plan, quiet_s=UNDISTURBED_QUIET * plan.quiet_s)
         else:
             if _likeness(disturbances) in self._stuck_after:
-                plan = replace(plan, timeout_s=STUCK_AGAIN * plan.timeout_s)
+                patience = STUCK_AGAIN
+            plan = replace(plan, timeout_s=patience * plan.timeout_s)
             behind = partial(is_behind, plan, self._baseline)
             if self._judge is None:
                 lacks = partial(lacks_outputs, plan, self._baseline)
@@ -416,7 +426,7 @@ class Prover:
         is_stuck = all(one.kind == STUCK for one in problems)
         found: tuple[TrialResult, list[Problem]] | None = None
         for _ in range(STUCK_REPEATS if is_stuck else REPEATS):
-            again = await self._trial(disturbances)
+            again = await self._trial(disturbances, patience=STUCK_PATIENCE if is_stuck else 1.0)
             same = self._problems(again) if again.happened == len(disturbances) else []
             found = (again, same) if same else None
             if (found is None) == is_stuck:

@@ -75,7 +75,7 @@ class Bench(Protocol):
         """All its nodes serve, and each knows it of all others."""
 
     def address(self, listener: str) -> str:
-        """Return the address of an instance's listener, on all nodes."""
+        """Return the address with which an instance begins, of its listener."""
 
     def state(self, source: Served) -> BrokerState:
         """Return the state of a run of it."""
