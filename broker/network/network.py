@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message, Request
 
     Receive = Callable[["Delivery"], Awaitable[Message]]
-    """Handles a request, and returns its response. Must not raise."""
+    """Handles a request, and returns its response. What it raises, the sender gets: the request had no other effect."""
     AnswerFetch = Callable[[FetchRequest], "FetchResponse | WaitingFetch"]
     """Answers the fetch of a follower, of partitions or of the metadata. What it raises, the follower gets."""
 
@@ -85,7 +85,7 @@ class WaitingFetch(Protocol):
 class _Call:
     """A call that waits for its response, or for a break."""
 
-    __slots__ = ("event", "is_broken", "response", "source", "target")
+    __slots__ = ("event", "failure", "is_broken", "response", "source", "target")
 
     def __init__(self, source: int, target: int, event: trio.Event) -> None:
         self.source = source
@@ -93,15 +93,20 @@ class _Call:
         self.event = event
         """Set when there is a response, or at a break."""
         self.response: Any = None
+        self.failure: Exception | None = None
         self.is_broken = False
 
     def end(self, response: Message) -> None:
         self.response = response
         self.event.set()
 
+    def fail(self, failure: Exception) -> None:
+        self.failure = failure
+        self.event.set()
+
     def break_off(self) -> None:
         """The link broke. What has its response already gets it."""
-        self.is_broken = self.response is None
+        self.is_broken = self.response is None and self.failure is None
         self.event.set()
 
 
@@ -208,8 +213,11 @@ class Network:
         return response
 
     async def _handle(self, call: _Call, receive: Receive, delivery: Delivery) -> None:
-        """Handle a request in a task of the node that gets it."""
-        call.end(await receive(delivery))
+        """Handle a request in a task of the node that gets it, which no request ends."""
+        try:
+            call.end(await receive(delivery))
+        except Exception as error:
+            call.fail(error)
 
     async def fetch(self, link: Link, request: FetchRequest, version: int) -> FetchResponse:
         """See `Link.fetch`."""
@@ -260,7 +268,11 @@ class Network:
         return receiver
 
     async def _return(self, call: _Call, version: int) -> Any:
-        """Return the response of a call when it has arrived at its source. Raises LinkDownError."""
+        """Return the response of a call when it has arrived at its source. Raises LinkDownError, and what the target
+        has raised.
+        """
+        if call.failure is not None:
+            raise call.failure
         if call.response is None:
             raise LinkDownError(f"the link from {call.source} to {call.target} broke")
         if self._cut or self._delays_s:
@@ -312,7 +324,8 @@ class Link:
     ) -> ResponseT:
         """Send a request of that version, and return the response. ``client``: for whom it is forwarded.
 
-        Raises LinkDownError at once if it cannot arrive, or as soon as the response cannot.
+        Raises LinkDownError at once if it cannot arrive, or as soon as the response cannot; CloseConnection if the
+        client for whom it is forwarded gets no response.
         """
         response: Any = await self._network.call(self.source, self.target, request, version, client)
         return response  # type: ignore[no-any-return]

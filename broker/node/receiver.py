@@ -82,7 +82,7 @@ class RequestReceiver:
     async def receive(self, delivery: Delivery) -> Message:
         """Return the response to a node, or to the client for whom it asks; with records as bytes. Changes of topics
         count for the client's quota (KIP-599): how long it is throttled, the node that has forwarded the request reads
-        in the response.
+        in the response. Raises CloseConnection where the client gets none, and loses its connection.
         """
         client = delivery.client or A_NODE
         request: Any = delivery.request
