@@ -6,7 +6,7 @@ from typing import Final
 
 from oncelog.broker.seams.processes import cores
 
-JOBS_PER_CORE_MAX: Final = 3
+JOBS_PER_CORE: Final = 3
 TRIAL: Final = 1.2
 """How long a trial takes, measured by an undisturbed run: it is quiet for less, and most have a second start."""
 COMPUTED: Final = 1.7
@@ -19,7 +19,7 @@ TELLING: Final = 20
 
 def jobs_for(run_s: float, computed_s: float) -> int:
     """Return how many trials keep the cores busy, if each takes ``run_s`` seconds and computes for ``computed_s``."""
-    return max(1, round(cores() * min(JOBS_PER_CORE_MAX, run_s / max(computed_s, 0.01))))
+    return max(1, round(cores() * min(JOBS_PER_CORE, run_s / max(computed_s, 0.01))))
 
 
 class Outlook:

@@ -15,7 +15,7 @@ from oncelog.broker.client.security.client_security import ClientSecurity
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.credentials.jaas import LOGIN_MODULES, OAUTHBEARER
 from oncelog.broker.seams.clock import real_time
-from oncelog.broker.seams.tls import read_file
+from oncelog.broker.seams.processes import read_bytes
 
 if TYPE_CHECKING:
     from oncelog.broker.client.security.login import Login
@@ -116,7 +116,7 @@ class Renewal:
 def read_upstream_users(path: str) -> dict[str, dict[str, str]]:
     """Return the settings in a TOML file, by user. Raises ConfigError, which names the file and the line or user."""
     try:
-        tables = tomllib.loads(read_file(path).decode())
+        tables = tomllib.loads(read_bytes(path).decode())
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

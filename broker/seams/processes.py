@@ -173,6 +173,12 @@ def read_file(path: str) -> str:
         return file.read()
 
 
+def read_bytes(path: str) -> bytes:
+    """Return a file's content: one that the user names, and may be a pipe of a shell. Raises OSError."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def write_file(path: str, content: bytes) -> None:
     """Write a file."""
     with open(path, "wb") as file:

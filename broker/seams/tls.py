@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import ssl
+import stat
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -25,10 +27,26 @@ PIPE_BYTES = 60 * 1024
 """Bytes of a key or a certificate chain that a pipe takes without a reader."""
 
 
+FILE_BYTES_MAX = 1 << 20
+"""Bytes of the largest store, key set or token file. A client may name one by the broker's configuration."""
+
+
 def read_file(path: str) -> bytes:
-    """Return the content of a file. Raises OSError."""
-    with open(path, "rb") as file:
-        return file.read()
+    """Return the content of a regular file of at most `FILE_BYTES_MAX`. Raises OSError.
+
+    Another kind, such as a FIFO, may let whoever opens it wait for ever.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "It is no regular file", path)
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > FILE_BYTES_MAX:
+        raise OSError(errno.EFBIG, f"It has more than {FILE_BYTES_MAX} bytes", path)
+    return content
 
 
 def new_server_context() -> ssl.SSLContext:

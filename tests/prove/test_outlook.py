@@ -1,13 +1,13 @@
 """How long a proof says that it takes."""
 
-from oncelog.broker.prove.outlook import JOBS_PER_CORE_MAX, Outlook, jobs_for
+from oncelog.broker.prove.outlook import JOBS_PER_CORE, Outlook, jobs_for
 from oncelog.broker.seams.processes import cores
 
 
 def test_as_many_trials_run_as_keep_the_cores_busy() -> None:
     assert jobs_for(1.0, 1.0) == cores()
     assert jobs_for(1.0, 0.5) == 2 * cores()
-    assert jobs_for(1.0, 0.0) == JOBS_PER_CORE_MAX * cores()
+    assert jobs_for(1.0, 0.0) == JOBS_PER_CORE * cores()
 
 
 def test_trials_that_wait_are_measured_by_their_time_and_those_that_compute_by_the_cores() -> None:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from oncelog.broker.config.definitions import ConfigError
 from oncelog.broker.config.properties import parse_properties
-from oncelog.broker.seams.tls import read_file
+from oncelog.broker.seams.processes import read_bytes
 
 PREFIXES = ("security.", "ssl.", "sasl.")
 
@@ -95,7 +95,7 @@ _REFUSED_PREFIXES = {
 def read_client_properties(path: str) -> dict[str, str]:
     """Return the settings in a client.properties file, the last of each key. Raises ConfigError."""
     try:
-        text = read_file(path).decode("latin-1")
+        text = read_bytes(path).decode("latin-1")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     return {key: value for key, value, _ in parse_properties(text, path)}
