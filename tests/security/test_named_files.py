@@ -43,7 +43,9 @@ def directory(folder: pathlib.Path) -> pathlib.Path:
     ("make", "error"),
     [(fifo, "no regular file"), (large, f"more than {FILE_BYTES_MAX} bytes"), (directory, "no regular file")],
 )
-def test_a_file_that_is_no_store_is_refused(tmp_path: pathlib.Path, make: Callable[[pathlib.Path], pathlib.Path], error: str) -> None:
+def test_a_file_that_is_no_store_is_refused(
+    tmp_path: pathlib.Path, make: Callable[[pathlib.Path], pathlib.Path], error: str
+) -> None:
     path = make(tmp_path)
     (tmp_path / "server.pem").write_bytes(SERVER.key + SERVER.chain)
     config = {
@@ -61,4 +63,3 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: pathlib.Path, make: Callab
         with pytest.raises(KafkaException, match=error):
             altered.result(TIMEOUT_S)
         assert kafka.is_running
-
