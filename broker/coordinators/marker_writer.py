@@ -2,15 +2,17 @@
 
 The decision is committed before a marker is written, and every marker before the record of completion: after a crash no
 marker may exist without its decision, and no record of completion without the markers. On an only node, the step that
-decides a transaction writes all of them if nothing has to be flushed. Else a task does, and tries again what cannot be
-written. Partitions that other nodes lead get their markers from these, by WriteTxnMarkers; a node that waits for its
-followers holds up no other one. Source: ``TransactionMarkerChannelManager``;
+decides a transaction writes all of them if they are few and nothing has to be flushed. Else a task does, which lets
+other tasks run between markers and tries again what cannot be written. Partitions that other nodes lead get their
+markers from these, by WriteTxnMarkers; a node that waits for its followers holds up no other one. Source:
+``TransactionMarkerChannelManager``;
 `oncelog.coordinator.transactions.markers` handles the outcomes.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import trio
@@ -18,13 +20,14 @@ import trio
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.image import NO_LEADER
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from oncelog.broker.cluster.cluster import LeaderPartition
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
@@ -38,6 +41,9 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 MARKERS_VERSION = 2
 """The version of WriteTxnMarkers that has the transaction version."""
+
+AT_ONCE = 50
+"""So many markers are written without letting other tasks run in between."""
 
 END_OF_TRANSACTION = "end of transaction "
 """With the transactional id, what `BackgroundWork` shows while a transaction has to wait for its end."""
@@ -127,7 +133,12 @@ class MarkerWriter:
         """Returns False if it has to wait for a flush, a retry or other nodes. Raises KafkaError."""
         if self._cluster.links is not None or not self._runtime.log_of(shard).is_durable():
             return False
-        if self._write_markers(shard, pending, list(pending.partitions)) or pending.partitions:
+        if len(pending.partitions) > AT_ONCE:
+            return False
+        uncommitted: list[_UncommittedMarker] = []
+        for _ in self._write_markers(shard, pending, list(pending.partitions), uncommitted):
+            pass
+        if uncommitted or pending.partitions:
             return False
         self._complete(shard, pending)
         return True
@@ -196,8 +207,11 @@ class MarkerWriter:
             by_leader.setdefault(self._leads_another(topic, partition), []).append((topic, partition))
         for leader, theirs in by_leader.items():
             if leader is None:
-                written = self._write_markers(shard, pending, theirs)
-                wait = partial(self._wait_all_committed, pending, written)
+                uncommitted: list[_UncommittedMarker] = []
+                steps = self._write_markers(shard, pending, theirs, uncommitted)
+                for _ in islice(steps, AT_ONCE):  # before a write that has waited for the same flush
+                    pass
+                wait = partial(self._write_rest, pending, steps, uncommitted)
             else:
                 wait = partial(self._send_markers, shard, pending, leader, theirs)
             nursery.start_soon(self._retry_after, wait, nursery, shard, pending, theirs, retries)
@@ -221,10 +235,19 @@ class MarkerWriter:
             if markers.is_current(shard, pending):
                 self._have_written(nursery, shard, pending, left, retries + 1)
 
-    async def _wait_all_committed(self, pending: PendingEnd, written: list[_UncommittedMarker]) -> None:
+    async def _write_rest(
+        self, pending: PendingEnd, steps: Iterator[None], uncommitted: list[_UncommittedMarker]
+    ) -> None:
+        """Take the ``steps`` of `_write_markers`. Wait until each marker is committed, or late."""
+        await in_slices(steps)
         async with trio.open_nursery() as nursery:
-            for marker in written:
-                nursery.start_soon(self._wait_committed, pending, marker)
+
+            def wait_for_all() -> Iterator[None]:
+                for marker in uncommitted:
+                    nursery.start_soon(self._wait_committed, pending, marker)
+                    yield
+
+            await in_slices(wait_for_all())
 
     async def _wait_committed(self, pending: PendingEnd, marker: _UncommittedMarker) -> None:
         code = ErrorCode.NONE
@@ -292,9 +315,17 @@ class MarkerWriter:
             ended.set()
 
     def _write_markers(
-        self, shard: TransactionShard, pending: PendingEnd, partitions: Iterable[TopicPartition]
-    ) -> list[_UncommittedMarker]:
-        """Append a marker to each of these partitions. Returns the markers that are not committed yet."""
+        self,
+        shard: TransactionShard,
+        pending: PendingEnd,
+        partitions: Iterable[TopicPartition],
+        uncommitted: list[_UncommittedMarker],
+    ) -> Iterator[None]:
+        """Append a marker to each of these partitions, one at each step, unless another coordinator has taken over.
+        ``uncommitted`` gets the markers that are not committed yet.
+        """
+        from oncelog.coordinator.transactions import markers
+
         metadata = pending.metadata
         marker = end_transaction_marker(
             commit=pending.committed,
@@ -303,8 +334,10 @@ class MarkerWriter:
             producer_epoch=metadata.producer_epoch,
             timestamp=self._clock.now_ms(),
         )
-        uncommitted = []
         for topic, partition in partitions:
+            if not markers.is_current(shard, pending):
+                return
+            yield
             code = ErrorCode.NONE
             try:
                 leader, up_to = self._write_marker(shard, pending, topic, partition, marker)
@@ -314,7 +347,6 @@ class MarkerWriter:
             except KafkaError as error:
                 code = error.code
             self._settle(pending, topic, partition, code)
-        return uncommitted
 
     def _write_marker(
         self, shard: TransactionShard, pending: PendingEnd, topic: str, partition: int, marker: bytearray

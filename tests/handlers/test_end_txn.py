@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import itertools
 
 import pytest
 import trio
 
+from oncelog.broker.coordinators.marker_writer import AT_ONCE
+from oncelog.broker.scheduling.slices import SLICE_STEPS_MAX
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -211,3 +214,29 @@ async def test_a_decision_made_while_the_broker_stops_is_carried_out_by_the_next
         reader = CommittedReader("t", 1)
         await reader.poll(broker.connect())
         assert list(reader.values.values()) == [b"w"]
+
+
+def test_the_markers_of_many_partitions_let_others_run_in_between() -> None:
+    """27 bytes that end a transaction over 20,000 partitions held up everybody for seconds."""
+    many = 3 * SLICE_STEPS_MAX
+
+    @simulated
+    async def run() -> None:
+        async with SimBroker() as broker:
+            producer = await begun(broker, CLASSIC, many)
+            await producer.send("t", 0, [b"v"], broker.clock.now_ms())
+            await producer.add("t", *range(1, many))
+            counts = [0]
+            async with trio.open_nursery() as nursery:
+
+                async def watch() -> None:
+                    while counts[-1] < many:
+                        counts.append(sum(log.log_end_offset > 0 for log in broker.node.logs.logs.values()))
+                        await trio.lowlevel.checkpoint()
+
+                nursery.start_soon(watch)
+                await producer.end(commit=True)
+            steps = [later - earlier for earlier, later in itertools.pairwise(counts)]
+            assert 0 < max(steps) <= SLICE_STEPS_MAX + AT_ONCE
+
+    run()

@@ -135,14 +135,14 @@ class TransactionalProducer:
 
         await self._until_done(call)
 
-    async def add(self, topic: str, partition: int) -> None:
+    async def add(self, topic: str, *partitions: int) -> None:
         async def call() -> tuple[Any, int]:
             request = AddPartitionsToTxnRequest(
                 [],
                 self.transactional_id,
                 self.producer_id,
                 self.epoch,
-                [AddPartitionsToTxnTopic(topic, [partition])],
+                [AddPartitionsToTxnTopic(topic, list(partitions))],
             )
             response = await self.link.call(request, self.versions.add, AddPartitionsToTxnResponse)
             [row] = response.results_by_topic_v3_and_below
