@@ -150,7 +150,7 @@ def expire_session(nodes: Sequence[Node], group_id: str, member: str) -> None:
 
 def _member_id(group: Group, member: str) -> str:
     """Return the id of a member, given by it or by its instance id. Raises NotFoundError."""
-    if group.has_member(member):
+    if group.expects(member):
         return member
     found = group.static_members.get(member)
     if found is None:

@@ -35,7 +35,7 @@ def silent_members(result: TrialResult, events: Sequence[Event]) -> list[str]:
     """Return a sentence for each process that is a member of a group, and sends no heartbeats: clients do that in a
     thread of their own.
     """
-    ended = {(end.instance, end.run) for end in result.ends}
+    ended = {(end.instance, end.run) for end in result.ends} | result.finished
     last = {(one.instance, one.run): one for one in events if one.api in _OF_MEMBERS}
     return [
         f"instance {one.instance} is a member of {', '.join(one.groups)} ({one.api}, request {one.number}), and sent "

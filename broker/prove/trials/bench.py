@@ -32,6 +32,9 @@ class BrokerState(Protocol):
     def open_transactions(self) -> Iterable[tuple[str, int]]:
         """Return the transactional ids with an open transaction, each with its time-out in milliseconds."""
 
+    def members(self) -> Iterable[GroupMember]:
+        """Return the members of groups whose sessions can be hurried, those among them that have yet to join."""
+
     def ends(self, topic: str) -> Mapping[int, int]:
         """Return the last stable offset of each partition of a topic of the plan."""
 

@@ -71,8 +71,8 @@ class Instances:
         await self._start(self._programs[-1])
 
     async def restart(self, program: Program) -> None:
-        """Start one again that has ended, when the session of its old member is over."""
-        await self._bench.expire_members(self._note_end(program))
+        """Start one again that has ended, when the sessions of the members are over that it was."""
+        await self._bench.expire_members([*self._note_end(program), *self.left_members()])
         await self._start(program)
 
     async def restart_early(self, program: Program) -> None:
@@ -116,11 +116,22 @@ class Instances:
 
     def members(self, program: Program) -> list[GroupMember]:
         """Return the members of groups that the latest process of an instance is."""
-        return list(self._watch.members.get(program.listener, ()))
+        process = program.listener, program.run
+        return [one for one, owner in self._watch.members.items() if owner == process]
+
+    def left_members(self) -> list[GroupMember]:
+        """Return the members of groups that no process is that lives: its process has ended, or nobody knows of it."""
+        alive = {(one.listener, one.run) for one in self._programs if one.exit_code is None}
+        return [one for one in self._watch.group_members() if self._watch.members.get(one) not in alive]
 
     def has_finished(self, program: Program) -> bool:
         """Whether a batch job has ended by itself, well."""
         return self._plan.until_exit and program.exit_code == 0 and not program.is_ending
+
+    @property
+    def finished(self) -> set[tuple[int, int]]:
+        """The processes of batch jobs that have ended by themselves, well: instance and run."""
+        return {(one.instance, one.run) for one in self._programs if self.has_finished(one)}
 
     def to_restart(self) -> list[Program]:
         """Return those that have ended, and have not finished."""

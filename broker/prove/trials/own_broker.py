@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.control.errors import InvalidArgumentError, NotFoundError, NotRunningError
 from oncelog.broker.prove.trials.bench import address_at
+from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.transactions.state import TransactionState
 from oncelog.wire.errors import KafkaError
 
@@ -116,6 +117,9 @@ class NodeState:
     def open_transactions(self) -> Iterator[tuple[str, int]]:
         return open_transactions(self._node)
 
+    def members(self) -> Iterator[GroupMember]:
+        return group_members(self._node)
+
     def ends(self, topic: str) -> dict[int, int]:
         partitions = self._node.metadata.image.topics[topic].partitions
         return {
@@ -134,3 +138,12 @@ def open_transactions(node: Node) -> Iterator[tuple[str, int]]:
         for transactional_id, transaction in context.shard.transactions.items():
             if transaction.metadata.state in OPEN:
                 yield transactional_id, transaction.metadata.timeout_ms
+
+
+def group_members(node: Node) -> Iterator[GroupMember]:
+    """Yield the members of the groups that a node coordinates, those among them that have yet to join."""
+    for context in node.groups.runtime.loaded.values():
+        for group_id, group in context.shard.groups.items():
+            pending = group.pending_joins if isinstance(group, ClassicGroup) else ()
+            for member_id in (*group.member_ids(), *pending):
+                yield group_id, member_id

@@ -9,7 +9,7 @@ from oncelog.broker.control.errors import NotFoundError, NotRunningError
 from oncelog.broker.control.nodes.controlled_cluster import ControlledCluster
 from oncelog.broker.control.nodes.options import cluster_options
 from oncelog.broker.prove.trials.bench import address_at
-from oncelog.broker.prove.trials.own_broker import OwnBench, open_transactions
+from oncelog.broker.prove.trials.own_broker import OwnBench, group_members, open_transactions
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.errors import KafkaError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oncelog.broker.host.served import Served
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.broker.metadata.image import MetadataImage
+    from oncelog.broker.prove.trials.bench import GroupMember
     from oncelog.wire.schema import Uuid
 
 TOPIC_S = 5.0
@@ -134,6 +135,10 @@ class ClusterState:
     def open_transactions(self) -> Iterator[tuple[str, int]]:
         for node in self._cluster.running.values():
             yield from open_transactions(node)
+
+    def members(self) -> Iterator[GroupMember]:
+        for node in self._cluster.running.values():
+            yield from group_members(node)
 
     def ends(self, topic: str) -> dict[int, int]:
         ends = {}

@@ -48,7 +48,7 @@ SETTLED_S: Final = 5.0
 GRACE_S: Final = 5.0
 """How long a program may take to end after SIGTERM, before it is killed."""
 BLOCKED: Final = 3
-"""Factor on the plan's ``quiet_s``: after so long a quiet an open transaction is to blame."""
+"""Factor on the plan's ``quiet_s``: after so long a quiet, what the dead have left is to blame."""
 PATIENCE: Final = 10
 """Factor on the plan's ``quiet_s``: for so long a program that is behind may be quiet."""
 RETRY_S: Final = 6.0
@@ -313,6 +313,19 @@ class Trial:
         self._nodes.kill(happening.node)
         self._nodes.heal()
 
+    async def _end_what_is_left(self) -> None:
+        """Let end what the dead have left, and nobody ends: all is quiet for long, and that may be to blame."""
+        if members := self._instances.left_members():
+            await self._bench.expire_members(members)
+            self._watch.note_activity()
+        # A process that has begun to read may wait for offsets that are pending, or for records that are locked, or
+        # behind an open transaction.
+        if self._instances.are_reading:
+            if abandoned := self._instances.abandoned():
+                await self._abandon(abandoned)
+            if self._plan.until_exit and self._result.happened and self._watch.uses_share_groups:
+                await self._end_locks()
+
     async def _abandon(self, transactional_ids: Sequence[str]) -> None:
         """Let transactions that nobody ends time out, and note for how long readers wait in real life."""
         timeouts = dict(self._watch.open_transactions())
@@ -345,8 +358,8 @@ class Trial:
             await self._bench.look(self._watch.last_activity)
             if is_over() and await self._has_no_remains():
                 return None
-            if self._is_blocked() and (abandoned := self._instances.abandoned()):
-                await self._abandon(abandoned)
+            if self._is_quiet_for_long():
+                await self._end_what_is_left()
             now = real_time.monotonic()
             if now > self._deadline:
                 return await self._why_stuck()
@@ -379,13 +392,9 @@ class Trial:
             return False
         return ignore_open or not self._instances.owned()
 
-    def _is_blocked(self) -> bool:
-        """Whether all is quiet for long, although each process has begun to read: an open transaction may be to blame,
-        whose offsets are pending, or whose records are before those to be read.
-        """
+    def _is_quiet_for_long(self) -> bool:
         quiet_s = real_time.monotonic() - self._watch.last_activity
-        is_quiet = quiet_s > BLOCKED * self._plan.quiet_s
-        return self._bench.is_whole and is_quiet and self._instances.are_reading
+        return self._bench.is_whole and quiet_s > BLOCKED * self._plan.quiet_s
 
     async def _has_no_remains(self) -> bool:
         """Return whether no transaction is open and no share group has records to give out. What the dead have left is
@@ -395,12 +404,16 @@ class Trial:
             await self._abandon(abandoned)
             return False
         if self._watch.uses_share_groups and await self._share_groups_have_records():
-            if self._lock_moves < LOCK_MOVES_MAX:
-                self._lock_moves += 1
-                await self._bench.end_locks()
-                self._watch.note_activity()
+            await self._end_locks()
             return False
         return True
+
+    async def _end_locks(self) -> None:
+        """Let the locks of records in share groups end."""
+        if self._lock_moves < LOCK_MOVES_MAX:
+            self._lock_moves += 1
+            await self._bench.end_locks()
+            self._watch.note_activity()
 
     async def _share_groups_have_records(self) -> bool:
         """Return whether records of the inputs are not acknowledged in a share group."""
@@ -434,6 +447,7 @@ class Trial:
                 )
             result.check_output = output if code == 0 else f"exit code {code}\n{output}"
         result.journal, result.watch = self._broker.journal, self._watch
+        result.finished = self._instances.finished
 
     async def _shell(self, command: str) -> tuple[int, str]:
         filled_command, environment = filled(

@@ -38,6 +38,9 @@ class TrialResult:
     stuck: str | None = None
     """Why the program did not come to an end in time."""
     ends: list[ProcessEnd] = field(default_factory=list)
+    """The ends of processes but for `finished`."""
+    finished: set[tuple[int, int]] = field(default_factory=set)
+    """The processes of batch jobs that have ended by themselves, well: instance and run."""
     check_output: str | None = None
     duration_s: float = 0.0
     broker_ends: list[float] = field(default_factory=list)

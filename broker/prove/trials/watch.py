@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.control.journal import Journal
     from oncelog.broker.host.served import Served
-    from oncelog.broker.prove.trials.bench import BrokerState
+    from oncelog.broker.prove.trials.bench import BrokerState, GroupMember
     from oncelog.broker.requests.request import RequestContext
 
 LEFT_OUT: Final = frozenset(
@@ -106,8 +106,8 @@ class Watch(Interceptor):
         """How many processes each instance has had, by listener."""
         self.readers: set[tuple[str, int]] = set()
         """The processes, by listener and run, that have asked for offsets or records."""
-        self.members: dict[str, dict[tuple[str, str], None]] = {}
-        """The members of groups (group, member id) of each instance."""
+        self.members: dict[GroupMember, tuple[str, int]] = {}
+        """Which process, by listener and run, used each member id last."""
         self.last_activity = self._began
         """When the program last did something (real time)."""
         self._pending: dict[int, Sighting] = {}
@@ -145,7 +145,6 @@ class Watch(Interceptor):
     def begin_run(self, listener: str) -> None:
         """A process of the instance behind a listener starts."""
         self.runs[listener] = self.runs.get(listener, 0) + 1
-        self.members.pop(listener, None)
         self.forget_positions(listener)
         self.note_activity()
 
@@ -189,7 +188,7 @@ class Watch(Interceptor):
             self.uses_share_groups = True
         member, group = getattr(request, "member_id", None), getattr(request, "group_id", None)
         if member and group:
-            self.members.setdefault(listener, {})[group, member] = None
+            self.members[group, member] = listener, self.runs.get(listener, 0)
         transactional_id = getattr(request, "transactional_id", None)
         if transactional_id:
             self.owners[transactional_id] = listener, self.runs.get(listener, 0)
@@ -212,7 +211,8 @@ class Watch(Interceptor):
                 self._positions.clear()
             member, group = getattr(response, "member_id", None), getattr(context.request, "group_id", None)
             if member and group:
-                self.members.setdefault(context.connection.listener_name, {})[group, member] = None
+                listener = context.connection.listener_name
+                self.members[group, member] = listener, self.runs.get(listener, 0)
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
@@ -270,6 +270,10 @@ class Watch(Interceptor):
     def open_transactions(self) -> Iterable[tuple[str, int]]:
         """Return the transactional ids with an open transaction, each with its time-out in milliseconds."""
         return self._state.open_transactions()
+
+    def group_members(self) -> Iterable[GroupMember]:
+        """Return the members of groups whose sessions can be hurried."""
+        return self._state.members()
 
     def has_seen(self, listener: str, run: int) -> bool:
         """Whether a process of the program has sent a request."""
