@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.errors import (
         BrokerFailedError,
         InvalidArgumentError,
+        LeftClientWarning,
         NotFoundError,
         NotRunningError,
         OncelogError,
@@ -129,6 +130,7 @@ __all__ = [
     "InvalidArgumentError",
     "IsolationLevel",
     "KafkaError",
+    "LeftClientWarning",
     "Member",
     "MovedOffset",
     "Network",
@@ -222,6 +224,7 @@ _MODULES = {
     "InvalidArgumentError": "oncelog.broker.control.errors",
     "IsolationLevel": "oncelog.broker.control.types",
     "KafkaError": "oncelog.wire.errors",
+    "LeftClientWarning": "oncelog.broker.control.errors",
     "Member": "oncelog.broker.control.types",
     "MovedOffset": "oncelog.broker.prove.judging.judge",
     "NO_RESPONSE": "oncelog.broker.requests.request",

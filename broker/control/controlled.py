@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from oncelog.broker.control.journal import Journal
     from oncelog.broker.control.log_lines import LogLines
     from oncelog.broker.control.runs import Runs
     from oncelog.broker.faults.fault_rules import FaultRules
+    from oncelog.broker.net.base_connection import BaseConnection
 
 
 class Controlled(Protocol):
@@ -35,6 +36,10 @@ class Controlled(Protocol):
     @property
     def is_running(self) -> bool:
         """Whether it serves."""
+
+    @property
+    def connections(self) -> Collection[BaseConnection]:
+        """The connections of clients that are open."""
 
     @property
     def cluster_id(self) -> str:

@@ -34,13 +34,14 @@ from oncelog.broker.seams.clock import MovableClock
 from oncelog.broker.seams.mortal_files import without_deaths
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
     from oncelog.broker.control.moving_time import TimeMove
     from oncelog.broker.control.options import BrokerOptions
     from oncelog.broker.control.snapshots import Place, Snapshot
     from oncelog.broker.faults.active_rule import ActiveRule
     from oncelog.broker.faults.fault_rules import FaultRules
+    from oncelog.broker.net.connection import Connection
     from oncelog.broker.node.node import Node
 
 log = get_logger(__name__)
@@ -160,10 +161,9 @@ class ControlledBroker:
             raise NotRunningError("the broker was not started yet")
 
     @property
-    def connected_client_ids(self) -> list[str]:
-        """The client ids of the connections that are open, sorted; of those that say one."""
-        connections = self.node.server.connections if self.is_running else ()
-        return sorted({one.client_id for one in connections if one.client_id})
+    def connections(self) -> Collection[Connection]:
+        """See `Controlled`."""
+        return self.node.server.connections if self.is_running else ()
 
     @property
     def config_texts(self) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ A `Proxy` is one run. Its addresses, and the journal, filters and rules before t
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from oncelog.broker.faults.seen_sessions import SeenSessions
 from oncelog.broker.faults.words import RuleError
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.net.server import BoundListener
+from oncelog.broker.proxy.connection import ProxyConnection
 from oncelog.broker.proxy.proxy import Proxy
 from oncelog.broker.proxy.serve import node_binder, open_proxy_on_sockets
 from oncelog.broker.proxy.settings import ProxySettings
@@ -40,7 +41,7 @@ CLIENT_ID = "oncelog-proxy"
 SHARED = (
     *("start", "stop", "kill", "info", "log_lines"),
     *("add_rule", "load_rules", "rules", "wait_fired", "release", "remove_rule", "clear_rules"),
-    *("requests", "wait_for", "failed_logins", "wait_for_failed_login"),
+    *("requests", "wait_for", "connected_clients", "failed_logins", "wait_for_failed_login"),
 )
 """The operations that are the same for a broker and a proxy."""
 _TIME = "a proxy cannot move the time of the cluster behind it"
@@ -145,6 +146,11 @@ class ControlledProxy:
         """The client for its own requests to the cluster. Raises as `call`."""
         _serving = self.runs.current  # or it raises
         return self._client
+
+    @property
+    def connections(self) -> Collection[ProxyConnection]:
+        """See `Controlled`."""
+        return self.proxy.server.connections if self.is_running else ()
 
     @property
     def cluster_id(self) -> str:

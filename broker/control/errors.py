@@ -1,4 +1,4 @@
-"""The errors of the test kit. Every message names the cause and, where there is one, the remedy.
+"""The errors of the test kit, and its warning. Every message names the cause and, where there is one, the remedy.
 
 All can be pickled with nothing but their message: a broker in a child process raises them too.
 """
@@ -39,5 +39,9 @@ class WaitTimeoutError(OncelogError, TimeoutError):
     """The wait timed out. The message says what happened instead."""
 
 
-for _kind in (OncelogError, *OncelogError.__subclasses__()):
+class LeftClientWarning(UserWarning):
+    """A test has left clients behind that stay connected to a broker of later tests. The message names them."""
+
+
+for _kind in (LeftClientWarning, OncelogError, *OncelogError.__subclasses__()):
     _kind.__module__ = "oncelog"  # where a program that sees one in a traceback imports it from

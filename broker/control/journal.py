@@ -125,8 +125,8 @@ class Journal:
         self._names: dict[Uuid, str] = {}
         """The names of topics that were deleted, or existed when the last node ended."""
         self.changes = Changes()
-        """Noted when a request (except `TOLD_BY_LOGS`) comes and when it is done, when topics change, when a node is
-        loaded or ends, and after each operation."""
+        """Noted when a request (except `TOLD_BY_LOGS`) comes and when it is done, when a connection ends, when topics
+        change, when a node is loaded or ends, and after each operation."""
         self.failed_logins: deque[FailedLogin] = deque(maxlen=kept)
         """The latest peers that were turned away, the newest last."""
         self.listeners: dict[RequestListener, None] = {}
@@ -140,6 +140,7 @@ class Journal:
         """
         watch = self._watches[node_id] = _Watch(self, source)
         source.watch_metadata(self._on_metadata)
+        source.host.disconnect_observers.append(self.changes.note)
         if self._kept:
             source.dispatcher.interception.install(watch)
             source.host.login_observers.append(watch.on_login)

@@ -117,6 +117,7 @@ ROUTES = (
     Route("POST", "/transactions/{transactional_id}/expire", "expire_transaction"),
     Route("GET", "/producers", "producers"),
     # What clients do
+    Route("POST", "/clients/wait", "connected_clients"),
     Route("GET", "/requests", "requests"),
     Route("POST", "/wait", "wait_for"),
     Route("GET", "/client-metrics", "client_metrics"),

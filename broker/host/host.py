@@ -106,6 +106,8 @@ class Host:
             Callable[[BaseConnection, LoginExchange | FailedAuthentication], None]
         ] = []
         """Told of each request of a log-in, which no interceptor sees, and of peers turned away. Must not raise."""
+        self.disconnect_observers: list[Callable[[], None]] = []
+        """Told of each end of a connection. Must not raise."""
         self.listeners = list(listeners)
         for listener in listeners:
             if listener.security is not None:

@@ -78,6 +78,9 @@ class ServerServices(Protocol):
     @property
     def note_internal_error(self) -> Callable[[], None]: ...
 
+    @property
+    def disconnect_observers(self) -> list[Callable[[], None]]: ...
+
 
 ConnectionT = TypeVar("ConnectionT", bound=BaseConnection)
 
@@ -125,6 +128,7 @@ class Server(Generic[ConnectionT]):
         self.files = services.files
         self.lines = services.lines
         self.note_internal_error: Callable[[], None] = services.note_internal_error
+        self._disconnect_observers = services.disconnect_observers
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.max_frame_bytes = config.socket_request_max_bytes
         self.frame_budget = ByteBudget(config.queued_max_request_bytes)
@@ -257,6 +261,8 @@ class Server(Generic[ConnectionT]):
         if not self._per_address[address]:
             del self._per_address[address]
         self.reconsider_limits()
+        for observe in self._disconnect_observers:
+            observe()
 
     async def _close_idle(self) -> None:
         idle_seconds = self._config.current.connections_max_idle_ms / 1000

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oncelog.pytest_plugin import factories, fixture_brokers, proxies, unfired_rules
+from oncelog.pytest_plugin import factories, fixture_brokers, left_clients, proxies, unfired_rules
 from oncelog.pytest_plugin.plain_imports import install_plain_imports
 from oncelog.pytest_plugin.settings import NAMES, SettingError, add_options, common_settings
 
@@ -81,6 +81,18 @@ def pytest_sessionfinish() -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     for line in _errors_at_the_end:
         terminalreporter.write_line(f"kafka: {line}", yellow=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> None:
+    left_clients.note_fixture(fixturedef.argname, fixturedef.scope, fixturedef.argnames)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
+    """Looks after the test, when pytest has forgotten the values of its fixtures."""
+    yield
+    left_clients.check(item)
 
 
 @pytest.hookimpl(trylast=True)

@@ -46,9 +46,19 @@ this.)
 """
 
 
+def all_made() -> list[Made]:
+    """Return what the fixtures of all nodes made."""
+    return [one for made in _made.values() for one in made.values()]
+
+
+def made_above(item: pytest.Item) -> list[tuple[object, Made]]:
+    """Return what the fixtures of a test's node and of those above it made, wider scopes first."""
+    return [(node, one) for node in item.listchain() for one in _made.get(node, {}).values()]
+
+
 def made_for(item: pytest.Item) -> list[tuple[object, Made]]:
     """Return what the fixtures of a test made, and the node that each fixture belongs to, wider scopes first."""
-    made = [(node, one) for node in item.listchain() for one in _made.get(node, {}).values()]
+    made = made_above(item)
     used = {*getattr(item, "fixturenames", ())}
     used |= {one.behind for node, one in made if node is item or one.name in used}
     return [(node, one) for node, one in made if node is item or one.name in used]

@@ -110,6 +110,14 @@ def _nodes(broker: Broker | Proxy) -> Iterable[str]:
     yield from _latest("partitions that are not whole", lines)
 
 
+def _clients(broker: Broker | Proxy) -> Iterable[str]:
+    from oncelog.pytest_plugin.left_clients import described
+
+    earlier, new = described(broker)
+    yield from _latest("clients that were there before the test", earlier)
+    yield from _latest("clients of the test", new)
+
+
 def _rules(broker: Broker | Proxy) -> Iterable[str]:
     rules = broker.faults.rules
     yield from _latest("rules that fired", [str(rule) for rule in rules if rule.fired])
@@ -175,6 +183,7 @@ PARTS: tuple[Callable[[Any], Iterable[str]], ...] = (
     _nodes,
     _clock,
     _requests,
+    _clients,
     _rules,
     _warnings,
 )

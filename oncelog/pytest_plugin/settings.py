@@ -46,7 +46,7 @@ JOINED = ("topics", "config")
 """Settings that all places together make up."""
 
 
-IGNORE, ERROR = "ignore", "error"
+IGNORE, WARN, ERROR = "ignore", "warn", "error"
 
 
 class SettingError(Exception):
@@ -65,6 +65,8 @@ class Settings:
     """Whether the test reaches it through a proxy."""
     unfired_rules: str = IGNORE
     """What becomes of a test with a rule that never fired."""
+    left_clients: str = WARN
+    """What becomes of a test that leaves clients behind."""
     arguments: dict[str, Any] = field(default_factory=dict)
     """For `oncelog.Broker`, but for ``faults``."""
     of_the_test: set[str] = field(default_factory=set)
@@ -126,6 +128,12 @@ def _number(text: str) -> int:
 def _unfired(text: str) -> str:
     if text not in (ERROR, IGNORE):
         raise ValueError(f"expected {ERROR} or {IGNORE}")
+    return text
+
+
+def _left(text: str) -> str:
+    if text not in (ERROR, WARN, IGNORE):
+        raise ValueError(f"expected {ERROR}, {WARN} or {IGNORE}")
     return text
 
 
@@ -244,6 +252,15 @@ OPTIONS = (
         "error",
         _unfired,
         "fail a test that passes though a rule of it never fired; ignore, the default, lets it pass",
+    ),
+    _Option(
+        "left_clients",
+        "--kafka-left-clients",
+        "kafka_left_clients",
+        "error",
+        _left,
+        "add an error to a test that leaves clients connected to a broker of later tests; warn, the default, warns; "
+        "ignore says nothing",
     ),
 )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
 from oncelog.broker.control.errors import NotRunningError
 from oncelog.broker.control.journal import Journal
+from oncelog.broker.net.connection import Connection
 from oncelog.broker.node.node import Node
 from tests.harness.sim_broker import SimBroker
 
@@ -25,6 +26,10 @@ class Journaled:
         if not self.is_running:
             raise NotRunningError("the broker is stopped: start() starts it again")
         return self.sim.node
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        return self.node.server.connections
 
     async def stop(self) -> None:
         self.is_running = False

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from oncelog.broker.control.errors import InvalidArgumentError, WaitTimeoutError
+from oncelog.broker.control.operations.clients import connected_clients
 from oncelog.broker.control.operations.dead_letters import wait_for_dead_letters
 from oncelog.broker.control.operations.waiting import (
     requests,
@@ -401,11 +402,45 @@ async def test_a_transaction() -> None:
         assert waiting.results[0].state == "CompleteAbort"
 
 
+@simulated
+async def test_clients_that_are_connected() -> None:
+    async with journaled() as broker, trio.open_nursery() as nursery:
+        kept, another, ending = (broker.sim.connect(client_id=name) for name in ("kept", "kept", "ending"))
+        for client in (kept, ending):
+            await find(client)
+        broker.sim.connect()  # it has said nothing
+        assert await connected_clients(broker) == {"ending": [], "kept": []}
+        for known, found in (({}, {"kept": []}), ({"kept": [], "gone": []}, {})):
+            waiting = Waiting(nursery, connected_clients, broker, known={"ending": [], **known}, timeout=1)
+            await waiting.ended()
+            await trio.sleep(1)
+            assert waiting.results == [found]
+        waiting = Waiting(nursery, connected_clients, broker, known={"kept": []}, timeout=10)
+        assert not await waiting.ended()
+        ending.transport.close()
+        assert await waiting.ended()
+        assert (waiting.results, waiting.waited_s) == ([{}], 0)
+        await TransactionalProducer(Link(another), "app").init()
+        member = SimMember(broker.sim)
+        member.client = kept
+        await member.enter()
+        joined = {"kept": ["group g", "transactional id app"]}
+        assert await connected_clients(broker, known={"kept": ["group g"]}) == joined
+        assert await connected_clients(broker, known=joined) == {}
+        another.transport.close()
+        waiting = Waiting(nursery, connected_clients, broker, known={"kept": ["group g"]}, timeout=10)
+        assert await waiting.ended()
+        kept.transport.close()
+        await trio.testing.wait_all_tasks_blocked()
+        assert await connected_clients(broker) == {}
+
+
 @pytest.mark.parametrize(
     ("wait", "arguments", "message"),
     [
         (wait_for, {"api": "Commit"}, "api='Commit'"),
         (wait_for, {"api": "Fetch", "timeout": -1}, "timeout=-1: expected seconds, from 0 to 86400"),
+        (connected_clients, {"timeout": -1}, "timeout=-1: expected seconds, from 0 to 86400"),
         (wait_for, {"api": "Fetch", "times": 0}, "times=0: expected a number from 1 on"),
         (wait_for_records, {"topic": "t", "isolation": "commited"}, "did you mean read_committed"),
         (wait_for_records, {"topic": "t", "count": -1}, "count=-1: expected a number of records"),

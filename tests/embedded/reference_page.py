@@ -246,6 +246,7 @@ def errors() -> str:
         oncelog.OncelogError,
         *oncelog.OncelogError.__subclasses__(),
         oncelog.KafkaError,
+        oncelog.LeftClientWarning,
     )
     return "| error | what it says |\n|---|---|\n" + "".join(
         f"| `oncelog.{kind.__name__}` | {cell(kind.__doc__)} |\n" for kind in kinds

@@ -37,13 +37,14 @@ from oncelog.broker.seams.mortal_files import without_deaths
 from oncelog.wire.messages.create_topics import CreateTopicsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
     from oncelog.broker.control.moving_time import TimeMove
     from oncelog.broker.control.nodes.nodes_client import NodesClient
     from oncelog.broker.control.nodes.options import ClusterOptions
     from oncelog.broker.control.snapshots import Place, Snapshot
     from oncelog.broker.faults.fault_rules import FaultRules
+    from oncelog.broker.net.connection import Connection
     from oncelog.broker.node.controller import Controller
     from oncelog.broker.node.node import Node
 
@@ -394,13 +395,10 @@ class ControlledCluster:
             self.faults.add(rule)
 
     @property
-    def connected_client_ids(self) -> list[str]:
-        """The client ids of the connections to any node that are open, sorted; of those that say one."""
-        found: set[str] = set()
-        for node in self.nodes.values():
-            if node.is_running:
-                found.update(one.client_id for one in node.node.server.connections if one.client_id)
-        return sorted(found)
+    def connections(self) -> Collection[Connection]:
+        """See `Controlled`."""
+        running = (node.node for node in self.nodes.values() if node.is_running)
+        return [one for node in running for one in node.server.connections]
 
     async def lose_power(self) -> None:
         """End all nodes as a loss of power does, and the controller, which loses nothing. Raises UnsupportedError if

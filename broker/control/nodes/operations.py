@@ -43,7 +43,7 @@ SHARED = (
     *("start", "stop", "kill", "lose_power", "reset", "snapshot", "info", "log_lines"),
     *("clock", "clock_advance", "clock_set", "clock_freeze", "clock_resume"),
     *("expire_member", "expire_transaction"),
-    *("requests", "wait_for", "failed_logins", "wait_for_failed_login"),
+    *("requests", "wait_for", "connected_clients", "failed_logins", "wait_for_failed_login"),
     *("client_metrics", "wait_for_client_metrics"),
     *("add_rule", "load_rules", "rules", "wait_fired", "release", "remove_rule", "clear_rules"),
 )

@@ -74,6 +74,7 @@ OPERATIONS = {
         "wait_for_group",
         "wait_for_transaction",
     ),
+    "operations.clients": ("connected_clients",),
     "operations.client_metrics": ("client_metrics", "wait_for_client_metrics"),
     "operations.failed_logins": ("failed_logins", "wait_for_failed_login"),
     "operations.share_groups": ("share_groups", "share_group", "wait_for_share_group"),

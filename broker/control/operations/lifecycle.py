@@ -40,7 +40,7 @@ async def lose_power(broker: ControlledBroker | ControlledCluster) -> None:
 async def reset(broker: ControlledBroker | ControlledCluster) -> list[str]:
     """Make the broker as it was after its first start. Returns the client ids that were still connected."""
     async with broker.turns:
-        connected = broker.connected_client_ids
+        connected = sorted({one.client_id for one in broker.connections if one.client_id})
         await broker.reset()
     return connected
 
