@@ -59,21 +59,34 @@ while True:
         pass
 consumer.close()
 """
-# A newer client gets its member id by a first JoinGroup, and joins with it by a second one.
-# The second instance joins when the first one has begun to read.
+# A newer client gets its member id by a first JoinGroup, and joins with it by a second one. The second instance does so
+# when the first one has begun to read, and says when it has joined.
 TWO_MEMBERS = f"""
 import os, pathlib, time
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
 
 has_begun = pathlib.Path(os.environ["ONCELOG_PROVE_DIR"], "begun")
-while os.environ["ONCELOG_PROVE_INSTANCE"] != "1" and not has_begun.exists():
+is_first = os.environ["ONCELOG_PROVE_INSTANCE"] == "1"
+while not is_first and not has_begun.exists():
     time.sleep(0.01)
 servers = {{"bootstrap_servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"], "retry_backoff_ms": 20}}
 producer = KafkaProducer(**servers)
+
+
+class Joined(ConsumerRebalanceListener):
+    def on_partitions_revoked(self, revoked):
+        pass
+
+    def on_partitions_assigned(self, assigned):
+        if not is_first:
+            producer.send("receipts", b"joined").get(10)
+
+
 consumer = KafkaConsumer(
-    "orders", group_id="billing", auto_offset_reset="earliest", enable_auto_commit=False, fetch_max_wait_ms=100,
+    group_id="billing", auto_offset_reset="earliest", enable_auto_commit=False, fetch_max_wait_ms=100,
     session_timeout_ms={SESSION_S * 1000}, heartbeat_interval_ms=100, **servers
 )
+consumer.subscribe(["orders"], listener=Joined())
 for order in consumer:
     producer.send("receipts", order.value).get(10)
     consumer.commit()
