@@ -115,6 +115,74 @@ def test_another_output_of_the_check_counts_beside_other_problems() -> None:
     assert not is_kept("at-least-once", [one.kind for one in found])
 
 
+@pytest.mark.parametrize(
+    ("lines", "kinds", "text"),
+    [
+        pytest.param("tea 1\ncake 2\ntea 1", [], "", id="in another order"),
+        pytest.param("cake 2\ntea 1", ["lost"], "1 line of --check missing: tea 1", id="one less"),
+        pytest.param(
+            "cake 2\n" * 3 + "tea 1\n" * 2, ["doubled"], "2 lines of --check came once more: ", id="more"
+        ),
+        pytest.param(
+            "cake 2\ntea 1\ntea 1\npie",
+            ["doubled"],
+            "1 line of --check that no undisturbed run has: pie",
+            id="new",
+        ),
+        pytest.param(
+            "cake 3\ntea 1\ntea 1", ["check"], "missing: cake 2; 1 line of --check that ", id="another one"
+        ),
+        pytest.param(
+            "cake 2\ncake 2\ntea 1", ["check"], "missing: tea 1; 1 line of --check came ", id="both"
+        ),
+    ],
+)
+def test_the_lines_of_the_check_are_compared_as_outputs_are(lines: str, kinds: list[str], text: str) -> None:
+    baseline, _ = baseline_of(PLAN, [result_with("a=1", check_output="tea 1\ntea 1\ncake 2\n")] * 2)
+    assert baseline is not None
+    found = problems_of(PLAN, baseline, result_with("a=1", check_output=lines))
+    assert [one.kind for one in found] == kinds
+    assert text in "".join(one.text for one in found)
+    assert is_kept("at-least-once", kinds) == (kinds in ([], ["doubled"]))
+
+
+def test_a_check_that_fails_shows_nothing() -> None:
+    """Whether rows are there is unknown: it is neither lost nor doubled alone."""
+    baseline, _ = baseline_of(PLAN, [result_with("a=1", check_output="")] * 2)
+    assert baseline is not None
+    [problem] = problems_of(PLAN, baseline, result_with("a=1", check_error="exit code 3: no such table"))
+    assert (problem.kind, problem.text) == ("check", "--check ended with exit code 3: no such table")
+
+
+INPUTS = [Record("orders", 0, number, b"", b"") for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("offset", "rest", "kind"),
+    [
+        pytest.param(1, ("a=1", "b=2", "a=3"), "unfinished", id="its offset says where it goes on"),
+        pytest.param(1, ("a=1", "a=1", "b=2", "a=3"), "unfinished", id="and it repeats something"),
+        pytest.param(3, ("a=1", "b=2", "a=3"), "unfinished", id="it knows from elsewhere where to go on"),
+        pytest.param(3, ("a=1", "a=1", "b=2", "a=3"), "lost", id="it does everything again"),
+        pytest.param(1, ("a=1",), "lost", id="started again, it does not bring it"),
+        pytest.param(1, None, "lost", id="it was not started again"),
+    ],
+)
+def test_a_job_that_ended_too_early_has_lost_nothing_yet(
+    offset: int, rest: tuple[str, ...] | None, kind: str
+) -> None:
+    baseline, _ = baseline_of(PLAN, [result_with("a=1", "b=2", "a=3", inputs=INPUTS)] * 2)
+    assert baseline is not None
+    again = None if rest is None else result_with(*rest)
+    result = result_with("a=1", offset=offset, inputs=INPUTS, rest=again)
+    [problem] = problems_of(PLAN, baseline, result)
+    assert problem.kind == kind
+    assert "2 missing: receipts 'b': '2', receipts 'a': '3'" in problem.text
+    assert ("offset 1 of orders-0 is next for group g" in problem.text) == (
+        kind == "unfinished" and offset == 1
+    )
+
+
 def test_offsets_may_be_left_out() -> None:
     without = replace(PLAN, ignore=("offsets",))
     assert problems("a=1", "b=2", "a=3", plan=without, offset=2) == []
@@ -219,6 +287,7 @@ def test_a_judge_of_the_users_own() -> None:
         (("reordered",), "reordered", ("at-least-once", "at-most-once")),
         (("read what was aborted",), "read what was aborted", ()),
         (("stuck",), "stuck", ()),
+        (("unfinished",), "unfinished", ("at-most-once",)),
     ],
 )
 def test_the_verdict_over_all_trials(found: tuple[str, ...], word: str, kept: tuple[str, ...]) -> None:

@@ -71,6 +71,8 @@ def explain(
 
 
 def _of_problem(evidence: Evidence, problem: Problem) -> tuple[list[str], str | None]:
+    if problem.lines or problem.kind == judge.CHECK:
+        return _of_check(evidence, problem.lines)
     match problem.kind:
         case judge.LOST | judge.CHANGED:
             lost = LostOutput(evidence, problem.outputs[0])
@@ -87,8 +89,8 @@ def _of_problem(evidence: Evidence, problem: Problem) -> tuple[list[str], str | 
             return _of_stuck(evidence), None
         case judge.OFFSETS:
             return _of_offsets(evidence, problem.offsets[0]), None
-        case judge.CHECK:
-            return _of_check(evidence, problem.lines)
+        case judge.UNFINISHED:
+            return _of_unfinished(evidence, problem), None
     return [], None
 
 
@@ -239,6 +241,15 @@ def _of_offsets(evidence: Evidence, moved: MovedOffset) -> list[str]:
             f"offset {moved.wanted} was in {evidence.name(failed[-1])} ({how}), and never came again"
         )
     return sentences
+
+
+def _of_unfinished(evidence: Evidence, problem: Problem) -> list[str]:
+    """Return which process ended too early, and what it had committed."""
+    ended = ", ".join(
+        f"instance {instance}, start {run}" for instance, run in sorted(evidence.result.finished)
+    )
+    sentences = _of_offsets(evidence, problem.offsets[0]) if problem.offsets else []
+    return [*sentences, f"exit code 0 ({ended}) says that it is done: nobody starts it again"]
 
 
 def _of_check(evidence: Evidence, lines: Sequence[str]) -> tuple[list[str], str | None]:

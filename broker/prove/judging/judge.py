@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from oncelog.broker.control.errors import InvalidArgumentError
+from oncelog.broker.prove.judging.checks import changed_lines, listed_lines
 from oncelog.broker.prove.judging.outputs import Output, orders_of, output_text, outputs_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 LOST, DOUBLED, CHANGED = "lost", "doubled", "changed"
 REORDERED, ABORTED_READ, STUCK = "reordered", "read what was aborted", "stuck"
 OFFSETS, CHECK, JUDGED = "offsets", "check", "judged"
+UNFINISHED = "unfinished"
+"""A job has ended with exit code 0 before all was done; started again, it does the rest."""
 
 Judge: TypeAlias = "Callable[[Sequence[Record], Mapping[str, Sequence[Record]]], Iterable[str] | None]"
 """A user's judge: what is wrong with the outputs, by topic, of the inputs."""
@@ -73,12 +76,12 @@ class Problem:
     """The outputs that are lost, doubled, ..."""
     offsets: tuple[MovedOffset, ...] = ()
     lines: tuple[str, ...] = ()
-    """Of the output of ``--check``: those that are missing begin with ``-``, those that are new with ``+``."""
+    """Of the output of ``--check``: those that are missing begin with ``-``, those that came more often with ``+``."""
 
     @property
     def jepsen(self) -> str | None:
-        """Its name in Jepsen's checker for Kafka."""
-        return JEPSEN.get(self.kind)
+        """Its name in Jepsen's checker for Kafka, if it is about records."""
+        return None if self.lines else JEPSEN.get(self.kind)
 
 
 @dataclass
@@ -112,8 +115,7 @@ def baseline_of(plan: ProofPlan, results: Sequence[TrialResult]) -> tuple[Baseli
                 f"two undisturbed runs have different outputs: the second has {shown}; --ignore leaves out what is "
                 "new in each run, --key compares one part only"
             )
-        if other.check_output != result.check_output:
-            lines = _changed_lines(result.check_output or "", other.check_output or "")
+        if lines := changed_lines(result.check_output, other.check_output).signed:
             return None, (
                 f"two undisturbed runs have different outputs of --check: {'; '.join(lines[:LINES_SHOWN])}; "
                 "--quiet S waits longer for them"
@@ -182,9 +184,11 @@ def is_behind(plan: ProofPlan, baseline: Baseline, result: TrialResult) -> bool:
 
 
 def lacks_outputs(plan: ProofPlan, baseline: Baseline, result: TrialResult) -> bool:
-    """Return whether an output has not come, or the output of ``--check`` is another one."""
+    """Return whether an output has not come, or a line of the output of ``--check``."""
     missing = baseline.outputs - Counter(outputs_of(plan, result.records))
-    return bool(missing) or result.check_output != baseline.check_output
+    return bool(
+        missing or result.check_error or changed_lines(baseline.check_output, result.check_output).missing
+    )
 
 
 def has_unread_inputs(plan: ProofPlan, result: TrialResult) -> bool:
@@ -223,6 +227,10 @@ def problems_of(plan: ProofPlan, baseline: Baseline, result: TrialResult) -> lis
     if result.stuck is not None:
         problems.append(Problem(STUCK, result.stuck))
         missing = Counter()  # what has not come yet is not lost
+    left, left_lines = _left_for_later(plan, baseline, result)
+    if left or left_lines:
+        problems.append(_unfinished(baseline, result, left, left_lines))
+        missing -= left
     problems += _of_records(result, missing, doubled, unknown)
     reordered = _reordered(baseline, outputs)
     if reordered:
@@ -233,10 +241,8 @@ def problems_of(plan: ProofPlan, baseline: Baseline, result: TrialResult) -> lis
         )
     if not problems:
         problems += _of_offsets(baseline, result)
-    if result.stuck is None and result.check_output != baseline.check_output:
-        lines = _changed_lines(baseline.check_output or "", result.check_output or "")
-        text = f"the output of --check is another one: {'; '.join(lines[:LINES_SHOWN])}"
-        problems.append(Problem(CHECK, text, lines=tuple(lines)))
+    if result.stuck is None:
+        problems += _of_check(baseline, result, left_lines)
     return problems
 
 
@@ -279,12 +285,55 @@ def _of_offsets(baseline: Baseline, result: TrialResult) -> list[Problem]:
     return [Problem(OFFSETS, "; ".join(map(str, moved)), offsets=moved)] if moved else []
 
 
-def _changed_lines(before: str, after: str) -> list[str]:
-    """Return the lines of an output of ``--check`` that are missing in another one, and those that are new there."""
-    import difflib
+def _of_check(baseline: Baseline, result: TrialResult, left: Counter[str]) -> list[Problem]:
+    """Return what is wrong with the output of ``--check``, without the lines that a job has ``left`` for later."""
+    if result.check_error is not None:
+        return [] if left else [Problem(CHECK, f"--check ended with {result.check_error}")]
+    changed = changed_lines(baseline.check_output, result.check_output)
+    changed = changed._replace(missing=changed.missing - left)
+    if not changed:
+        return []
+    texts = (
+        listed_lines("missing", changed.missing, LINES_SHOWN),
+        listed_lines("came once more", changed.doubled, LINES_SHOWN),
+        listed_lines("that no undisturbed run has", changed.unknown, LINES_SHOWN),
+    )
+    kind = LOST if changed.missing else DOUBLED
+    if changed.missing and (changed.doubled or changed.unknown):  # such as another sum
+        kind = CHECK
+    return [Problem(kind, "; ".join(filter(None, texts)), lines=changed.signed)]
 
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
-    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+def _left_for_later(
+    plan: ProofPlan, baseline: Baseline, result: TrialResult
+) -> tuple[Counter[Output], Counter[str]]:
+    """Return the outputs, and the lines of ``--check``, that a job had not come to when it ended with exit code 0: its
+    next start brought them. A group's offset says so, or the job did nothing twice.
+    """
+    if result.rest is None:
+        return Counter(), Counter()
+    before, after = (Counter(outputs_of(plan, one.records)) for one in (result, result.rest))
+    lines, rest = (changed_lines(baseline.check_output, one.check_output) for one in (result, result.rest))
+    came = (baseline.outputs - before) - (baseline.outputs - after)
+    is_behind = any((one.offset or 0) < one.wanted for one in _moved_offsets(baseline, result))
+    does_some_twice = after - before - came or rest.doubled - lines.doubled
+    if does_some_twice and not is_behind:
+        return Counter(), Counter()
+    return came, lines.missing - rest.missing
+
+
+def _unfinished(
+    baseline: Baseline, result: TrialResult, outputs: Counter[Output], lines: Counter[str]
+) -> Problem:
+    """Return the problem of a job that has left something for later."""
+    left = _listed("missing", outputs), listed_lines("missing", lines, LINES_SHOWN)
+    behind = tuple(one for one in _moved_offsets(baseline, result) if (one.offset or 0) < one.wanted)
+    places = (
+        f"offset {one.offset or 0} of {one.topic}-{one.partition} is next for group {one.group}"
+        for one in behind
+    )
+    text = "; ".join(("the job ended with exit code 0 before all was done", *filter(None, left), *places))
+    return Problem(UNFINISHED, f"{text}; started again, it goes on there", tuple(outputs.elements()), behind)
 
 
 # -- the verdict
@@ -299,10 +348,11 @@ _COUNTS_AS: Final[Mapping[str, tuple[str, ...]]] = {
     REORDERED: (REORDERED,),
     ABORTED_READ: (ABORTED_READ,),
     STUCK: (STUCK,),
+    UNFINISHED: (UNFINISHED,),
 }
 _BREAKS: Final[Mapping[str, frozenset[str]]] = {
-    "exactly-once": frozenset((LOST, DOUBLED, REORDERED, ABORTED_READ, STUCK)),
-    "at-least-once": frozenset((LOST, ABORTED_READ, STUCK)),
+    "exactly-once": frozenset((LOST, DOUBLED, REORDERED, ABORTED_READ, STUCK, UNFINISHED)),
+    "at-least-once": frozenset((LOST, ABORTED_READ, STUCK, UNFINISHED)),
     "at-most-once": frozenset((DOUBLED, ABORTED_READ, STUCK)),
 }
 
@@ -318,6 +368,7 @@ def word_of(kinds: Iterable[str]) -> str:
         (DOUBLED, AT_LEAST_ONCE),
         (REORDERED, REORDERED),
         (STUCK, STUCK),
+        (UNFINISHED, UNFINISHED),
     ):
         if kind in found:
             return word

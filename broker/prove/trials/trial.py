@@ -166,8 +166,8 @@ class Trial:
         result.stuck = await self._loop(self._is_done)
         await self._collect_at_rest()
         await self._wait_while_behind()
-        if result.stuck is None and not plan.until_exit and self._lacks_outputs(result):
-            await self._tell_stuck_from_lost()
+        if result.stuck is None and self._lacks_outputs(result):
+            await self._start_once_more()
         self._broker.faults.on_fired.remove(self._on_fired)
         matched = {state.id: state.matched for state in self._broker.faults.states}
         result.matched = [matched[one] for one in ids]
@@ -188,8 +188,8 @@ class Trial:
             if len(result.own_ends) > ends:
                 ends, began = len(result.own_ends), real_time.monotonic()
 
-    async def _tell_stuck_from_lost(self) -> None:
-        """Start the program again: what comes then was not lost, the program stood still."""
+    async def _start_once_more(self) -> None:
+        """Start the program again: what comes then was not lost, a service stood still, or a job ended too early."""
         result = self._result
         before = {one.name: copy(getattr(result, one.name)) for one in fields(result)}
         before["judged_at_s"] = self._watch.now_s
@@ -198,7 +198,9 @@ class Trial:
         result.stuck = await self._loop(self._is_done)
         await self._collect_at_rest()
         await self._wait_while_behind()
-        if result.stuck is None and not self._lacks_outputs(result):
+        if result.stuck is None and self._plan.until_exit:
+            before["rest"] = copy(result)
+        elif result.stuck is None and not self._lacks_outputs(result):
             before["stuck"] = (
                 "the program stood still and had not done everything; started again, it did the rest"
             )
@@ -445,7 +447,8 @@ class Trial:
                 raise InvalidArgumentError(
                     f"--check ended with exit code {code} in an undisturbed run, which must be 0: {last_line(output)}"
                 )
-            result.check_output = output if code == 0 else f"exit code {code}\n{output}"
+            failed = f"exit code {code}: {last_line(output)}" if code else None
+            result.check_output, result.check_error = None if failed else output, failed
         result.journal, result.watch = self._broker.journal, self._watch
         result.finished = self._instances.finished
 

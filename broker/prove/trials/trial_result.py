@@ -42,6 +42,11 @@ class TrialResult:
     finished: set[tuple[int, int]] = field(default_factory=set)
     """The processes of batch jobs that have ended by themselves, well: instance and run."""
     check_output: str | None = None
+    """None: there is no ``--check``, or it failed."""
+    check_error: str | None = None
+    """How ``--check`` failed."""
+    rest: TrialResult | None = None
+    """What came out when a job that had ended, and lacked something, was started once more; None: it was not."""
     duration_s: float = 0.0
     broker_ends: list[float] = field(default_factory=list)
     """When the broker died, in seconds since the trial began."""
