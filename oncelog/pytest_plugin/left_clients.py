@@ -9,6 +9,8 @@ test for which such a fixture was set up may be the fixture's.
 
 from __future__ import annotations
 
+import gc
+import sys
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from oncelog import Broker, Proxy
     from oncelog.pytest_plugin.fixture_brokers import Made
 
+CLOSING_S = 0.1
+"""For how long, in seconds, clients that a test has closed are waited for, before garbage is looked for."""
 ENDING_S = 1.0
-"""How long a client that a test has closed may take to end, in seconds, before the test counts as having left it."""
+"""How long their end may take after that, in seconds, before the test counts as having left them."""
 
 REMEDY = "close it in the test, or connect it in the fixture that keeps it"
 
@@ -57,8 +61,8 @@ def note_fixture(name: str, scope: str, arguments: Iterable[str]) -> None:
 
 
 def check(item: pytest.Item) -> None:
-    """Warn of each client that a test has left, or add an error to its reports. Its fixtures have ended, and the
-    clients that only they had.
+    """Warn of each client that a test that passed has left, or add an error to its reports. Its fixtures have ended, and
+    the clients that only they had.
     """
     brokers = {made.broker: made for _, made in fixture_brokers.made_above(item) if made.is_observed}
     if not brokers:
@@ -66,9 +70,11 @@ def check(item: pytest.Item) -> None:
     from oncelog import LeftClientWarning
 
     setting = common_settings(item.config).left_clients
+    # pytest keeps the variables of a failed test in it, until the next one is called.
+    is_told = setting != IGNORE and not hasattr(sys, "last_value")
     path, line, _ = item.location
     errors = []
-    for text in [text for made in brokers.values() for text in _left(item, made, is_told=setting != IGNORE)]:
+    for text in [text for made in brokers.values() for text in _left(item, made, is_told=is_told)]:
         try:
             if setting == ERROR:
                 raise LeftClientWarning(text)
@@ -88,9 +94,13 @@ def _left(item: pytest.Item, made: Made, *, is_told: bool) -> list[str]:
     ``is_told``, or if a fixture may have it.
     """
     seen = _seen.setdefault(made.broker, _Seen())
-    is_told, seen.has_new_holder = is_told and not seen.has_new_holder, False
-    found = _connected(made.broker, seen, ENDING_S if is_told else 0)
-    origin = f"{'left by' if is_told else 'there since'} {item.nodeid}"
+    is_of_test, seen.has_new_holder = not seen.has_new_holder, False
+    is_told = is_told and is_of_test
+    found = _connected(made.broker, seen, CLOSING_S if is_told else 0)
+    if found and is_told:
+        gc.collect()  # what pytest.raises() has caught is a cycle that keeps the test's variables
+        found = _connected(made.broker, seen, ENDING_S)
+    origin = f"{'left by' if is_of_test else 'there since'} {item.nodeid}"
     for client_id, joined in found.items():
         origins = seen.origins.setdefault(client_id, {})
         for role in ("", *joined):

@@ -65,9 +65,14 @@ def test_a_forgotten_consumer(pytester: pytest.Pytester) -> None:
             while not left[-1].assignment():
                 left[-1].poll(100)
 
-        def test_meets_it(clean):
+        def test_leaves_a_producer(clean):
+            settings = {"bootstrap.servers": clean.bootstrap_servers, "transactional.id": "pay", "client.id": "till"}
+            left.append(Producer(settings))
+            left[-1].init_transactions(60)
+
+        def test_meets_them(clean):
             clean.wait_for("Heartbeat", client_id="app", error=None)
-            settings = {"bootstrap.servers": clean.bootstrap_servers, "transactional.id": "pay", "client.id": "mine"}
+            settings = {"bootstrap.servers": clean.bootstrap_servers, "transactional.id": "tip", "client.id": "mine"}
             producer = Producer(settings)
             producer.init_transactions(60)
             assert False
@@ -83,20 +88,20 @@ def test_a_forgotten_consumer(pytester: pytest.Pytester) -> None:
             "clients that were there before the test:",
             "    client app: left by *::test_forgets",
             "clients of the test:",
-            "    client mine, transactional id pay",
+            "    client mine, transactional id tip",
             "*::test_forgets",
             f"{LEFT} client app, group billing, connected to shared, which later tests use: close it in the test, *",
             "*::test_forgets_another",
             f"{LEFT} client auditor, group audit, *",
-            "*::test_meets_it",
-            f"{LEFT} client mine, transactional id pay, *",
+            "*::test_leaves_a_producer",
+            f"{LEFT} client till, transactional id pay, *",
         ],
     )
 
 
 @pytest.mark.slow
 def test_clients_that_end_or_are_kept_on_purpose(pytester: pytest.Pytester) -> None:
-    """Clients end with their fixture, or when pytest forgets its value. A producer of the module connects again after
+    """Clients end with their fixture, or when pytest forgets the values of fixtures and variables. A producer of the module connects again after
     each reset; a consumer with the same client id is still told apart, by its group.
     """
     pytester.makeconftest(FIXTURES)
@@ -141,8 +146,18 @@ def test_clients_that_end_or_are_kept_on_purpose(pytester: pytest.Pytester) -> N
 
             asyncio.run(main())
 
+        def test_whose_variables_are_garbage(clean, own_producer):
+            with pytest.raises(ZeroDivisionError) as caught:
+                1 / 0
+            write(own_producer)
+
         def test_second(clean, producer):
             write(producer)
+
+        def test_that_fails(clean):
+            own = Producer({"bootstrap.servers": clean.bootstrap_servers, "client.id": "of one that fails"})
+            write(own)
+            assert False
 
         def test_forgets(clean, producer):
             write(producer)
@@ -153,7 +168,7 @@ def test_clients_that_end_or_are_kept_on_purpose(pytester: pytest.Pytester) -> N
         def test_last():
             pass
     """
-    result = run_with_clients(pytester, tests, ERROR, passed=5, errors=1)
+    result = run_with_clients(pytester, tests, ERROR, passed=6, failed=1, errors=1)
     result.stdout.fnmatch_lines(
         ["*ERROR at teardown of test_forgets*", "the test has left client rdkafka, group billing, *"]
     )

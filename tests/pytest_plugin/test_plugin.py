@@ -353,6 +353,7 @@ def test_importing_it_costs_nothing() -> None:
         "oncelog.pytest_plugin",
         "oncelog.pytest_plugin.factories",
         "oncelog.pytest_plugin.fixture_brokers",
+        "oncelog.pytest_plugin.left_clients",
         "oncelog.pytest_plugin.plain_imports",
         "oncelog.pytest_plugin.proxies",
         "oncelog.pytest_plugin.settings",
