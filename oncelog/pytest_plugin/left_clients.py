@@ -61,8 +61,8 @@ def note_fixture(name: str, scope: str, arguments: Iterable[str]) -> None:
 
 
 def check(item: pytest.Item) -> None:
-    """Warn of each client that a test that passed has left, or add an error to its reports. Its fixtures have ended, and
-    the clients that only they had.
+    """Warn of each client that a test which passed has left, or add an error to its reports. Its fixtures have ended,
+    and the clients that only they had.
     """
     brokers = {made.broker: made for _, made in fixture_brokers.made_above(item) if made.is_observed}
     if not brokers:

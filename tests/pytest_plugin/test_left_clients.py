@@ -101,8 +101,8 @@ def test_a_forgotten_consumer(pytester: pytest.Pytester) -> None:
 
 @pytest.mark.slow
 def test_clients_that_end_or_are_kept_on_purpose(pytester: pytest.Pytester) -> None:
-    """Clients end with their fixture, or when pytest forgets the values of fixtures and variables. A producer of the module connects again after
-    each reset; a consumer with the same client id is still told apart, by its group.
+    """Clients end with their fixture, or when pytest forgets the values of fixtures and variables. A producer of the
+    module connects again after each reset; a consumer with the same client id is still told apart, by its group.
     """
     pytester.makeconftest(FIXTURES)
     tests = """
