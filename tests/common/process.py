@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 from tests.common.threads import join
@@ -112,14 +112,6 @@ class Process:
                 return self.wait()
             self._popen.kill()
         return self.wait()
-
-
-@contextlib.contextmanager
-def refusing_address() -> Iterator[str]:
-    """An address of 127.0.0.1 that refuses connections, and that nobody else can take meanwhile."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 def free_ports(count: int) -> list[int]:

@@ -53,7 +53,11 @@ producer.flush()
 
 def prove(folder: pathlib.Path, source: str, **options: Any) -> oncelog.Verdict:
     (folder / "app.py").write_text(source)
-    given = {"topics": ["orders", "receipts"], "inputs": {"orders": ["tea"]}, "outputs": "receipts"}
+    given: dict[str, Any] = {
+        "topics": ["orders", "receipts"],
+        "inputs": {"orders": ["tea"]},
+        "outputs": "receipts",
+    }
     return oncelog.prove([sys.executable, str(folder / "app.py")], until_exit=True, **given, **options)
 
 
