@@ -81,7 +81,7 @@ def test_a_forgotten_consumer(pytester: pytest.Pytester) -> None:
             pass
     """
     result = run_with_clients(
-        pytester, tests, "-W", "ignore::DeprecationWarning", passed=3, failed=1, warnings=3
+        pytester, tests, "-W", "ignore::DeprecationWarning", passed=4, failed=1, warnings=3
     )
     result.stdout.fnmatch_lines(
         [
