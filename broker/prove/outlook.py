@@ -23,10 +23,13 @@ def jobs_for(run_s: float, computed_s: float) -> int:
 
 
 class Outlook:
-    """An undisturbed run takes ``run_s`` seconds and computes for ``computed_s``; ``jobs`` trials run side by side."""
+    """An undisturbed run takes ``run_s`` seconds and computes for ``computed_s``. ``jobs`` trials run side by side;
+    None: as many as keep the cores busy.
+    """
 
-    def __init__(self, run_s: float, computed_s: float, jobs: int) -> None:
-        self._trial_s = max(TRIAL * run_s / jobs, COMPUTED * computed_s / cores())
+    def __init__(self, run_s: float, computed_s: float, jobs: int | None) -> None:
+        self.jobs = jobs or jobs_for(run_s, computed_s)
+        self._trial_s = max(TRIAL * run_s / self.jobs, COMPUTED * computed_s / cores())
         self._foretold_s = 0.0
 
     def foretell(self, trials: int) -> float:

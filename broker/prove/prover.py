@@ -29,7 +29,7 @@ from oncelog.broker.prove.judging.judge import (
     problems_of,
 )
 from oncelog.broker.prove.judging.outputs import check_paths
-from oncelog.broker.prove.outlook import Outlook, jobs_for
+from oncelog.broker.prove.outlook import Outlook
 from oncelog.broker.prove.plan import FOLDER_VARIABLE, misspelt_places
 from oncelog.broker.prove.steps import counter_rules, planned
 from oncelog.broker.prove.trials.history import events_of, timeline
@@ -263,14 +263,11 @@ class Prover:
         counters = [] if "broker dies" in self._ground.left_out else counter_rules(written)
         results: list[TrialResult] = []
         for number in range(UNDISTURBED_RUNS):
-            computed = computed_s()
+            computed_before_s = computed_s()
             result = await self._trial((), counters if number == 0 else ())
             self._check_undisturbed(result)
             results.append(result)
-        run_s = results[-1].duration_s
-        computed = computed_s() - computed
-        self._jobs = self._jobs or jobs_for(run_s, computed)
-        self._outlook = Outlook(run_s, computed, self._jobs)
+        self._outlook = Outlook(results[-1].duration_s, computed_s() - computed_before_s, self._jobs)
         if self._judge is not None:
             for problem in judged_problems(self._judge, results[0]):
                 raise NotJudgedError(f"the judge finds fault with an undisturbed run: {problem.text}")
@@ -341,7 +338,10 @@ class Prover:
             behind = partial(is_behind, plan, self._baseline)
             if self._judge is None:
                 lacks = partial(lacks_outputs, plan, self._baseline)
-        return await Trial(plan, self._ground, disturbances, folder, counters, behind, lacks).run()
+        start_s = self._plan.timeout_s
+        return await Trial(
+            plan, self._ground, disturbances, folder, counters, behind, lacks, start_s=start_s
+        ).run()
 
     def _limit(self) -> None:
         """Keep the budget."""
@@ -367,7 +367,7 @@ class Prover:
         self._began = real_time.monotonic()
         try:
             async with trio.open_nursery() as nursery:
-                for _ in range(self._jobs or 1):
+                for _ in range(self._outlook.jobs):
                     nursery.start_soon(self._worker)
         except BaseExceptionGroup as group:
             error = first_error(group)
@@ -406,7 +406,7 @@ class Prover:
             if self._depth > 1 and len(disturbances) == 1:
                 self._go_deeper(disturbances[0], result)
             return None
-        is_stuck = all(one.kind == STUCK for one in problems)
+        is_stuck = _is_stuck(problems)
         if is_stuck and _likeness(disturbances) in self._stuck_after:
             return self._add(self._finding(disturbances, result, problems, is_unsteady=False))
         repeated = await self._repeat(disturbances, problems)
@@ -423,7 +423,7 @@ class Prover:
         only if the program is slow enough may not be lost at once; where it was only stuck, the machine may have been
         slow.
         """
-        is_stuck = all(one.kind == STUCK for one in problems)
+        is_stuck = _is_stuck(problems)
         found: tuple[TrialResult, list[Problem]] | None = None
         for _ in range(STUCK_REPEATS if is_stuck else REPEATS):
             again = await self._trial(disturbances, patience=STUCK_PATIENCE if is_stuck else 1.0)
@@ -492,6 +492,11 @@ class Prover:
 def _lacks_nothing(result: TrialResult) -> bool:
     """Stands for `lacks_outputs` in undisturbed runs, and where the user judges the outputs."""
     return False
+
+
+def _is_stuck(problems: Sequence[Problem]) -> bool:
+    """Return whether a trial was stuck, and nothing else is wrong with it."""
+    return all(one.kind == STUCK for one in problems)
 
 
 def _likeness(disturbances: Sequence[Disturbance]) -> Any:

@@ -14,10 +14,13 @@ from oncelog.broker.prove.prover import STUCK_REPEATS, Budget, Prover
 
 pytestmark = pytest.mark.slow
 
-# Stands still when a receipt is refused for good, and leaves a line in the file that is its argument.
+# Needs a second to start. Stands still when a receipt is refused for good, and leaves a line in the file that is its
+# argument.
 PROGRAM = """
 import os, pathlib, sys, time
 from confluent_kafka import Producer
+
+time.sleep(1)
 
 def delivered(error, receipt):
     if error is not None and error.name() == "INVALID_RECORD":
@@ -42,7 +45,7 @@ def test_it_is_repeated_for_the_first_request_alone(tmp_path: pathlib.Path) -> N
         ("receipts",),
         until_exit=True,
         nodes=1,
-        timeout_s=2,
+        timeout_s=3,
     )
     step = {"on": "Produce", "listener": "INSTANCE1", "topic": "receipts", "error": "INVALID_RECORD"}
     first = [Disturbance("refuse for good", {**step, "nth": nth}) for nth in (1, 2, 3, 5)]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ChangedLines(NamedTuple):
-    """What is different."""
+    """The difference of two outputs."""
 
     missing: Counter[str]
     doubled: Counter[str]

@@ -85,6 +85,7 @@ class Trial:
     """A trial of ``plan``. ``folder`` is for it alone. ``counters`` are rules that never act: how often they match says
     at which writes the broker may die. While the result ``is_behind``, a program that seems to have nothing more to do
     is given more time: it may wait for a time-out of its own. If it ``lacks_outputs`` then, it is started once more.
+    The program may take ``start_s`` seconds to come to its disturbance, also where the plan has a shorter limit.
     """
 
     def __init__(
@@ -96,6 +97,8 @@ class Trial:
         counters: Sequence[dict[str, object]],
         is_behind: Callable[[TrialResult], bool],
         lacks_outputs: Callable[[TrialResult], bool],
+        *,
+        start_s: float,
     ) -> None:
         self._plan = plan
         self._output_ends = ground.output_ends
@@ -122,7 +125,7 @@ class Trial:
         """The disturbances that have happened, and what follows them has not."""
         self._handling = 0
         """How many of them are being handled: another may happen meanwhile."""
-        self._deadline = real_time.monotonic() + plan.timeout_s
+        self._deadline = real_time.monotonic() + max(start_s, plan.timeout_s)
         self._lock_moves = 0
         self._shells = 0
 

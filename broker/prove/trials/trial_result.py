@@ -38,7 +38,7 @@ class TrialResult:
     stuck: str | None = None
     """Why the program did not come to an end in time."""
     ends: list[ProcessEnd] = field(default_factory=list)
-    """The ends of processes but for `finished`."""
+    """The ends of all processes except those in `finished`."""
     finished: set[tuple[int, int]] = field(default_factory=set)
     """The processes of batch jobs that have ended by themselves, well: instance and run."""
     check_output: str | None = None
@@ -46,7 +46,7 @@ class TrialResult:
     check_error: str | None = None
     """How ``--check`` failed."""
     rest: TrialResult | None = None
-    """What came out when a job that had ended, and lacked something, was started once more; None: it was not."""
+    """The result of one more start of a job that had ended and lacked something; None: there was none."""
     duration_s: float = 0.0
     broker_ends: list[float] = field(default_factory=list)
     """When the broker died, in seconds since the trial began."""
