@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 REQUESTS_KEPT = 20_000
 """Requests of each API that the journal of a trial keeps."""
 
-PATIENT_SESSIONS: Final = {"broker.session.timeout.ms": "9000"}
-"""Kafka's default, in place of the test kit's second: trials side by side may keep a node from its heartbeat as long.
-No trial waits for it: a node's session ends when the node starts again.
-"""
+CONFIG_OF_NODES: Final = {
+    # Kafka's default, in place of the test kit's second: trials side by side may keep a node from its heartbeat as
+    # long. No trial waits for it: a node's session ends when the node starts again.
+    "broker.session.timeout.ms": "9000",
+    # Kafka looks every five minutes, which no trial lasts; moved time would let it move leaders in every one.
+    "auto.leader.rebalance.enable": "false",
+}
+"""What the nodes of a trial have in place of the test kit's and Kafka's defaults."""
 
 
 class Seed(NamedTuple):
@@ -92,7 +96,7 @@ def _bench(
         config={
             **listener_config(listeners, security.protocol),
             "inter.broker.listener.name": listener_of(1),
-            **(PATIENT_SESSIONS if plan.nodes > 1 else {}),
+            **(CONFIG_OF_NODES if plan.nodes > 1 else {}),
             **plan.config,
         },
         seed=plan.seed,
