@@ -20,7 +20,7 @@ import trio
 from oncelog.broker.log.producers.state import AppendOrigin
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.image import NO_LEADER
-from oncelog.broker.scheduling.slices import in_slices
+from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.broker.seams.clock import real_time
 from oncelog.wire.control import end_transaction_marker
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -240,14 +240,12 @@ class MarkerWriter:
     ) -> None:
         """Take the ``steps`` of `_write_markers`. Wait until each marker is committed, or late."""
         await in_slices(steps)
+        slices = Slices()
         async with trio.open_nursery() as nursery:
-
-            def wait_for_all() -> Iterator[None]:
-                for marker in uncommitted:
-                    nursery.start_soon(self._wait_committed, pending, marker)
-                    yield
-
-            await in_slices(wait_for_all())
+            for marker in uncommitted:
+                nursery.start_soon(self._wait_committed, pending, marker)
+                if slices.is_over():
+                    await slices.pause()
 
     async def _wait_committed(self, pending: PendingEnd, marker: _UncommittedMarker) -> None:
         code = ErrorCode.NONE

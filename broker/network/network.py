@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oncelog.wire.schema import Message, Request
 
     Receive = Callable[["Delivery"], Awaitable[Message]]
-    """Handles a request, and returns its response. What it raises, the sender gets: the request had no other effect."""
+    """Handles a request, and returns its response. What it raises, the sender gets."""
     AnswerFetch = Callable[[FetchRequest], "FetchResponse | WaitingFetch"]
     """Answers the fetch of a follower, of partitions or of the metadata. What it raises, the follower gets."""
 

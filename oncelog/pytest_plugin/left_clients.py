@@ -37,7 +37,7 @@ REMEDY = "close it in the test, or connect it in the fixture that keeps it"
 
 @dataclass
 class _Seen:
-    """What is known of a broker's clients."""
+    """The known clients of a broker."""
 
     origins: dict[str, dict[str, str]] = field(default_factory=dict)
     """Where each client comes from, in words: by its client id and by what it has joined, "" for the connection."""

@@ -125,16 +125,15 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _unfired(text: str) -> str:
-    if text not in (ERROR, IGNORE):
-        raise ValueError(f"expected {ERROR} or {IGNORE}")
-    return text
+def _one_of(*words: str) -> Callable[[str], str]:
+    """Return a reader of one of these words."""
 
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"expected {', '.join(words[:-1])} or {words[-1]}")
+        return text
 
-def _left(text: str) -> str:
-    if text not in (ERROR, WARN, IGNORE):
-        raise ValueError(f"expected {ERROR}, {WARN} or {IGNORE}")
-    return text
+    return read
 
 
 def _switch(text: str) -> bool:
@@ -250,7 +249,7 @@ OPTIONS = (
         "--kafka-unfired-rules",
         "kafka_unfired_rules",
         "error",
-        _unfired,
+        _one_of(ERROR, IGNORE),
         "fail a test that passes though a rule of it never fired; ignore, the default, lets it pass",
     ),
     _Option(
@@ -258,7 +257,7 @@ OPTIONS = (
         "--kafka-left-clients",
         "kafka_left_clients",
         "error",
-        _left,
+        _one_of(ERROR, WARN, IGNORE),
         "add an error to a test that leaves clients connected to a broker of later tests; warn, the default, warns; "
         "ignore says nothing",
     ),

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 SPEAKS_TLS = """
 import os, socket, time
-host, port = os.environ["KAFKA_BOOTSTRAP_SERVERS"].partition(",")[0].split(":")
+host, port = os.environ["KAFKA_BOOTSTRAP_SERVERS"].split(":")
 connection = socket.create_connection((host, int(port)))
 connection.sendall(bytes.fromhex("16030102000100"))
 time.sleep(600)
