@@ -10,7 +10,7 @@ from oncelog.broker.prove.judging.mistakes import anchor
 
 PAGE = ROOT / "docs" / "how-to" / "mistakes.md"
 _HEADING = re.compile(r"^## (.+)$")
-_FILE = re.compile(r"^    # (\w+\.py)$")
+_FILE = re.compile(r"^    (?:#|//) (\w+\.(?:py|mjs))$")
 _BETWEEN = "    ..."
 
 

@@ -24,7 +24,9 @@ def test_every_mistake_has_a_program_that_makes_it() -> None:
 def test_every_block_is_in_its_program_and_mends_it() -> None:
     assert {block.section for block in blocks()} == set(MISTAKES)
     for block in blocks():
-        compile(block.mended(), block.file, "exec")
+        text = block.mended()
+        if block.file.endswith(".py"):
+            compile(text, block.file, "exec")
 
 
 def test_every_wrong_python_program_is_mended_or_told_how() -> None:

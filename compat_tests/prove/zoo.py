@@ -226,6 +226,21 @@ WRONG = (
         failures=(_lost("terminate", "Fetch", "no-flush-at-exit"),),
     ),
     Member(
+        "offset_before_id",
+        AT_LEAST_ONCE,
+        failures=(_doubled("zombie before", "InitProducerId", "offset-before-id"),),
+    ),
+    Member(
+        "commit_without_waiting",
+        AT_MOST_ONCE,
+        failures=(_lost("kill before", "Produce", "auto-commit-in-background"),),
+    ),
+    Member(
+        "acks_zero",
+        LOST_AND_DOUBLED,
+        failures=(_lost("lose request", "Produce", "acks-zero"),),
+    ),
+    Member(
         "acks_one",
         LOST_AND_DOUBLED,
         failures=(_lost("leader is lost", "Produce", "acks-one"),),
@@ -283,6 +298,23 @@ WRONG = (
 """A classic mistake each."""
 
 MUTANTS = (
+    Member(
+        "kafkajs_without_keys",
+        LOST_AND_DOUBLED,
+        "kafkajs_transactions.mjs",
+        arguments=("billing",),
+        topics={"orders": 1, "receipts": 2},
+        line=("({ key, value }) => ({ key, value:", "({ value }) => ({ value:"),
+        failures=(_lost("lose response", "Produce", "sent-to-another-partition"),),
+    ),
+    Member(
+        "kafkajs_offset_as_text",
+        AT_LEAST_ONCE,
+        "kafkajs_transactions.mjs",
+        arguments=("billing",),
+        line=("(BigInt(orders.at(-1).offset) + 1n).toString()", "orders.at(-1).offset + 1"),
+        failures=(_doubled("kill after", "EndTxn", "offset-beyond-the-end"),),
+    ),
     Member(
         "confluent_without_rewind",
         AT_MOST_ONCE,

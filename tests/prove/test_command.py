@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -128,7 +129,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(folder:
 def test_a_mistake_has_a_section(mistake: str) -> None:
     heading, _, text = explained(mistake).partition("\n\n")
     assert heading.startswith("## ")
-    assert "\n    # " in text, "a block of a program"
+    assert re.search(r"^    (#|//) \w+\.(py|mjs)$", text, re.MULTILINE), "a block of a program"
     assert "\n## " not in text
 
 

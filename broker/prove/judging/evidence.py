@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.prove.judging.outputs import output_of
+from oncelog.broker.prove.judging.transactions import is_committed
+from oncelog.broker.prove.judging.writes import Writes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +31,7 @@ class Evidence:
         self.result = result
         self.events = events
         self.undisturbed = undisturbed
+        self.writes = Writes(events)
         self.hits = [
             self._hit(one, at) for one, at in zip(result.disturbances, result.fired_at, strict=False)
         ]
@@ -55,6 +58,17 @@ class Evidence:
             if one.api in ("JoinGroup", "ConsumerGroupHeartbeat")
             for name in one.groups
         }
+
+    def of_process(self, event: Event) -> list[Event]:
+        """Return the requests of the process that sent a request."""
+        return [one for one in self.events if (one.instance, one.run) == (event.instance, event.run)]
+
+    def end_of(self, topic: str, partition: int) -> int | None:
+        """Return the offset after the last record of an input's partition; None where it has no record."""
+        offsets = [
+            one.offset for one in self.result.inputs if (one.topic, one.partition) == (topic, partition)
+        ]
+        return max(offsets) + 1 if offsets else None
 
     # -- what led to what
 
@@ -138,30 +152,6 @@ class Evidence:
         return (
             f"instance {event.instance}, start {event.run}" if event.run > 1 else f"instance {event.instance}"
         )
-
-
-def transaction_of(event: Event, events: Sequence[Event]) -> list[Event]:
-    """Return the requests of a request's transaction, the one that ends it among them."""
-    found: list[Event] = []
-    for one in events:
-        if one.transactional_id != event.transactional_id:
-            continue
-        if one.api == "InitProducerId":
-            if one.number > event.number:
-                break
-            found = []
-            continue
-        found.append(one)
-        if one.api == "EndTxn":
-            if one.number >= event.number:
-                break
-            found = []
-    return found
-
-
-def is_committed(event: Event, events: Sequence[Event]) -> bool:
-    """Return whether the transaction of a request was committed."""
-    return bool(transaction_of(event, events)[-1].is_commit)
 
 
 def _is_in(value: bytes, content: bytes) -> bool:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.prove.judging import judge
 from oncelog.broker.prove.judging.clues import silent_members
-from oncelog.broker.prove.judging.evidence import Evidence, transaction_of
+from oncelog.broker.prove.judging.evidence import Evidence
 from oncelog.broker.prove.judging.mistakes import MISTAKES
 from oncelog.broker.prove.judging.outputs import output_text
 from oncelog.broker.prove.judging.patterns import (
     DoubledOutput,
     LostOutput,
+    beyond_end,
     mistake_of_doubled,
     mistake_of_lost,
     mistake_of_reordered,
@@ -67,6 +68,7 @@ def explain(
         found, name = _of_problem(evidence, problem)
         sentences += found
         mistake = mistake or name
+    sentences += _of_offset_beyond_end(evidence)
     return Explanation(tuple(sentences), mistake)
 
 
@@ -96,6 +98,18 @@ def _of_problem(evidence: Evidence, problem: Problem) -> tuple[list[str], str | 
 
 def _of_lost(lost: LostOutput) -> str:
     evidence, what = lost.evidence, output_text(lost.output)
+    if unanswered := lost.unanswered:
+        return (
+            f"{what} was sent ({evidence.name(unanswered)}) with acks=0: the producer asks for no answer, and takes it "
+            "for written when it has left"
+        )
+    if repetition := lost.taken_for_repetition:
+        event, (first, record) = repetition
+        return (
+            f"{what} was sent ({evidence.name(event)}) with the sequence number of {record_text(record)} "
+            f"({evidence.name(first)}): the broker took it for a repetition, acknowledged it and wrote nothing; a "
+            "fault of the client, not of the program"
+        )
     if alone := lost.acknowledged_alone:
         return (
             f"{what} was acknowledged ({evidence.name(alone)}) by its leader alone (acks=1), "
@@ -112,10 +126,9 @@ def _of_lost(lost: LostOutput) -> str:
         place = _place(lost.input)
         first = lost.commits[0]
         if lost.is_committed_with_another:
-            others = [record for one in transaction_of(first, evidence.events) for record in one.records]
             return (
                 f"{place} was committed in a transaction ({evidence.name(first)}) with another result: "
-                + ", ".join(map(record_text, others[:3]))
+                + ", ".join(map(record_text, lost.others_committed[:3]))
             )
         return f"{place} was committed ({evidence.name(first)}) {_before_its_send(lost, first, what)}"
     if lost.sends:
@@ -173,6 +186,20 @@ def _of_doubled(doubled: DoubledOutput) -> list[str]:
         elif commits[0].number > first.number:
             sentences.append(f"{place} was committed between them ({evidence.name(commits[0])})")
         sentences += _of_offsets_with_it(doubled)
+    for event, record in doubled.aborted[:1]:
+        sentences.append(
+            f"{evidence.name(event)}{_at(record)} does not count: its transaction was not committed"
+        )
+    if doubled.is_sent_to_another_partition:
+        sentences.append(
+            "its producer sent it again, to another partition, where nothing tells that it was written"
+        )
+    if found := doubled.read_before_its_id:
+        read, init = found
+        sentences.append(
+            f"{evidence.process(last)} asked where to begin ({evidence.name(read)}) before it asked for its "
+            f"transactional id ({evidence.name(init)}), which ends what another one has open: the offset was old"
+        )
     return sentences
 
 
@@ -191,6 +218,17 @@ def _of_offsets_with_it(doubled: DoubledOutput) -> list[str]:
             f"its offset was committed for group {group} ({evidence.name(event)}), and the program reads in {groups}"
         ]
     return []
+
+
+def _of_offset_beyond_end(evidence: Evidence) -> list[str]:
+    """Return which commit is of an offset that no record has yet."""
+    if (found := beyond_end(evidence)) is None:
+        return []
+    event, topic, partition, offset = found
+    return [
+        f"offset {offset} of {topic}-{partition} was committed ({evidence.name(event)}), and it ends at "
+        f"{evidence.end_of(topic, partition)}"
+    ]
 
 
 def _place(record: Record) -> str:

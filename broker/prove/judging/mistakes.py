@@ -24,8 +24,9 @@ MISTAKES: Final = {
         "commit the offset of a record after its result was acknowledged",
     ),
     "auto-commit-in-background": Mistake(
-        "Offsets are committed by a timer while the work goes on in the background",
-        "set enable.auto.commit=false, and commit what is done",
+        "Offsets are committed while the work goes on, by a timer or by a commit that takes the position",
+        "commit the offsets of what is done, and no others: set enable.auto.commit=false, and wait for a commit() that "
+        "has no arguments",
     ),
     "commit-in-revoke": Mistake(
         "The offsets of unfinished work are committed when partitions are revoked",
@@ -49,11 +50,24 @@ MISTAKES: Final = {
     ),
     "unread-errors": Mistake(
         "Nobody reads the errors of sent records",
-        "look at the result of each record before its offset is committed, and stop at an error",
+        "look at the result of each record before its offset is committed, and stop at an error: an acknowledgement or "
+        "a commit after it goes on as if nothing had happened",
     ),
     "no-flush-at-exit": Mistake(
         "The program ends without flush",
         "flush the producer before the offsets are committed and before the program ends",
+    ),
+    "offset-before-id": Mistake(
+        "The program asks for its offsets before it has its transactional id",
+        "call init_transactions first, and then assign, subscribe or poll: it ends what another instance has open",
+    ),
+    "offset-beyond-the-end": Mistake(
+        "An offset beyond the end of the partition is committed",
+        "commit the offset of the last record that is done, plus one, as a number: a text and a 1 make another one",
+    ),
+    "acks-zero": Mistake(
+        "The producer asks for no acknowledgement",
+        "set acks=all",
     ),
     "acks-one": Mistake(
         "The leader alone acknowledges a record",
@@ -70,6 +84,10 @@ MISTAKES: Final = {
     "refused-in-flight": Mistake(
         "The client takes a later request's acknowledgement for that of one which was refused",
         "let one request be in flight (max.in.flight.requests.per.connection=1): it is a fault of librdkafka",
+    ),
+    "sent-to-another-partition": Mistake(
+        "The client sends a record again to another partition, and gives its sequence number to the next one",
+        "give each record a key, or a partition: it is a fault of KafkaJS",
     ),
     "read-uncommitted": Mistake(
         "A reader behind a transactional writer reads uncommitted records",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.prove.disturbances import KINDS, RETRIABLE, Then
 from oncelog.broker.prove.judging.clues import shared_ids
-from oncelog.broker.prove.judging.evidence import is_committed, transaction_of
+from oncelog.broker.prove.judging.transactions import is_committed, transaction_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from oncelog.broker.control.types import Record
     from oncelog.broker.prove.judging.evidence import Evidence
     from oncelog.broker.prove.judging.outputs import Output
+    from oncelog.broker.prove.judging.writes import Send
     from oncelog.broker.prove.trials.history import Event
 
 FENCED: Final = frozenset(
@@ -28,6 +29,10 @@ FENCED: Final = frozenset(
 _RETRIED: Final = frozenset(RETRIABLE.values())
 LEAVES_WITHIN: Final = 4
 """A commit is one of a member that leaves if it does so within so many of its requests."""
+BEYOND_END: Final = 2
+"""An offset that is so much greater than that of the last record is beyond the end, and not the next one: the marker of
+a transaction may follow the record.
+"""
 
 
 class LostOutput:
@@ -90,6 +95,22 @@ class LostOutput:
             None,
         )
 
+    @cached_property
+    def taken_for_repetition(self) -> tuple[Event, Send] | None:
+        """The request that carried it, and the earlier one, of another record, of which the broker took it for a
+        repetition.
+        """
+        for event, record in self.sends:
+            first = self.evidence.writes.original_of(event, record)
+            if first is not None and (first[1].key, first[1].value) != (record.key, record.value):
+                return event, first
+        return None
+
+    @property
+    def unanswered(self) -> Event | None:
+        """The request that carried it, and asked for no answer (acks=0)."""
+        return next((event for event, _ in self.sends if event.acks == 0), None)
+
     @property
     def is_aborted_after_refusal(self) -> bool:
         """Whether its Produce was refused, and a transaction aborted after that."""
@@ -114,6 +135,15 @@ class LostOutput:
     def is_sent_and_aborted(self) -> bool:
         """Whether it was sent, and a transaction aborted."""
         return bool(self._aborts and self.sends)
+
+    @property
+    def is_left_to_time_out(self) -> bool:
+        """Whether it was written in a transaction that the broker ended, and its program went on."""
+        sends = [event for event, record in self.sends if self.evidence.writes.is_aborted(event, record)]
+        ended = {(end.instance, end.run) for end in self.evidence.result.ends}
+        return was_timed_out(self.evidence) and any(
+            (event.instance, event.run) not in ended for event in sends
+        )
 
     @property
     def was_asked_to_end(self) -> bool:
@@ -175,9 +205,18 @@ class LostOutput:
         """Whether the transaction that committed the input has outputs, of which this is none: result and offset are
         held together, and the program came to another result.
         """
-        return self.commits[0].transactional_id is not None and any(
-            one.records for one in transaction_of(self.commits[0], self.evidence.events)
-        )
+        return self.commits[0].transactional_id is not None and bool(self.others_committed)
+
+    @property
+    def others_committed(self) -> list[Record]:
+        """The records that the transaction that committed the input has written."""
+        evidence = self.evidence
+        return [
+            record
+            for one in transaction_of(self.commits[0], evidence.events)
+            for record in one.records
+            if evidence.writes.is_visible(one, record)
+        ]
 
     @property
     def is_committed_beside_transactions(self) -> bool:
@@ -188,11 +227,14 @@ class LostOutput:
 
 
 _OF_LOST: Final[tuple[tuple[Callable[[LostOutput], object], str | None], ...]] = (
+    (lambda it: it.unanswered, "acks-zero"),
     (lambda it: it.acknowledged_alone, "acks-one"),
     (lambda it: it.acknowledged_behind, "refused-in-flight"),
+    (lambda it: it.taken_for_repetition, "sent-to-another-partition"),
+    (lambda it: beyond_end(it.evidence), "offset-beyond-the-end"),
     (lambda it: it.is_aborted_after_refusal, "abort-without-rewind"),
     (lambda it: it.is_refused_and_passed, "unread-errors"),
-    (lambda it: it.is_sent_and_aborted, "abort-without-rewind"),
+    (lambda it: it.is_sent_and_aborted or it.is_left_to_time_out, "abort-without-rewind"),
     (lambda it: not it.commits and it.was_asked_to_end, "no-flush-at-exit"),
     (lambda it: not it.commits, None),
     # From here on, the input was committed.
@@ -225,7 +267,13 @@ class DoubledOutput:
         self.output = output
         self.input = evidence.input_of(output)
         """The input that it is of; None if that is not clear."""
-        self.sends = [(event, record) for event, record in evidence.sends_of(output) if not event.errors]
+        sends, writes = evidence.sends_of(output), evidence.writes
+        visible = [one for one in sends if writes.is_visible(*one)]
+        possible = [one for one in sends if not one[0].errors and writes.may_be_visible(*one)]
+        self.sends = visible if len(visible) > 1 else possible
+        """The requests that wrote it; where the broker did not answer all, those that may have."""
+        self.aborted = [one for one in sends if evidence.writes.is_aborted(*one)]
+        """Those that wrote it in a transaction that was not committed."""
         self.is_known = bool(evidence.sends_of(output, evidence.undisturbed))
         """Whether undisturbed runs have it, too."""
         self._ids = {one.transactional_id for one in evidence.events if one.transactional_id}
@@ -253,6 +301,37 @@ class DoubledOutput:
             and event is not first
             for event, record in self.sends
         )
+
+    @property
+    def is_sent_to_another_partition(self) -> bool:
+        """Whether the producer that wrote it, and numbers its records, sent it again to another partition."""
+        if len(self.sends) < 2:
+            return False
+        (first, one), (_, two) = self.sends[0], self.sends[-1]
+        return (
+            one.producer_id >= 0
+            and (one.topic, one.producer_id, one.producer_epoch)
+            == (two.topic, two.producer_id, two.producer_epoch)
+            and one.partition != two.partition
+            and self.sends[-1][0] in self.evidence.of_process(first)
+            and (not one.is_transactional or self.sends[-1][0] in transaction_of(first, self.evidence.events))
+        )
+
+    @cached_property
+    def read_before_its_id(self) -> tuple[Event, Event] | None:
+        """The requests with which the process that wrote it last asked where to begin, and, later, for its
+        transactional id, if what was written first was committed after the former.
+        """
+        if len(self.sends) < 2:
+            return None
+        first, last = self.sends[0][0], self.sends[-1][0]
+        process = self.evidence.of_process(last)
+        end = transaction_of(first, self.evidence.events)[-1:]
+        read = next((one for one in process if one.api == "OffsetFetch"), None)
+        init = next((one for one in process if one.api == "InitProducerId"), None)
+        if read is None or init is None or not end or first.transactional_id != last.transactional_id:
+            return None
+        return (read, init) if read.number < init.number and read.number < end[0].number else None
 
     @property
     def is_written_outside(self) -> bool:
@@ -320,7 +399,24 @@ def was_taken_over(evidence: Evidence) -> bool:
     return any(KINDS[one.kind].then is Then.TAKE_OVER for one in evidence.result.disturbances)
 
 
+def was_timed_out(evidence: Evidence) -> bool:
+    """Return whether a transaction was ended by its time-out."""
+    return any(KINDS[one.kind].then is Then.EXPIRE_TRANSACTION for one in evidence.result.disturbances)
+
+
+def beyond_end(evidence: Evidence) -> tuple[Event, str, int, int] | None:
+    """Return a commit of an offset beyond the end of an input: the request, the topic, the partition and the offset."""
+    for one in evidence.events:
+        for (_, topic, partition), offset in one.committed.items():
+            end = evidence.end_of(topic, partition)
+            if end is not None and offset >= end + BEYOND_END and evidence.had_effect(one):
+                return one, topic, partition, offset
+    return None
+
+
 _OF_DOUBLED: Final[tuple[tuple[Callable[[DoubledOutput], object], str | None], ...]] = (
+    (lambda it: it.is_sent_to_another_partition, "sent-to-another-partition"),
+    (lambda it: beyond_end(it.evidence), "offset-beyond-the-end"),
     (lambda it: not it.has_transactions and it.is_sent_again_by_one, "resends-without-idempotence"),
     (lambda it: not it.has_transactions and it.is_of_a_zombie_without_commits, "zombie"),
     (lambda it: not it.has_transactions, "two-writes"),
@@ -329,6 +425,7 @@ _OF_DOUBLED: Final[tuple[tuple[Callable[[DoubledOutput], object], str | None], .
     (lambda it: it.own_offset, "offset-of-the-record"),
     (lambda it: it.other_group, None),
     (lambda it: it.are_offsets_outside, "offsets-outside-transaction"),
+    (lambda it: it.read_before_its_id, "offset-before-id"),
     (lambda it: it.has_new_ids_without_group, "new-id-without-group"),
     (lambda it: was_taken_over(it.evidence), "zombie"),
     (lambda it: it.offsets_with_it, None),
