@@ -52,8 +52,8 @@ RESULT, PAGE = "result.json", "report.html"
 
 EPILOG: Final = """\
 The program gets the address of its broker in KAFKA_BOOTSTRAP_SERVERS (--env names another variable), or where its
-arguments say {bootstrap}; a folder of its own in {dir} and ONCELOG_PROVE_DIR; the number of the instance in {instance}
-and ONCELOG_PROVE_INSTANCE. Docs: docs/how-to/prove.md.
+arguments say {bootstrap}; the trial's folder in {dir} and ONCELOG_PROVE_DIR, and its name in {trial} and
+ONCELOG_PROVE_TRIAL; the number of the instance in {instance} and ONCELOG_PROVE_INSTANCE. Docs: docs/how-to/prove.md.
 """
 
 

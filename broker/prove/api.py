@@ -6,9 +6,10 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import trio
 
@@ -45,6 +46,25 @@ if TYPE_CHECKING:
 CALL_MODULE = "oncelog.broker.prove.call"
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _without_own_frames(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a mistake in the arguments be reported where the call is: pytest would show a hundred lines of docstring."""
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        __tracebackhide__ = True
+        try:
+            return function(*args, **kwargs)
+        except InvalidArgumentError as error:
+            raise error.with_traceback(None) from error.__cause__
+
+    return called
+
+
+@_without_own_frames
 def prove(
     program: str | Sequence[str] | Callable[..., object],
     *,

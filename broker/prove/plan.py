@@ -28,8 +28,11 @@ INSTANCE_VARIABLE: Final = "ONCELOG_PROVE_INSTANCE"
 QUIET_S, TIMEOUT_S = 0.3, 20.0
 UPSTREAM_TIMEOUT_S: Final = 180.0
 """`TIMEOUT_S` on a cluster, where sessions and transactions time out in real time."""
-PLACES: Final = ("{bootstrap}", "{dir}", "{instance}")
-"""In a command they stand for the broker's address, the trial's folder and the number of the instance."""
+TRIAL_VARIABLE: Final = "ONCELOG_PROVE_TRIAL"
+PLACES: Final = ("{bootstrap}", "{dir}", "{trial}", "{instance}")
+"""In a command they stand for the broker's address, the trial's folder, its name and the number of the instance."""
+OF_A_TRIAL: Final = ("{dir}", "{trial}", FOLDER_VARIABLE, TRIAL_VARIABLE)
+"""What each trial has for itself."""
 INSTANCES_MAX: Final = 8
 NODES: Final = 3
 """As in production: a client that loses its connection to one node has others. With a single node it is left without
@@ -169,11 +172,24 @@ class ProofPlan:
                 raise InvalidArgumentError(
                     f"{name} {seconds:g}: expected more than 0 and less than 3600 seconds"
                 )
+        shell = [(f"--{name}", text) for name, text in (("check", self.check), ("reset", self.reset)) if text]
+        for where, text in (("the command", " ".join(self.command)), *shell):
+            for place in re.findall(r"\{\w+\}", text):
+                if place not in PLACES and (hint := meant(place, PLACES)):
+                    raise InvalidArgumentError(f"there is no {place}{hint} ({where} has it)")
         for option, path in self.paths:
             try:
                 parts_of(path)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"{option}: {error}") from None
+
+    @property
+    def is_checked_in_common(self) -> bool:
+        """Whether --check or --reset is about something that all trials have in common, such as one database."""
+        return any(
+            text is not None and not any(one in text for one in OF_A_TRIAL)
+            for text in (self.check, self.reset)
+        )
 
     @property
     def input_count(self) -> int:
@@ -186,15 +202,6 @@ def nodes_of(given: int | None, upstream: str | None, from_snapshot: str | bytes
     if given is not None:
         return given
     return NODES if upstream is None and from_snapshot is None else 1
-
-
-def misspelt_places(command: Iterable[str]) -> list[str]:
-    """Return, in sentences, what looks like one of `PLACES` in a command, and is none."""
-    return [
-        f"{word} in the command stays as it is{hint}"
-        for word in dict.fromkeys(re.findall(r"\{\w+\}", " ".join(command)))
-        if word not in PLACES and (hint := meant(word, PLACES))
-    ]
 
 
 def record_data(given: object) -> dict[str, Any]:
@@ -249,7 +256,7 @@ def records_of_lines(lines: Iterable[str], name: str) -> list[dict[str, Any]]:
             continue
         try:
             value = json.loads(line)
-            if isinstance(value, dict) and "value" in value and value.keys() <= RECORD_WORDS:
+            if isinstance(value, dict) and "value" in value and not _other_words(value):
                 given = {word: _field(word, one) for word, one in value.items()}
             else:
                 given = {"value": line.strip()}
@@ -261,6 +268,18 @@ def records_of_lines(lines: Iterable[str], name: str) -> list[dict[str, Any]]:
     if not records:
         raise InvalidArgumentError(f"{name} has no records")
     return records
+
+
+def _other_words(data: Mapping[str, Any]) -> list[str]:
+    """Return the names of an object that a record does not have. Raises InvalidArgumentError if each is like one."""
+    others = [one for one in data if one not in RECORD_WORDS]
+    hints = [hint for one in others if (hint := meant(one, RECORD_WORDS))]
+    if others and len(hints) == len(others):
+        raise InvalidArgumentError(
+            f"a record has no {others[0]!r}{hints[0]} An object that is the value itself is written as "
+            '{"value": {...}}'
+        )
+    return others
 
 
 def _field(word: str, value: Any) -> Any:

@@ -18,6 +18,8 @@ from oncelog.broker.prove.disturbances import KINDS, Disturbance
 from oncelog.broker.prove.judging.clues import shared_ids, silent_members, unknown_topics, why_nothing
 from oncelog.broker.prove.judging.explain import explain, mend_of
 from oncelog.broker.prove.judging.judge import (
+    JUDGED,
+    OFFSETS,
     STUCK,
     Problem,
     baseline_of,
@@ -30,7 +32,7 @@ from oncelog.broker.prove.judging.judge import (
 )
 from oncelog.broker.prove.judging.outputs import check_paths
 from oncelog.broker.prove.outlook import Outlook
-from oncelog.broker.prove.plan import FOLDER_VARIABLE, misspelt_places
+from oncelog.broker.prove.plan import FOLDER_VARIABLE
 from oncelog.broker.prove.steps import counter_rules, planned
 from oncelog.broker.prove.trials.history import events_of, timeline
 from oncelog.broker.prove.trials.program import listener_of
@@ -135,12 +137,16 @@ class Prover:
         self._budget = budget
         self._depth = depth
         self._jobs = jobs if plan.upstream is None else 1
+        if jobs is None and plan.is_checked_in_common:
+            self._jobs = 1
         self._command_config = command_config
         self._first = first
         self._judge = judge
         self._numbers = 0
         self._ground: Ground
         self._baseline: Baseline | None = None
+        self._is_compared = True
+        """Whether undisturbed runs have the same outputs; only a judge does without that."""
         self._undisturbed: list[Event] = []
         self._queue: list[tuple[Disturbance, ...]] = []
         self._deeper: list[tuple[Disturbance, ...]] = []
@@ -242,13 +248,13 @@ class Prover:
 
     async def _begin(self) -> list[tuple[dict[str, Any], int]] | None:
         """Return what `_run_undisturbed` does; None if that has decided the verdict."""
-        self.verdict.notes += misspelt_places(self._plan.command)
         try:
             return await self._run_undisturbed()
         except NotJudgedError as error:
             self.verdict.reason = str(error)
             if error.result is not None:
                 self.verdict.undisturbed = tuple(timeline(error.result, events_of(error.result)))
+                self.verdict.wrote = tuple(error.result.wrote)
         except FailedUndisturbedError:
             pass
         return None
@@ -271,8 +277,10 @@ class Prover:
         if self._judge is not None:
             for problem in judged_problems(self._judge, results[0]):
                 raise NotJudgedError(f"the judge finds fault with an undisturbed run: {problem.text}")
-            del results[1:]
         baseline, difference = baseline_of(self._plan, results)
+        if baseline is None and self._judge is not None:  # that is why there is a judge
+            self._is_compared = False
+            baseline, difference = baseline_of(self._plan, results[:1])
         if baseline is None:
             self.verdict.outputs = sum(len(rows) for rows in results[0].records.values())
             raise NotJudgedError(difference)
@@ -289,6 +297,11 @@ class Prover:
         check_paths(self._plan, [one for rows in results[0].records.values() for one in rows])
         if not self._plan.until_exit:
             self.verdict.notes += doubts(self._plan, results[0])
+        if self._plan.is_checked_in_common and self._jobs == 1:
+            self.verdict.notes.append(
+                "one trial runs at a time: --check and --reset do not both name {dir} or {trial}, so trials would mix "
+                "their results"
+            )
         return list(zip(counters, results[0].matched, strict=True))
 
     def _check_undisturbed(self, result: TrialResult) -> None:
@@ -327,7 +340,7 @@ class Prover:
     ) -> TrialResult:
         """``patience``: factor on the plan's ``timeout_s``."""
         self._numbers += 1
-        folder = f"{self._folder}/{self._numbers}"
+        name = f"trial{self._numbers}"
         plan, behind, lacks = self._plan, partial(has_unread_inputs, self._plan), _lacks_nothing
         if self._baseline is None:
             plan = replace(plan, quiet_s=UNDISTURBED_QUIET * plan.quiet_s)
@@ -336,11 +349,19 @@ class Prover:
                 patience = STUCK_AGAIN
             plan = replace(plan, timeout_s=patience * plan.timeout_s)
             behind = partial(is_behind, plan, self._baseline)
-            if self._judge is None:
+            if self._is_compared:
                 lacks = partial(lacks_outputs, plan, self._baseline)
         start_s = self._plan.timeout_s
         return await Trial(
-            plan, self._ground, disturbances, folder, counters, behind, lacks, start_s=start_s
+            plan,
+            self._ground,
+            disturbances,
+            f"{self._folder}/{name}",
+            name,
+            counters,
+            behind,
+            lacks,
+            start_s=start_s,
         ).run()
 
     def _limit(self) -> None:
@@ -436,9 +457,13 @@ class Prover:
     def _problems(self, result: TrialResult) -> list[Problem]:
         """Return what is wrong with a trial."""
         assert self._baseline is not None
-        if self._judge is not None:
-            return judged_problems(self._judge, result)
-        return problems_of(self._plan, self._baseline, result)
+        if self._judge is None:
+            return problems_of(self._plan, self._baseline, result)
+        problems = judged_problems(self._judge, result)
+        if self._is_compared and any(one.kind == JUDGED for one in problems):
+            others = problems_of(self._plan, self._baseline, result)
+            problems += [one for one in others if one.kind not in (STUCK, OFFSETS)]
+        return problems
 
     def _finding(
         self,
@@ -457,12 +482,13 @@ class Prover:
             explanation.mistake,
             explanation.mend,
             tuple(timeline(result, events)),
+            tuple(result.wrote),
             is_unsteady=is_unsteady,
         )
 
     def _add(self, finding: Finding) -> str | None:
         """Add a finding; return a line about it if it is the first of its kind."""
-        group = (finding.kinds, finding.mistake, finding.is_unsteady)
+        group = (finding.kinds, finding.mistake, finding.is_unsteady, finding.judged)
         known = self._groups.get(group)
         if known is not None:
             self._replace(known, replace(known, same=known.same + 1), group)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import oncelog
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.prove.disturbances import KINDS, Disturbance, Then
-from oncelog.broker.prove.judging.judge import is_kept, word_of
+from oncelog.broker.prove.judging.judge import JUDGED, is_kept, word_of
 from oncelog.broker.seams.processes import read_file
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.prove.judging.judge import Problem
     from oncelog.broker.prove.plan import ProofPlan
+    from oncelog.broker.prove.trials.trial_result import Wrote
 
 KEPT, BROKEN, NOT_JUDGED = "kept", "broken", "not judged"
 FORMAT: Final = 1
@@ -38,6 +40,8 @@ class Finding:
     mend: str | None
     timeline: tuple[Mapping[str, Any], ...]
     """The requests of the trial, and what was done to the program."""
+    wrote: tuple[Wrote, ...] = ()
+    """What the processes of the program wrote last."""
     same: int = 1
     """How many trials failed in the same way."""
     is_unsteady: bool = False
@@ -49,13 +53,16 @@ class Finding:
         return tuple(dict.fromkeys(problem.kind for problem in self.problems))
 
     @property
+    def judged(self) -> tuple[str, ...]:
+        """The texts of the user's judge, without their numbers: those of like trials differ in them."""
+        texts = (re.sub(r"\d+", "N", one.text) for one in self.problems if one.kind == JUDGED)
+        return tuple(dict.fromkeys(texts))
+
+    @property
     def title(self) -> str:
         """The problems, with Jepsen's names."""
-        names = [problem.jepsen for problem in self.problems]
-        return ", ".join(
-            kind if name is None else f"{kind} (Jepsen: {name})"
-            for kind, name in zip((problem.kind for problem in self.problems), names, strict=True)
-        )
+        names = {one.kind: one.jepsen for one in self.problems}
+        return ", ".join(kind if name is None else f"{kind} (Jepsen: {name})" for kind, name in names.items())
 
     @property
     def step(self) -> str:
@@ -100,6 +107,7 @@ class Finding:
             "disturbances": self.again,
             "rules": self.rules(),
             "plan": plan.to_data(),
+            "wrote": [one._asdict() for one in self.wrote],
             "timeline": list(self.timeline),
         }
 
@@ -147,6 +155,8 @@ class Verdict:
     """How many outputs an undisturbed run has."""
     undisturbed: tuple[Mapping[str, Any], ...] = ()
     """The timeline of an undisturbed run that came to no good end: the program is not judged, and this shows why."""
+    wrote: tuple[Wrote, ...] = ()
+    """What its processes wrote last."""
     is_interrupted: bool = False
     has_vanished: bool = False
     """Whether one finding was to be repeated (``--again``), and did not come again."""
@@ -163,7 +173,10 @@ class Verdict:
             return DIFFERS if "different outputs" in self.reason else NOT_JUDGED
         if self.is_interrupted and not self.findings:
             return NOT_JUDGED
-        return VANISHED if self.has_vanished else word_of(self.kinds)
+        told = (one.kinds for one in self.findings)
+        # A judge says that something is wrong, and the outputs, where they can be compared, what.
+        compared = (kinds if len(kinds) == 1 else [one for one in kinds if one != JUDGED] for kinds in told)
+        return VANISHED if self.has_vanished else word_of(kind for kinds in compared for kind in kinds)
 
     @property
     def promise(self) -> str:
@@ -219,4 +232,5 @@ class Verdict:
             "notes": self.notes,
             "left_out": list(self.left_out),
             "undisturbed": list(self.undisturbed),
+            "wrote": [one._asdict() for one in self.wrote],
         }

@@ -178,3 +178,102 @@ def test_mistakes_that_lose() -> None:
     other = transaction(1, 5)
     other[0].records = [Record("receipts", 0, 1, b"paid: milk", b"7", is_transactional=True)]
     assert mistake(LOST, joined(), *other) is None, "another result is in its place"
+
+
+# -- what a reader sees
+
+
+def numbered(
+    at_s: float, value: bytes, *, offset: int, sequence: int, partition: int = 0, instance: int = 1
+) -> Event:
+    """A record of a transactional producer, as the broker answered it."""
+    found = in_transaction(at_s, "Produce")
+    found.instance = instance
+    key = b"7" if partition == 0 else None
+    found.records = [
+        Record(
+            "receipts",
+            partition,
+            offset,
+            value,
+            key,
+            producer_id=9,
+            producer_epoch=0,
+            sequence=sequence,
+            is_transactional=True,
+        )
+    ]
+    return found
+
+
+def explained(kind: str, value: bytes, *events: Event) -> tuple[tuple[str, ...], str | None]:
+    result = TrialResult((), inputs=[INPUT, Record("orders", 0, 5, b"milk", b"7")])
+    sample = produced(1)
+    sample.records = [Record("receipts", 0, 1, value, b"7")]
+    problem = Problem(kind, "a receipt", (output_of(ORDERS, sample.records[0]),))
+    found = explain(ORDERS, result, [problem], events, [sample, commit(2, 6)])
+    return found.sentences, found.mistake
+
+
+def test_a_record_that_was_taken_for_a_repetition_is_lost_and_not_written() -> None:
+    sent = in_transaction(3, "TxnOffsetCommit", offset=6)
+    first, second = (
+        numbered(1, b"paid: tea", offset=3, sequence=0),
+        numbered(2, b"paid: milk", offset=3, sequence=0),
+    )
+    end = in_transaction(4, "EndTxn", commits=True)
+    sentences, name = explained(LOST, b"paid: milk", joined(), first, second, sent, end)
+    assert name == "sent-to-another-partition"
+    assert sentences == (
+        "receipts '7': 'paid: milk' was sent (request 20) with the sequence number of receipts-0@3 '7': 'paid: tea' "
+        "(request 10): the broker took it for a repetition, acknowledged it and wrote nothing; a fault of the client, "
+        "not of the program",
+    )
+
+
+def test_what_was_aborted_was_not_written() -> None:
+    tries = [numbered(at, b"paid: tea", offset=at, sequence=at) for at in (1, 3, 5)]
+    ends = [in_transaction(at + 1, "EndTxn", commits=at != 3) for at in (1, 3, 5)]
+    events = [one for pair in zip(tries, ends, strict=True) for one in pair]
+    sentences, _ = explained(DOUBLED, b"paid: tea", joined(), *events)
+    assert sentences[0].endswith(
+        " was written twice: by request 10 (receipts-0@1) and by request 50 (receipts-0@5)"
+    )
+    assert "request 30 (receipts-0@3) does not count: its transaction was not committed" in sentences
+
+
+def test_a_record_without_acknowledgement_is_lost() -> None:
+    sent = produced(1)
+    sent.acks, sent.records = 0, [Record("receipts", 0, -1, b"paid: tea", b"7")]
+    sentences, name = explained(LOST, b"paid: tea", joined(), sent, commit(2, 5))
+    assert name == "acks-zero"
+    assert "request 10) with acks=0: the producer asks for no answer" in sentences[0]
+
+
+def test_an_offset_that_was_asked_for_before_the_transactional_id() -> None:
+    def other(at_s: float, api: str) -> Event:
+        found = event(at_s, api, 2)
+        found.transactional_id = "bills" if api == "InitProducerId" else None
+        return found
+
+    late = [
+        numbered(6, b"paid: tea", offset=6, sequence=0, instance=2),
+        in_transaction(7, "EndTxn", commits=True),
+    ]
+    first = transaction(2, 5)
+    asked = [other(1, "OffsetFetch"), *first, other(5, "InitProducerId"), *late]
+    sentences, name = explained(DOUBLED, b"paid: tea", *asked)
+    assert name == "offset-before-id"
+    assert sentences[-1] == (
+        "instance 2 asked where to begin (request 10 of instance 2) before it asked for its transactional id "
+        "(request 50 of instance 2), which ends what another one has open: the offset was old"
+    )
+    in_order = [*first, other(4.6, "InitProducerId"), other(5, "OffsetFetch"), *late]
+    assert explained(DOUBLED, b"paid: tea", *in_order)[1] != "offset-before-id"
+
+
+def test_an_offset_beyond_the_end() -> None:
+    sentences, name = explained(LOST, b"paid: milk", joined(), produced(1), commit(2, 51))
+    assert name == "offset-beyond-the-end"
+    assert sentences[-1] == "offset 51 of orders-0 was committed (request 20), and it ends at 6"
+    assert explained(LOST, b"paid: milk", joined(), produced(1), commit(2, 6))[1] != name

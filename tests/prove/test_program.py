@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from oncelog.broker.prove.plan import ProofPlan
-from oncelog.broker.prove.trials.program import Program
+from oncelog.broker.prove.trials.program import Place, Program
 
 PLAN = ProofPlan(("sleep", "600"), {"orders": 1}, {"orders": ({"value": "1"},)}, ("orders",))
 
@@ -21,7 +21,7 @@ def test_a_signal_that_comes_before_the_start_is_over_ends_it(tmp_path: pathlib.
     """
 
     async def main() -> None:
-        program = Program(PLAN, 1, str(tmp_path / "dir"), {})
+        program = Program(PLAN, 1, Place(str(tmp_path / "dir"), "trial1"), {})
         with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(program.start, "127.0.0.1:9092")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from oncelog.broker.prove.trials.program import Program
+from oncelog.broker.prove.trials.program import Program, last_lines
+from oncelog.broker.prove.trials.trial_result import Wrote
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.trials.bench import Bench, GroupMember
+    from oncelog.broker.prove.trials.program import Place
     from oncelog.broker.prove.trials.trial_result import TrialResult
     from oncelog.broker.prove.trials.watch import Watch
 
@@ -27,8 +29,8 @@ TURN_S: Final = 0.02
 
 
 class Instances:
-    """The instances of the program of ``plan``. ``folder`` is that of their files; ``variables`` are in their
-    environment; ``result`` gets their ends.
+    """The instances of the program of ``plan``, in a trial's ``place``. ``variables`` are in their environment;
+    ``result`` gets their ends.
     """
 
     def __init__(
@@ -37,19 +39,19 @@ class Instances:
         bench: Bench,
         watch: Watch,
         result: TrialResult,
-        folder: str,
+        place: Place,
         variables: Mapping[str, str],
     ) -> None:
         self._plan = plan
         self._bench = bench
         self._watch = watch
         self._result = result
-        self._folder = folder
+        self._place = place
         self._variables = variables
         self._programs = [self._program(number) for number in range(1, plan.instances + 1)]
 
     def _program(self, instance: int) -> Program:
-        return Program(self._plan, instance, self._folder, self._variables)
+        return Program(self._plan, instance, self._place, self._variables)
 
     def __iter__(self) -> Iterator[Program]:
         return iter(self._programs)
@@ -103,7 +105,17 @@ class Instances:
     def _note_end(self, program: Program) -> list[GroupMember]:
         """A process has ended. Returns its members of groups."""
         self._result.ends.append(program.end(self._watch.now_s))
+        self._note_output(program)
         return self.members(program)
+
+    def note_outputs(self) -> None:
+        """Note what the latest process of each wrote."""
+        for program in self._programs:
+            self._note_output(program)
+
+    def _note_output(self, program: Program) -> None:
+        if lines := last_lines(program.output):
+            self._result.wrote.append(Wrote(program.instance, program.run, lines))
 
     def _has_come(self, program: Program) -> bool:
         """Whether the process that runs has asked to join its group, or for records."""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.broker.prove.disturbances import LISTENER_PREFIX
-from oncelog.broker.prove.plan import FOLDER_VARIABLE, INSTANCE_VARIABLE, PLACES
+from oncelog.broker.prove.plan import FOLDER_VARIABLE, INSTANCE_VARIABLE, PLACES, TRIAL_VARIABLE
 from oncelog.broker.seams.processes import ProcessGroup
 
 if TYPE_CHECKING:
@@ -17,9 +17,22 @@ if TYPE_CHECKING:
 
 LINE_SHOWN: Final = 300
 """Characters of a line of the program's output that are shown."""
+LINES_KEPT: Final = 20
+"""The last lines of a process that a finding has."""
+_FRAME: Final = re.compile(r"\s*(at \S+\(|\.\.\. \d+ more)")
+"""A line of Java's stack trace: it says less than the exception above it."""
 
 
 _TERMINAL_SEQUENCE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Place(NamedTuple):
+    """What a trial has for itself."""
+
+    folder: str
+    """Of the program's files, kept over its restarts."""
+    trial: str
+    """A name, which may be that of a database or of a schema."""
 
 
 class ProcessEnd(NamedTuple):
@@ -42,13 +55,11 @@ class ProcessEnd(NamedTuple):
 
 
 class Program:
-    """Instance ``instance`` of the plan's program. ``folder`` is the trial's, kept over the program's restarts.
-    ``variables`` are in its environment.
-    """
+    """Instance ``instance`` of the plan's program, in a trial's ``place``. ``variables`` are in its environment."""
 
-    def __init__(self, plan: ProofPlan, instance: int, folder: str, variables: Mapping[str, str]) -> None:
+    def __init__(self, plan: ProofPlan, instance: int, place: Place, variables: Mapping[str, str]) -> None:
         self._plan = plan
-        self._folder = folder
+        self._place = place
         self._variables = variables
         self.instance = instance
         self.listener = listener_of(instance)
@@ -69,9 +80,9 @@ class Program:
         self.run += 1
         self.is_ending = self.is_paused = False
         command, environment = filled(
-            self._plan, self._variables, self._plan.command, bootstrap_servers, self._folder, self.instance
+            self._plan, self._variables, self._plan.command, bootstrap_servers, self._place, self.instance
         )
-        output = f"{self._folder}.{self.instance}.{self.run}.log"
+        output = f"{self._place.folder}.{self.instance}.{self.run}.log"
         self._is_starting = True
         try:
             self.group = await ProcessGroup.start(command, environment=environment, output_path=output)
@@ -101,9 +112,9 @@ class Program:
         return ProcessEnd(self.instance, self.run, code, at_s, self.is_ending, self.group.output())
 
     @property
-    def last_line(self) -> str:
-        """The last line of its output so far; empty if there is none."""
-        return "" if self.group is None else last_line(self.group.output())
+    def output(self) -> str:
+        """The end of its output so far."""
+        return "" if self.group is None else self.group.output()
 
     def kill(self) -> None:
         """End it (SIGKILL)."""
@@ -131,12 +142,16 @@ class Program:
         self._signal(ProcessGroup.resume)
 
 
+def last_lines(output: str) -> list[str]:
+    """Return the last lines that show something: without what colours them or moves the cursor."""
+    shown = _TERMINAL_SEQUENCE.sub("", output).expandtabs(4)
+    lines = ("".join(filter(str.isprintable, one)) for one in shown.splitlines())
+    return [one[:LINE_SHOWN].rstrip() for one in lines if one.strip()][-LINES_KEPT:]
+
+
 def last_line(output: str) -> str:
-    """Return the last line that shows something: without what colours it or moves the cursor."""
-    for line in reversed(_TERMINAL_SEQUENCE.sub("", output).splitlines()):
-        if shown := "".join(filter(str.isprintable, line)).strip():
-            return shown[:LINE_SHOWN]
-    return ""
+    """Return the last of `last_lines` that says something by itself; empty if there is none."""
+    return next((one.strip() for one in reversed(last_lines(output)) if not _FRAME.match(one)), "")
 
 
 def listener_of(instance: int) -> str:
@@ -158,13 +173,13 @@ def filled(
     variables: Mapping[str, str],
     command: Sequence[str],
     bootstrap_servers: str,
-    folder: str,
+    place: Place,
     instance: int,
 ) -> tuple[list[str], dict[str, str]]:
-    """Return a command with the address, the trial's folder and the number of the instance where it names them, and
-    its environment, which has them, too, beside ``variables``.
+    """Return a command with the values of `PLACES` where it names them, and its environment, which has them, too,
+    beside ``variables``.
     """
-    values = bootstrap_servers, folder, str(instance)
+    values = bootstrap_servers, *place, str(instance)
     found = []
     for part in command:
         for word, value in zip(PLACES, values, strict=True):
@@ -172,7 +187,8 @@ def filled(
         found.append(part)
     return found, {
         plan.address_variable: bootstrap_servers,
-        FOLDER_VARIABLE: folder,
+        FOLDER_VARIABLE: place.folder,
+        TRIAL_VARIABLE: place.trial,
         INSTANCE_VARIABLE: str(instance),
         **variables,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.net.unexpected_bytes import SENTENCES
+from oncelog.broker.prove.trials.program import last_line
 from oncelog.broker.prove.trials.watch import LEFT_OUT
 
 if TYPE_CHECKING:
@@ -83,5 +84,5 @@ def _unfinished(plan: ProofPlan, watch: Watch, instances: Instances) -> str:
 
 def _last_lines(instances: Instances) -> str:
     """Return what the processes that run wrote last."""
-    lines = {one.instance: one.last_line for one in instances if one.exit_code is None}
+    lines = {one.instance: last_line(one.output) for one in instances if one.exit_code is None}
     return "".join(f"; instance {instance} wrote last: {line}" for instance, line in lines.items() if line)

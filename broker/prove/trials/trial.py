@@ -22,7 +22,7 @@ from oncelog.broker.control.errors import (
 )
 from oncelog.broker.prove.disturbances import KINDS, OF_NODES, SURVIVED, Then
 from oncelog.broker.prove.trials.instances import TURN_S, Instances
-from oncelog.broker.prove.trials.program import filled, last_line, listener_of
+from oncelog.broker.prove.trials.program import Place, filled, last_line, listener_of
 from oncelog.broker.prove.trials.stuck import why_stuck
 from oncelog.broker.prove.trials.trial_result import TrialResult
 from oncelog.broker.prove.trials.watch import Watch
@@ -82,10 +82,11 @@ class Happening(NamedTuple):
 
 
 class Trial:
-    """A trial of ``plan``. ``folder`` is for it alone. ``counters`` are rules that never act: how often they match says
-    at which writes the broker may die. While the result ``is_behind``, a program that seems to have nothing more to do
-    is given more time: it may wait for a time-out of its own. If it ``lacks_outputs`` then, it is started once more.
-    The program may take ``start_s`` seconds to come to its disturbance, also where the plan has a shorter limit.
+    """A trial of ``plan``. ``folder`` and ``name`` are for it alone. ``counters`` are rules that never act: how often
+    they match says at which writes the broker may die. While the result ``is_behind``, a program that seems to have
+    nothing more to do is given more time: it may wait for a time-out of its own. If it ``lacks_outputs`` then, it is
+    started once more. The program may take ``start_s`` seconds to come to its disturbance, also where the plan has a
+    shorter limit.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Trial:
         ground: Ground,
         disturbances: Sequence[Disturbance],
         folder: str,
+        name: str,
         counters: Sequence[dict[str, object]],
         is_behind: Callable[[TrialResult], bool],
         lacks_outputs: Callable[[TrialResult], bool],
@@ -106,11 +108,11 @@ class Trial:
         self._counters = counters
         self._is_behind = is_behind
         self._lacks_outputs = lacks_outputs
-        self._work_folder = f"{folder}/dir"
+        self._place = Place(f"{folder}/dir", name)
         self._watch = Watch(
             lambda: self._broker.journal,
             lambda source: self._bench.state(source),
-            lambda: folder_state(self._work_folder),
+            lambda: folder_state(self._place.folder),
             self._wait_settled,
         )
         self._bench = ground.bench(plan, self._watch)
@@ -118,7 +120,7 @@ class Trial:
         self._variables = ground.variables
         self._result = TrialResult(tuple(disturbances))
         self._instances = Instances(
-            plan, self._bench, self._watch, self._result, self._work_folder, ground.variables
+            plan, self._bench, self._watch, self._result, self._place, ground.variables
         )
         self._rule_ids: list[int] = []
         self._happenings: deque[Happening] = deque()
@@ -133,7 +135,7 @@ class Trial:
         """Run it to its end. Raises CommandError where the program cannot be started, InvalidArgumentError for commands
         of the plan that fail.
         """
-        make_folder(self._work_folder)
+        make_folder(self._place.folder)
         began = real_time.monotonic()
         try:
             async with trio.open_nursery() as nursery:
@@ -171,6 +173,7 @@ class Trial:
         await self._wait_while_behind()
         if result.stuck is None and self._lacks_outputs(result):
             await self._start_once_more()
+        self._instances.note_outputs()
         self._broker.faults.on_fired.remove(self._on_fired)
         matched = {state.id: state.matched for state in self._broker.faults.states}
         result.matched = [matched[one] for one in ids]
@@ -461,7 +464,7 @@ class Trial:
             self._variables,
             ["/bin/sh", "-c", command],
             self._bench.address(listener_of(1)),
-            self._work_folder,
+            self._place,
             1,
         )
         self._shells += 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from oncelog.broker.control.journal import Journal
     from oncelog.broker.control.types import Offsets, Record
@@ -16,6 +16,21 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.trials.bench import Bench
     from oncelog.broker.prove.trials.program import ProcessEnd
     from oncelog.broker.prove.trials.watch import Watch
+
+
+class Wrote(NamedTuple):
+    """What a process of the program wrote last, to standard output and to standard error."""
+
+    instance: int
+    run: int
+    """Which process of the instance it was, from 1 on."""
+    lines: Sequence[str]
+
+    @property
+    def text(self) -> str:
+        """The process, in words."""
+        start = f", start {self.run}," if self.run > 1 else ""
+        return f"instance {self.instance}{start} wrote last"
 
 
 @dataclass
@@ -41,6 +56,8 @@ class TrialResult:
     """The ends of all processes except those in `finished`."""
     finished: set[tuple[int, int]] = field(default_factory=set)
     """The processes of batch jobs that have ended by themselves, well: instance and run."""
+    wrote: list[Wrote] = field(default_factory=list)
+    """The last lines of each process that wrote something, in the order of their ends."""
     check_output: str | None = None
     """None: there is no ``--check``, or it failed."""
     check_error: str | None = None
