@@ -232,8 +232,8 @@ WRONG = (
     ),
     Member(
         "commit_without_waiting",
-        AT_MOST_ONCE,
-        failures=(_lost("kill before", "Produce", "auto-commit-in-background"),),
+        LOST_AND_DOUBLED,
+        failures=(_lost("kill after", "Produce", "auto-commit-in-background"),),
     ),
     Member(
         "acks_zero",
@@ -303,7 +303,7 @@ MUTANTS = (
         LOST_AND_DOUBLED,
         "kafkajs_transactions.mjs",
         arguments=("billing",),
-        topics={"orders": 1, "receipts": 2},
+        topics={"orders": 1, "receipts": 3},
         line=("({ key, value }) => ({ key, value:", "({ value }) => ({ value:"),
         failures=(_lost("lose response", "Produce", "sent-to-another-partition"),),
     ),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+RUN_S = 300
+"""Nothing takes as long, on a slow machine either."""
+
 
 def run(pytester: pytest.Pytester, tests: str, *arguments: str, **outcomes: int) -> pytest.RunResult:
     """Run the tests in this process; the outcomes must be these."""
@@ -18,6 +21,6 @@ def run_with_clients(
 ) -> pytest.RunResult:
     """Run the tests in a process of their own, with which their clients end."""
     pytester.makepyfile(tests)
-    result = pytester.runpytest_subprocess(*arguments)
+    result = pytester.runpytest_subprocess(*arguments, timeout=RUN_S)
     result.assert_outcomes(**outcomes)
     return result

@@ -98,9 +98,10 @@ def _of_problem(evidence: Evidence, problem: Problem) -> tuple[list[str], str | 
 
 def _of_lost(lost: LostOutput) -> str:
     evidence, what = lost.evidence, output_text(lost.output)
-    if unanswered := lost.unanswered:
+    if lost.unanswered:
+        came = f"was sent ({evidence.name(lost.sends[0][0])})" if lost.sends else "never came"
         return (
-            f"{what} was sent ({evidence.name(unanswered)}) with acks=0: the producer asks for no answer, and takes it "
+            f"{what} {came}, and its producer does not hear of that: with acks=0 it asks for no answer, and takes it "
             "for written when it has left"
         )
     if repetition := lost.taken_for_repetition:

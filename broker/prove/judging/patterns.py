@@ -108,8 +108,11 @@ class LostOutput:
 
     @property
     def unanswered(self) -> Event | None:
-        """The request that carried it, and asked for no answer (acks=0)."""
-        return next((event for event, _ in self.sends if event.acks == 0), None)
+        """The request that carried it, here or undisturbed, and asked for no answer (acks=0)."""
+        sends = [event for event, _ in self.sends]
+        if not sends and self._usual[1] is not None and not self.is_always_early:
+            sends.append(self._usual[1])
+        return next((event for event in sends if event.acks == 0), None)
 
     @property
     def is_aborted_after_refusal(self) -> bool:
@@ -329,7 +332,8 @@ class DoubledOutput:
         end = transaction_of(first, self.evidence.events)[-1:]
         read = next((one for one in process if one.api == "OffsetFetch"), None)
         init = next((one for one in process if one.api == "InitProducerId"), None)
-        if read is None or init is None or not end or first.transactional_id != last.transactional_id:
+        is_fenced = first.transactional_id is not None and first.transactional_id == last.transactional_id
+        if read is None or init is None or not end or not is_fenced:
             return None
         return (read, init) if read.number < init.number and read.number < end[0].number else None
 
