@@ -41,7 +41,7 @@ class Finding:
     timeline: tuple[Mapping[str, Any], ...]
     """The requests of the trial, and what was done to the program."""
     wrote: tuple[Wrote, ...] = ()
-    """What the processes of the program wrote last."""
+    """What each process of the program wrote last: `instance`, `run`, `lines`."""
     same: int = 1
     """How many trials failed in the same way."""
     is_unsteady: bool = False
@@ -156,7 +156,7 @@ class Verdict:
     undisturbed: tuple[Mapping[str, Any], ...] = ()
     """The timeline of an undisturbed run that came to no good end: the program is not judged, and this shows why."""
     wrote: tuple[Wrote, ...] = ()
-    """What its processes wrote last."""
+    """What each of its processes wrote last: `instance`, `run`, `lines`."""
     is_interrupted: bool = False
     has_vanished: bool = False
     """Whether one finding was to be repeated (``--again``), and did not come again."""

@@ -238,7 +238,7 @@ WRONG = (
     Member(
         "acks_zero",
         LOST_AND_DOUBLED,
-        failures=(_lost("lose request", "Produce", "acks-zero"),),
+        failures=(_lost("kill before", "Produce", "acks-zero"),),
     ),
     Member(
         "acks_one",
@@ -302,8 +302,8 @@ MUTANTS = (
         "kafkajs_without_keys",
         LOST_AND_DOUBLED,
         "kafkajs_transactions.mjs",
-        arguments=("billing",),
-        topics={"orders": 1, "receipts": 3},
+        arguments=("billing", "1"),
+        topics={"orders": 1, "receipts": 2},
         line=("({ key, value }) => ({ key, value:", "({ value }) => ({ value:"),
         failures=(_lost("lose response", "Produce", "sent-to-another-partition"),),
     ),
@@ -313,7 +313,7 @@ MUTANTS = (
         "kafkajs_transactions.mjs",
         arguments=("billing",),
         line=("(BigInt(orders.at(-1).offset) + 1n).toString()", "orders.at(-1).offset + 1"),
-        failures=(_doubled("kill after", "EndTxn", "offset-beyond-the-end"),),
+        failures=(_doubled("kill before", "FindCoordinator", "offset-beyond-the-end"),),
     ),
     Member(
         "confluent_without_rewind",

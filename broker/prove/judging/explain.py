@@ -175,6 +175,12 @@ def _of_doubled(doubled: DoubledOutput) -> list[str]:
         f"{output_text(doubled.output)} was written twice: by {evidence.name(first)}{_at(one)} "
         f"and by {evidence.name(last)}{_at(two)}"
     ]
+    if doubled.is_sent_to_another_partition:
+        return [
+            *sentences,
+            "its producer sent it again, to another partition, where nothing tells that it was written; a fault of the "
+            "client, not of the program",
+        ]
     if doubled.input is not None and first is not last:
         place = _place(doubled.input)
         commits = evidence.commits_past(doubled.input)
@@ -190,10 +196,6 @@ def _of_doubled(doubled: DoubledOutput) -> list[str]:
     for event, record in doubled.aborted[:1]:
         sentences.append(
             f"{evidence.name(event)}{_at(record)} does not count: its transaction was not committed"
-        )
-    if doubled.is_sent_to_another_partition:
-        sentences.append(
-            "its producer sent it again, to another partition, where nothing tells that it was written"
         )
     if found := doubled.read_before_its_id:
         read, init = found

@@ -171,6 +171,11 @@ class LostOutput:
         return commit is not None and send is not None and commit.number < send.number
 
     @property
+    def is_early(self) -> bool:
+        """Whether it is so in this trial."""
+        return self.commits[0].number < self.sends[0][0].number
+
+    @property
     def does_others_between(self) -> bool:
         """Whether undisturbed, other outputs are sent, or offsets committed, between that commit and the output: it
         commits what others have to do first.
@@ -252,7 +257,7 @@ _OF_LOST: Final[tuple[tuple[Callable[[LostOutput], object], str | None], ...]] =
     (lambda it: it.is_always_early and it.does_others_between, "auto-commit-in-background"),
     (lambda it: it.is_always_early, "offsets-before-work"),
     (lambda it: not it.sends and it.was_asked_to_end, "no-flush-at-exit"),
-    (lambda it: not it.sends, "auto-commit-in-background"),
+    (lambda it: not it.sends or it.is_early, "auto-commit-in-background"),
     (lambda it: True, "offsets-before-work"),
 )
 

@@ -22,6 +22,8 @@ const producer = kafka.producer({
   createPartitioner: Partitioners.DefaultPartitioner,
 });
 
+const atOnce = Number(process.argv[3] ?? 4); // orders in a transaction
+
 async function write(topic, partition, orders) {
   const transaction = await producer.transaction();
   const messages = orders.map(({ key, value }) => ({ key, value: `paid: ${value}` }));
@@ -50,8 +52,8 @@ await consumer.run({
   autoCommit: false,
   eachBatch: async ({ batch }) => {
     try {
-      for (let at = 0; at < batch.messages.length; at += 4) {
-        await write(batch.topic, batch.partition, batch.messages.slice(at, at + 4));
+      for (let at = 0; at < batch.messages.length; at += atOnce) {
+        await write(batch.topic, batch.partition, batch.messages.slice(at, at + atOnce));
       }
     } catch (error) {
       console.error(error);
