@@ -52,7 +52,7 @@ async def topics(node: Node, *, internal: bool = False) -> list[str]:
 
 
 async def partitions(node: Node, *, topic: str) -> list[PartitionState]:
-    """Return the partitions of a topic with their only replica. Raises NotFoundError."""
+    """Return the partitions of a topic and their replicas. Raises NotFoundError."""
     return partition_states(node.metadata.image, topic, {node.config.static.node_id: node})
 
 

@@ -112,7 +112,7 @@ class OncelogCluster(Asking):
                 topic = self._broker.topic(name)
                 for partition in topic.partitions:
                     replicas = [replica.node for replica in partition.replicas]
-                    topic.wait_for_partition(partition.partition, in_sync=replicas, timeout=WAIT_S)
+                    topic.wait_for_partition(partition.partition, isr=replicas, timeout=WAIT_S)
 
 
 class ServedNode(NamedTuple):

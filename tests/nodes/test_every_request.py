@@ -55,4 +55,4 @@ def test_no_request_ends_a_node(kafka: oncelog.Broker, name: str) -> None:
                         connection.recv(4)
                     except TimeoutError:
                         assert name in MAY_WAIT
-    assert all(node.info.is_running for node in kafka.nodes.values())
+    assert all(node.is_running for node in kafka.nodes.values())

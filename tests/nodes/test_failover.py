@@ -29,7 +29,7 @@ def begun(call: Callable[[], Any]) -> Iterator[Future[Any]]:
 
 
 def leader_of(kafka: oncelog.Broker, topic: str) -> int:
-    leader = kafka.topic(topic).wait_for_partition(0, in_sync=[1, 2, 3]).leader
+    leader = kafka.topic(topic).wait_for_partition(0, isr=[1, 2, 3]).leader
     assert leader is not None
     return leader
 
@@ -107,9 +107,9 @@ def test_a_node_leaves_and_comes_back_while_time_stands_still(kafka: oncelog.Bro
     assert kafka.topic("t").wait_for_partition(0).leader != leader
     kafka.nodes[leader].start()
     kafka.nodes[leader].expire()
-    kafka.topic("t").wait_for_partition(0, in_sync=[1, 2, 3], timeout=PATIENCE_S)
+    kafka.topic("t").wait_for_partition(0, isr=[1, 2, 3], timeout=PATIENCE_S)
     kafka.stop()
-    assert [node.info.is_running for node in kafka.nodes.values()] == [False] * 3
+    assert [node.is_running for node in kafka.nodes.values()] == [False] * 3
     assert all(node.info.is_fenced for node in kafka.nodes.values())
 
 
@@ -140,7 +140,7 @@ def test_a_crash_point_of_a_transaction_that_another_node_coordinates(
     producer.produce("t", b"value")
     with begun(lambda: producer.commit_transaction(PATIENCE_S)):
         rule.wait_fired(timeout=PATIENCE_S)
-        assert not kafka.nodes[other].info.is_running
+        assert not kafka.nodes[other].is_running
 
 
 def test_a_proxy_goes_on_when_its_only_upstream_address_is_gone(kafka: oncelog.Broker) -> None:
@@ -158,9 +158,9 @@ def test_typical_mistakes(kafka: oncelog.Broker) -> None:
     with pytest.raises(oncelog.NotFoundError, match="there is no node 9: there are 1, 2, 3"):
         kafka.nodes[9]
     assert kafka.nodes.get(9) is None
-    with pytest.raises(oncelog.InvalidArgumentError, match="in_sync=3: expected the ids of nodes"):
-        topic.wait_for_partition(0, in_sync=3)  # type: ignore[arg-type]
-    for wanted in ({"leader": 9}, {"in_sync": [9]}):
+    with pytest.raises(oncelog.InvalidArgumentError, match="isr=3: expected the ids of nodes"):
+        topic.wait_for_partition(0, isr=3)  # type: ignore[arg-type]
+    for wanted in ({"leader": 9}, {"isr": [9]}):
         with pytest.raises(oncelog.InvalidArgumentError, match="node 9: there are 1, 2, 3"):
             topic.wait_for_partition(0, **wanted)
     for ms in (-(10**14), 10**15):

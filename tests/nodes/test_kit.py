@@ -230,8 +230,8 @@ def test_only_the_leader_dies_at_its_write(kafka: oncelog.Broker, point: str) ->
     producer.produce("t", b"twice?", partition=0)
     producer.poll(0)
     assert rule.wait_fired().fired == 1
-    assert [node.info.is_running for node in kafka.nodes.values()].count(False) == 1
-    assert not kafka.nodes[leader].info.is_running
+    assert [node.is_running for node in kafka.nodes.values()].count(False) == 1
+    assert not kafka.nodes[leader].is_running
     assert producer.flush(PATIENCE_S) == 0  # the session ends, and another leads
     kafka.nodes[leader].start()
     assert [record.value for record in kafka.topic("t").records(partition=0)] == [b"to 0", b"twice?"]
@@ -286,7 +286,7 @@ def test_a_loss_of_power_keeps_what_was_flushed(is_reset: bool) -> None:
             node.lose_power()
         for node in kafka.nodes.values():
             node.start()
-        kafka.topic("t").wait_for_partition(0, in_sync=[1, 2, 3])
+        kafka.topic("t").wait_for_partition(0, isr=[1, 2, 3])
         assert [one.value for one in kafka.topic("t").records()] == [b"flushed"]
 
 
@@ -346,7 +346,7 @@ def test_a_snapshot_is_one_instant_of_all_nodes(kafka: oncelog.Broker, tmp_path:
         assert copy.clock.is_frozen
         assert copy.cluster_id == kafka.cluster_id
         for partition in range(3):
-            copy.topic("t").wait_for_partition(partition, in_sync=[1, 2, 3])
+            copy.topic("t").wait_for_partition(partition, isr=[1, 2, 3])
         assert {one.value for one in copy.topic("t").wait_for_records(3)} == {b"to 0", b"to 1", b"to 2"}
         after = [(one.leader_epoch, one.replicas[0].node) for one in copy.topic("t").partitions]
         assert [node for _, node in after] == [node for _, node in before]
@@ -389,7 +389,7 @@ def test_who_does_not_reach_the_controller_falls_out_at_its_time(kafka: oncelog.
     kafka.network.heal()
     kafka.nodes[2].start()
     for partition in range(3):
-        kafka.topic("t").wait_for_partition(partition, in_sync=[1, 2, 3])
+        kafka.topic("t").wait_for_partition(partition, isr=[1, 2, 3])
 
 
 def test_a_follower_that_does_not_reach_its_leader_falls_out_of_sync(kafka: oncelog.Broker) -> None:
@@ -403,7 +403,7 @@ def test_a_follower_that_does_not_reach_its_leader_falls_out_of_sync(kafka: once
     assert sorted(kafka.topic("t").partitions[0].isr) == sorted((leader, other))
     assert len(kafka.topic("t").records(partition=0)) == 1
     kafka.network.heal()
-    kafka.topic("t").wait_for_partition(0, in_sync=[1, 2, 3])
+    kafka.topic("t").wait_for_partition(0, isr=[1, 2, 3])
 
 
 def test_a_transaction_times_out_over_all_nodes(kafka: oncelog.Broker) -> None:
@@ -443,7 +443,7 @@ def test_a_coordinator_goes_on_when_its_partition_gets_another_replica() -> None
             leaders = {row.partition: row.leader or 0 for row in kafka.topic(topic).partitions}
             reassign(kafka, topic, {number: [leader, 3 - leader] for number, leader in leaders.items()})
             for number in leaders:
-                kafka.topic(topic).wait_for_partition(number, in_sync=[1, 2])
+                kafka.topic(topic).wait_for_partition(number, isr=[1, 2])
         assert [line for line in kafka.log_lines if "shard unloaded" in line] == []
         assert kafka.group("g").state == "Stable"
         assert "transaction timed out" in [one.what for one in kafka.clock.advance(minutes=2)]

@@ -49,7 +49,7 @@ def test_over_http(serve: Serve, tmp_path: Path) -> None:
     leader = partition["leader"]
     other = next(one["node"] for one in partition["replicas"] if one["node"] != leader)
     assert ask(control, "POST", "/topics/t/partitions/0/leader", {"to": other}) == (204, None)
-    waited = {"leader": other, "in_sync": [1, 2, 3]}
+    waited = {"leader": other, "isr": [1, 2, 3]}
     assert ask(control, "POST", "/topics/t/partitions/0/wait", waited)[1]["leader"] == other
     assert len(ask(control, "GET", f"/nodes/{leader}/topics/t/records")[1]) == 1
     assert [one["node"] for one in ask(control, "GET", f"/nodes/{leader}/requests?api=Produce")[1]] == [
@@ -103,7 +103,7 @@ def test_in_asyncio() -> None:
             assert len(await kafka.nodes[2].topic("t").records()) == 1
             await kafka.nodes[1].clock.skew(ms=1000)
             await kafka.nodes[1].stop()
-            assert not (await kafka.nodes[1].info).is_running
+            assert not await kafka.nodes[1].is_running
             assert (await kafka.topic("t").wait_for_partition(0, leader=2)).leader == 2
 
     asyncio.run(main())

@@ -48,7 +48,7 @@ FAILING = """
 
     @pytest.mark.kafka(nodes=3, topics=["t"])
     def test_three(kafka):
-        leader = kafka.topic("t").wait_for_partition(0, in_sync=[1, 2, 3]).leader
+        leader = kafka.topic("t").wait_for_partition(0, isr=[1, 2, 3]).leader
         other = leader % 3 + 1
         kafka.nodes[other].kill()
         kafka.nodes[other].expire()

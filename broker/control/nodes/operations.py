@@ -283,19 +283,19 @@ async def wait_for_partition(
     topic: str,
     partition: int,
     leader: int | None = None,
-    in_sync: list[int] | None = None,
+    isr: list[int] | None = None,
     timeout: float = 10.0,
 ) -> PartitionState:
     """Wait until a partition has that leader and exactly these replicas in sync; None: whatever they are. With neither,
     wait until it has a leader that runs.
     """
-    for node_id in [*([] if leader is None else [leader]), *(in_sync or [])]:
+    for node_id in [*([] if leader is None else [leader]), *(isr or [])]:
         cluster.of(node_id)
 
     def is_there(found: PartitionState) -> bool:
-        if leader is None and in_sync is None:
+        if leader is None and isr is None:
             return found.leader in cluster.running
-        return leader in (None, found.leader) and in_sync in (None, sorted(found.isr))
+        return leader in (None, found.leader) and isr in (None, sorted(found.isr))
 
     store = cluster.runs.current.store
     found: PartitionState | None = None

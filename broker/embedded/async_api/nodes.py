@@ -58,6 +58,11 @@ class AsyncNode:
         await self._broker._call("expire_node", node=self.node_id)
 
     @property
+    async def is_running(self) -> bool:
+        """Whether it serves."""
+        return (await self.info).is_running
+
+    @property
     def clock(self) -> AsyncNodeClock:
         """Its time: ``kafka.nodes[1].clock.skew(ms=500)``."""
         return AsyncNodeClock(self._broker, self.node_id)

@@ -59,6 +59,11 @@ class Node:
         self._broker._call("expire_node", node=self.node_id)
 
     @property
+    def is_running(self) -> bool:
+        """Whether it serves."""
+        return (self.info).is_running
+
+    @property
     def clock(self) -> NodeClock:
         """Its time: ``kafka.nodes[1].clock.skew(ms=500)``."""
         return NodeClock(self._broker, self.node_id)

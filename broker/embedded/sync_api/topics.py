@@ -110,7 +110,7 @@ class Topic:
         partition: int,
         *,
         leader: int | None = None,
-        in_sync: Iterable[int] | None = None,
+        isr: Iterable[int] | None = None,
         timeout: float = 10,
     ) -> PartitionState:
         """Wait until a partition has that leader and exactly these replicas in sync; return it. Both are optional;
@@ -118,14 +118,14 @@ class Topic:
 
         timeout: seconds of real time. WaitTimeoutError says what it had instead.
         """
-        if in_sync is not None and not isinstance(in_sync, Iterable):
-            raise InvalidArgumentError(f"in_sync={in_sync!r}: expected the ids of nodes, such as [1, 2]")
+        if isr is not None and not isinstance(isr, Iterable):
+            raise InvalidArgumentError(f"isr={isr!r}: expected the ids of nodes, such as [1, 2]")
         found: PartitionState = self._broker._call(
             "wait_for_partition",
             topic=self.name,
             partition=partition,
             leader=leader,
-            in_sync=None if in_sync is None else sorted(in_sync),
+            isr=None if isr is None else sorted(isr),
             timeout=timeout,
         )
         return found
