@@ -51,6 +51,11 @@ CLIENT_WITHOUT_LOGIN = " (it asks for a log-in; perhaps the client has not logge
 NO_LOGIN = " (it asks for a log-in: --upstream-config says as whom, --pass-logins lets clients log in there)"
 """Why an upstream that asks for a log-in may close a connection."""
 
+UNREACHABLE = (
+    "an upstream node cannot be reached where its cluster advertises it: its advertised.listeners must lead there from "
+    "here"
+)
+
 log = get_logger(__name__)
 
 
@@ -115,6 +120,8 @@ class Proxy:
             self.host.start_tasks(nursery)
             await nursery.start(self.server.run)
             await self.look_upstream()
+            for node_id, address, reason in await self._opener.unreachable_nodes():
+                log.warning(UNREACHABLE, node=node_id, address=address, reason=reason)
             self.dispatcher.has_started = True
             task_status.started()
 

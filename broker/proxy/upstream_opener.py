@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+import trio
+
 from oncelog.broker.client.connection import ClientConnection
 from oncelog.broker.client.errors import AuthenticationError
 from oncelog.broker.client.opening import CONNECT_TIMEOUT_S, open_connection
@@ -22,6 +24,8 @@ from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 
 _EVERY_ADDRESS = ("0.0.0.0", "::")
+NOT_CONNECTED = f"not connected within {CONNECT_TIMEOUT_S:g} s"
+ADVERTISED = " (its cluster advertises this address: advertised.listeners)"
 
 
 class UpstreamOpener:
@@ -51,7 +55,9 @@ class UpstreamOpener:
             raise LoopError
         if client.node_id is not None:
             node = self._upstream.nodes[client.node_id]
-            return await self._open_or_close(client, node.host, node.port, carries_ids)
+            return await self._open_or_close(
+                client, node.host, node.port, carries_ids, of=f" node {client.node_id}"
+            )
         bootstrap = self._upstream.bootstrap
         start, self._next_bootstrap = self._next_bootstrap, (self._next_bootstrap + 1) % len(bootstrap)
         # A proxy lives longer than a client: what it has learned of the cluster may outlive the addresses given.
@@ -68,8 +74,10 @@ class UpstreamOpener:
         raise refused
 
     async def _open_or_close(
-        self, client: ProxyConnection, host: str, port: int, carries_ids: bool
+        self, client: ProxyConnection, host: str, port: int, carries_ids: bool, *, of: str = ""
     ) -> Transport:
+        """``of``: the node whose advertised address this is, in words."""
+        hint = ADVERTISED if of else ""
         try:
             with real_time.move_on_after(CONNECT_TIMEOUT_S):
                 return await self.open(client, host, port, carries_ids=carries_ids)
@@ -81,12 +89,35 @@ class UpstreamOpener:
             if isinstance(error, KafkaError) and error.code is LOOP_ERROR:
                 raise LoopError from error
             raise CloseConnection(
-                f"upstream cannot be reached: {error_text(error, address_text(host, port))}"
+                f"upstream{of} cannot be reached: {error_text(error, address_text(host, port))}{hint}"
             ) from error
         # The time is over: everything above returns or raises.
         raise CloseConnection(
-            f"upstream cannot be reached: {address_text(host, port)}: not connected within {CONNECT_TIMEOUT_S:g} s"
+            f"upstream{of} cannot be reached: {address_text(host, port)}: {NOT_CONNECTED}{hint}"
         )
+
+    async def unreachable_nodes(self) -> list[tuple[int, str, str]]:
+        """Try the advertised address of each node, all at once; return those that cannot be reached: the id, the
+        address, and why. Bootstrap servers among them are tried when a client comes.
+        """
+        found: list[tuple[int, str, str]] = []
+
+        async def try_node(node_id: int, host: str, port: int) -> None:
+            reason = NOT_CONNECTED
+            try:
+                with real_time.move_on_after(CONNECT_TIMEOUT_S):
+                    transport = await self._connect(host, port)
+                    transport.close()
+                    return
+            except OSError as error:
+                reason = error.strerror or str(error)
+            found.append((node_id, address_text(host, port), reason))
+
+        async with trio.open_nursery() as nursery:
+            for node_id, node in self._upstream.nodes.items():
+                if tuple(node) not in self._upstream.bootstrap:
+                    nursery.start_soon(try_node, node_id, *node)
+        return sorted(found)
 
     async def _reach(self, host: str, port: int) -> Transport:
         """Connect. Raises OSError, CloseConnection if this is the proxy itself."""

@@ -164,3 +164,14 @@ def test_what_cannot_be_done(
     (tmp_path / "rules.json").write_text('{"rules": [{"crash_at": "before decision"}]}')
     assert cli.main(["proxy", "--upstream", "127.0.0.1:1", *arguments]) == cli.EXIT_USAGE
     assert capsys.readouterr().err == f"oncelog: {line}\n"
+
+
+@pytest.mark.slow
+def test_a_node_that_its_cluster_advertises_elsewhere(proxy: Callable[..., Process]) -> None:
+    """Kafka in a container, asked from outside of it: the proxy says at its start what clients would not see."""
+    inside = {"listeners": "PLAINTEXT://127.0.0.1:0", "advertised.listeners": "PLAINTEXT://127.0.0.1:1"}
+    with oncelog.Broker(config=inside) as broker:
+        started = proxy("--upstream", broker.listeners["PLAINTEXT"])
+        started.wait_ready()
+        [line] = (one for one in started.stderr.splitlines() if "cannot be reached" in one)
+        assert "its advertised.listeners must lead there from here node=1 address=127.0.0.1:1 reason=" in line

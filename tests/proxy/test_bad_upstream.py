@@ -137,7 +137,23 @@ async def test_a_node_that_is_down_closes_the_connection() -> None:
         assert proxy.connections == []
 
     lines = await with_upstream(one_node, use)
-    assert [line for line in lines.lines if "upstream cannot be reached: kafka:1000: nobody" in line]
+    [line] = (line for line in lines.lines if "cannot be reached" in line)
+    assert (
+        "upstream node 1 cannot be reached: kafka:1000: nobody listens on kafka:1000 (its cluster advertises"
+        in line
+    )
+
+
+@simulated
+async def test_a_node_that_is_advertised_elsewhere_is_named_at_the_start() -> None:
+    async def use(proxy: SimProxy, network: MemoryNetwork, node: ScriptedBroker) -> None:
+        pass
+
+    nodes = [MetadataResponseBroker(2, "inside", 9092), MetadataResponseBroker(1, *KAFKA)]
+    lines = await with_upstream(lambda: MetadataResponse(brokers=nodes, cluster_id="one"), use)
+    [line] = (line for line in lines.lines if "cannot be reached" in line)
+    assert "advertised.listeners" in line
+    assert "node=2 address=inside:9092 reason='nobody listens on inside:9092'" in line
 
 
 @simulated
