@@ -15,6 +15,7 @@ import trio
 
 from oncelog.broker.control.errors import InvalidArgumentError
 from oncelog.broker.prove.disturbances import KINDS, Disturbance
+from oncelog.broker.prove.judging.clients import clients_of
 from oncelog.broker.prove.judging.clues import shared_ids, silent_members, unknown_topics, why_nothing
 from oncelog.broker.prove.judging.explain import explain, mend_of
 from oncelog.broker.prove.judging.judge import (
@@ -271,6 +272,7 @@ class Prover:
         for number in range(UNDISTURBED_RUNS):
             computed_before_s = computed_s()
             result = await self._trial((), counters if number == 0 else ())
+            self.verdict.clients = tuple(one.text for one in clients_of(result))
             self._check_undisturbed(result)
             results.append(result)
         self._outlook = Outlook(results[-1].duration_s, computed_s() - computed_before_s, self._jobs)

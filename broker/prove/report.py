@@ -34,6 +34,8 @@ def text_of(
     lines.append(
         f"  {verdict.basis}; {verdict.plan.input_count} inputs, {verdict.outputs} outputs in an undisturbed run"
     )
+    if verdict.clients:
+        lines.append(f"  clients: {', '.join(verdict.clients)}")
     if verdict.late_ms:
         lines.append("  late: " + LATE_TEXT.format(verdict.late_ms / 1000, verdict.late_step))
     lines += [f"  note: {note}" for note in verdict.notes]
@@ -108,6 +110,8 @@ def html_of(verdict: Verdict, files: Mapping[int, str], unsteady_files: Mapping[
     ]
     if verdict.reason is not None:
         parts.append(f"<p>{escape(verdict.reason)}</p>")
+    if verdict.clients:
+        parts.append(f"<p>Clients: {escape(', '.join(verdict.clients))}</p>")
     if verdict.late_ms:
         parts.append(f"<p>{escape(LATE_TEXT.format(verdict.late_ms / 1000, verdict.late_step))}</p>")
     parts += [f"<p>Note: {escape(note)}.</p>" for note in verdict.notes]

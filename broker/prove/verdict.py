@@ -151,6 +151,8 @@ class Verdict:
     late_ms: int = 0
     """For how long readers waited for an abandoned transaction, at most."""
     late_step: str | None = None
+    clients: tuple[str, ...] = ()
+    """The program's Kafka clients, each with its version, as they say it."""
     outputs: int = 0
     """How many outputs an undisturbed run has."""
     undisturbed: tuple[Mapping[str, Any], ...] = ()
@@ -224,6 +226,7 @@ class Verdict:
             "depth": self.depth,
             "inputs": self.plan.input_count,
             "outputs": self.outputs,
+            "clients": list(self.clients),
             "late_ms": self.late_ms,
             "late_step": self.late_step,
             "findings": [one.to_data(self.plan) for one in self.findings],

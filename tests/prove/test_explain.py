@@ -6,10 +6,20 @@ import pytest
 
 from oncelog.broker.control.types import Record
 from oncelog.broker.prove.disturbances import Disturbance
+from oncelog.broker.prove.judging.clients import (
+    CALLED,
+    KAFKA_GO,
+    KAFKAJS,
+    LIBRDKAFKA,
+    Client,
+    called,
+    known_for,
+)
 from oncelog.broker.prove.judging.clues import silent_members
 from oncelog.broker.prove.judging.evidence import Evidence
 from oncelog.broker.prove.judging.explain import explain
-from oncelog.broker.prove.judging.judge import CHECK, DOUBLED, LOST, OFFSETS, MovedOffset, Problem
+from oncelog.broker.prove.judging.judge import CHECK, DOUBLED, LOST, OFFSETS, STUCK, MovedOffset, Problem
+from oncelog.broker.prove.judging.mistakes import MISTAKES
 from oncelog.broker.prove.judging.outputs import output_of
 from oncelog.broker.prove.plan import ProofPlan
 from oncelog.broker.prove.trials.history import Event
@@ -279,3 +289,31 @@ def test_an_offset_beyond_the_end() -> None:
     assert name == "offset-beyond-the-end"
     assert sentences[-1] == "offset 51 of orders-0 was committed (request 20), and it ends at 6"
     assert explained(LOST, b"paid: milk", joined(), produced(1), commit(2, 6))[1] != name
+
+
+# -- the clients
+
+
+def test_a_mend_is_called_otherwise_in_other_clients() -> None:
+    clients = [Client(KAFKA_GO, "kafka-go"), Client("", "mine 1.0"), Client(LIBRDKAFKA, "rdkafka 2.16.1")]
+    assert called("acks-zero", clients) == "; in kafka-go: RequiredAcks: kafka.RequireAll"
+    assert called("two-writes", clients) == ""
+    assert CALLED.keys() <= MISTAKES.keys()
+
+
+def known(client: str, nodes: int, *events: Event) -> list[str]:
+    """What is known of a client whose program is stuck after the response to a Produce got lost."""
+    lost = Disturbance("lose response", {"on": "Produce", "nth": 1, "drop_response": "close"})
+    plan = ProofPlan(("app",), {"orders": 1}, {"orders": ({"value": "1"},)}, ("orders",), nodes=nodes)
+    evidence = Evidence(plan, TrialResult((lost,), fired_at=[0.0]), events, ())
+    return known_for(evidence, Problem(STUCK, "it waits"), [Client(client, client)])
+
+
+def test_what_a_client_is_known_for() -> None:
+    [sentence] = known(LIBRDKAFKA, 1, produced(1))
+    assert sentence.startswith("librdkafka forgets its only broker while that is away")
+    assert known(LIBRDKAFKA, 3, produced(1)) == []
+    [sentence] = known(KAFKAJS, 3, produced(1), event(2, "LeaveGroup"), event(3, "Heartbeat"))
+    assert sentence.startswith("KafkaJS ends its consumer at an error that it does not retry")
+    assert known(KAFKAJS, 3, produced(1)) == []
+    assert known(LIBRDKAFKA, 3, produced(1), event(2, "LeaveGroup")) == []

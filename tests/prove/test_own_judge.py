@@ -61,6 +61,12 @@ def test_the_outputs_say_what_the_judge_found(tmp_path: pathlib.Path) -> None:
         "1 missing: receipts 'paid: cake'",
     ]
     assert finding.mistake == "unread-errors"
+    [client] = verdict.clients
+    assert client.startswith("confluent-kafka-python ")
+    assert f"  clients: {client}\n" in str(verdict)
+    assert "; in librdkafka: on_delivery of produce() (oncelog prove --explain unread-errors)" in str(
+        finding.mend
+    )
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.prove.judging import judge
+from oncelog.broker.prove.judging.clients import called, clients_of, known_for
 from oncelog.broker.prove.judging.clues import silent_members
 from oncelog.broker.prove.judging.evidence import Evidence
 from oncelog.broker.prove.judging.mistakes import MISTAKES
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncelog.broker.control.types import Record
+    from oncelog.broker.prove.judging.clients import Client
     from oncelog.broker.prove.judging.judge import MovedOffset, Problem
     from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.trials.history import Event
@@ -40,17 +42,14 @@ class Explanation(NamedTuple):
     sentences: tuple[str, ...]
     mistake: str | None
     """The name of a row of `MISTAKES`."""
-
-    @property
-    def mend(self) -> str | None:
-        """The mend, and how it is explained."""
-        return None if self.mistake is None else mend_of(self.mistake)
+    mend: str | None
+    """The mend, and how it is explained."""
 
 
-def mend_of(mistake: str) -> str:
-    """Return what to do about a mistake, and how it is explained."""
+def mend_of(mistake: str, clients: Sequence[Client] = ()) -> str:
+    """Return what to do about a mistake, in these clients, and how it is explained."""
     found = MISTAKES[mistake]
-    return f"{found.title}: {found.mend} (oncelog prove --explain {mistake})"
+    return f"{found.title}: {found.mend}{called(mistake, clients)} (oncelog prove --explain {mistake})"
 
 
 def explain(
@@ -62,14 +61,15 @@ def explain(
 ) -> Explanation:
     """Return why a trial has its problems."""
     evidence = Evidence(plan, result, events, undisturbed)
+    clients = clients_of(result)
     sentences: list[str] = []
     mistake: str | None = None
     for problem in problems:
         found, name = _of_problem(evidence, problem)
-        sentences += found
+        sentences += found + known_for(evidence, problem, clients)
         mistake = mistake or name
     sentences += _of_offset_beyond_end(evidence)
-    return Explanation(tuple(sentences), mistake)
+    return Explanation(tuple(sentences), mistake, None if mistake is None else mend_of(mistake, clients))
 
 
 def _of_problem(evidence: Evidence, problem: Problem) -> tuple[list[str], str | None]:
