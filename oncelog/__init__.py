@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.judging.judge import MovedOffset, Problem
     from oncelog.broker.prove.judging.outputs import Output
     from oncelog.broker.prove.plan import ProofPlan
+    from oncelog.broker.prove.trials.trial_result import LastWords
     from oncelog.broker.prove.verdict import Finding, Verdict
     from oncelog.broker.requests.request import NO_RESPONSE, CloseConnection, RequestContext
     from oncelog.wire.errors import ErrorCode, KafkaError
@@ -130,6 +131,7 @@ __all__ = [
     "InvalidArgumentError",
     "IsolationLevel",
     "KafkaError",
+    "LastWords",
     "LeftClientWarning",
     "Member",
     "MovedOffset",
@@ -224,6 +226,7 @@ _MODULES = {
     "InvalidArgumentError": "oncelog.broker.control.errors",
     "IsolationLevel": "oncelog.broker.control.types",
     "KafkaError": "oncelog.wire.errors",
+    "LastWords": "oncelog.broker.prove.trials.trial_result",
     "LeftClientWarning": "oncelog.broker.control.errors",
     "Member": "oncelog.broker.control.types",
     "MovedOffset": "oncelog.broker.prove.judging.judge",

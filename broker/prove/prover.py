@@ -255,7 +255,7 @@ class Prover:
             self.verdict.reason = str(error)
             if error.result is not None:
                 self.verdict.undisturbed = tuple(timeline(error.result, events_of(error.result)))
-                self.verdict.wrote = tuple(error.result.wrote)
+                self.verdict.last_words = tuple(error.result.last_words)
         except FailedUndisturbedError:
             pass
         return None
@@ -484,7 +484,7 @@ class Prover:
             explanation.mistake,
             explanation.mend,
             tuple(timeline(result, events)),
-            tuple(result.wrote),
+            tuple(result.last_words),
             is_unsteady=is_unsteady,
         )
 

@@ -15,7 +15,7 @@ from oncelog.broker.prove.verdict import NOT_JUDGED
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from oncelog.broker.prove.trials.trial_result import Wrote
+    from oncelog.broker.prove.trials.trial_result import LastWords
     from oncelog.broker.prove.verdict import Finding, Verdict
 
 NO_FILES: Final[Mapping[int, str]] = {}
@@ -39,7 +39,7 @@ def text_of(
     if verdict.late_ms:
         lines.append("  late: " + LATE_TEXT.format(verdict.late_ms / 1000, verdict.late_step))
     lines += [f"  note: {note}" for note in verdict.notes]
-    lines += _written_lines(verdict.wrote)
+    lines += _written_lines(verdict.last_words)
     for number, finding in enumerate(verdict.findings):
         lines += ["", *_finding_lines(number, finding, files)]
     for number, finding in enumerate(verdict.unsteady):
@@ -62,16 +62,16 @@ def _finding_lines(number: int, finding: Finding, files: Mapping[int, str]) -> I
     if finding.mend is not None:
         yield f"   mend: {finding.mend}"
     if STUCK in finding.kinds:
-        yield from _written_lines(finding.wrote)
+        yield from _written_lines(finding.last_words)
     if number in files:
         yield f"   again: oncelog prove --again {files[number]}"
     else:
         yield f"   again: oncelog.prove(..., again={finding.again!r})"
 
 
-def _written_lines(wrote: Sequence[Wrote]) -> Iterator[str]:
+def _written_lines(last_words: Sequence[LastWords]) -> Iterator[str]:
     """Yield what the latest process of each instance wrote; the page has all."""
-    for one in {one.instance: one for one in wrote}.values():
+    for one in {one.instance: one for one in last_words}.values():
         yield f"   {one.text}:"
         yield from (f"      {line}" for line in one.lines)
 
@@ -124,7 +124,7 @@ def html_of(verdict: Verdict, files: Mapping[int, str], unsteady_files: Mapping[
             again = f" <code>oncelog prove --again {escape(unsteady_files[number])}</code>"
             parts.append(f"<li>{escape(one.title)}: {escape(texts)}.{again}</li>")
         parts.append("</ul>")
-    parts += _written_parts(verdict.wrote)
+    parts += _written_parts(verdict.last_words)
     if verdict.undisturbed:
         parts += ["<h2>The undisturbed run</h2>", *_timeline_parts(verdict.undisturbed, frozenset())]
     if not verdict.findings and verdict.promise != NOT_JUDGED:
@@ -143,15 +143,15 @@ def _finding_parts(number: int, finding: Finding, files: Mapping[int, str]) -> I
         yield f"<p>Mend: {escape(finding.mend)}</p>"
     if finding.mistake is not None:
         yield f"<details><summary>More</summary>{''.join(_section_parts(explained(finding.mistake)))}</details>"
-    yield from _written_parts(finding.wrote)
+    yield from _written_parts(finding.last_words)
     if number in files:
         yield f"<pre>oncelog prove --again {escape(files[number])}</pre>"
     named = frozenset(int(number) for number in re.findall(r"request (\d+)", " ".join(finding.why)))
     yield from _timeline_parts(finding.timeline, named)
 
 
-def _written_parts(wrote: Sequence[Wrote]) -> Iterator[str]:
-    for one in wrote:
+def _written_parts(last_words: Sequence[LastWords]) -> Iterator[str]:
+    for one in last_words:
         lines = escape("\n".join(one.lines))
         yield f"<details><summary>{one.text[0].upper()}{one.text[1:]}</summary><pre>{lines}</pre></details>"
 

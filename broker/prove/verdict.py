@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import oncelog
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.prove.judging.judge import Problem
     from oncelog.broker.prove.plan import ProofPlan
-    from oncelog.broker.prove.trials.trial_result import Wrote
+    from oncelog.broker.prove.trials.trial_result import LastWords
 
 KEPT, BROKEN, NOT_JUDGED = "kept", "broken", "not judged"
 FORMAT: Final = 1
@@ -40,8 +40,8 @@ class Finding:
     mend: str | None
     timeline: tuple[Mapping[str, Any], ...]
     """The requests of the trial, and what was done to the program."""
-    wrote: tuple[Wrote, ...] = ()
-    """What each process of the program wrote last: `instance`, `run`, `lines`."""
+    last_words: tuple[LastWords, ...] = ()
+    """What each process of the program wrote last."""
     same: int = 1
     """How many trials failed in the same way."""
     is_unsteady: bool = False
@@ -107,7 +107,7 @@ class Finding:
             "disturbances": self.again,
             "rules": self.rules(),
             "plan": plan.to_data(),
-            "wrote": [one._asdict() for one in self.wrote],
+            "last_words": [asdict(one) for one in self.last_words],
             "timeline": list(self.timeline),
         }
 
@@ -157,8 +157,8 @@ class Verdict:
     """How many outputs an undisturbed run has."""
     undisturbed: tuple[Mapping[str, Any], ...] = ()
     """The timeline of an undisturbed run that came to no good end: the program is not judged, and this shows why."""
-    wrote: tuple[Wrote, ...] = ()
-    """What each of its processes wrote last: `instance`, `run`, `lines`."""
+    last_words: tuple[LastWords, ...] = ()
+    """What each of its processes wrote last."""
     is_interrupted: bool = False
     has_vanished: bool = False
     """Whether one finding was to be repeated (``--again``), and did not come again."""
@@ -235,5 +235,5 @@ class Verdict:
             "notes": self.notes,
             "left_out": list(self.left_out),
             "undisturbed": list(self.undisturbed),
-            "wrote": [one._asdict() for one in self.wrote],
+            "last_words": [asdict(one) for one in self.last_words],
         }

@@ -297,7 +297,7 @@ def sections() -> Iterator[str]:
     yield section(2, "Requests", *results(oncelog.Request, oncelog.FailedLogin))
     yield section(2, "Metrics of clients", *results(oncelog.ClientMetricsPush, oncelog.ClientMetric))
     yield section(2, "Proofs", PROOFS, arguments(oncelog.prove))
-    yield from results(oncelog.Verdict, oncelog.Finding, Problem, oncelog.MovedOffset)
+    yield from results(oncelog.Verdict, oncelog.Finding, oncelog.LastWords, Problem, oncelog.MovedOffset)
     yield section(2, "Errors", errors())
 
 

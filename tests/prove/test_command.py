@@ -144,7 +144,7 @@ def test_the_last_words_of_a_program_are_shown(folder: pathlib.Path) -> None:
     assert f"   instance 1, start 3, wrote last:\n{shown}" in ended.stdout
     page = (folder / "oncelog-prove" / "report.html").read_text()
     assert "<summary>Instance 1 wrote last</summary><pre>begun\nException: disk full" in page
-    [wrote, *_] = json.loads((folder / "oncelog-prove" / "result.json").read_text())["wrote"]
+    [wrote, *_] = json.loads((folder / "oncelog-prove" / "result.json").read_text())["last_words"]
     assert (wrote["instance"], wrote["run"], wrote["lines"][1]) == (1, 1, "Exception: disk full")
 
 

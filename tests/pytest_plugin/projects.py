@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+END_AT_ONCE = """
+    import os, sys
+
+    def pytest_unconfigure():
+        sys.stdout.flush()
+        os._exit(0)
+"""
+"""A client of librdkafka that nobody has closed may wait for ever in its end, once its broker is gone."""
 RUN_S = 300
 """Nothing takes as long, on a slow machine either."""
 
@@ -21,6 +29,7 @@ def run_with_clients(
 ) -> pytest.RunResult:
     """Run the tests in a process of their own, with which their clients end."""
     pytester.makepyfile(tests)
-    result = pytester.runpytest_subprocess(*arguments, timeout=RUN_S)
+    pytester.makepyfile(end_at_once=END_AT_ONCE)
+    result = pytester.runpytest_subprocess("-p", "end_at_once", *arguments, timeout=RUN_S)
     result.assert_outcomes(**outcomes)
     return result

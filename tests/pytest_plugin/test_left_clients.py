@@ -78,8 +78,7 @@ def test_a_forgotten_consumer(pytester: pytest.Pytester) -> None:
             assert False
 
         def test_last():
-            for one in left:  # librdkafka's consumer may wait for ever in its end once its broker is gone
-                one.close()
+            pass
     """
     result = run_with_clients(
         pytester, tests, "-W", "ignore::DeprecationWarning", passed=4, failed=1, warnings=3

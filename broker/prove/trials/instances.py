@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from oncelog.broker.prove.trials.program import Program, last_lines
-from oncelog.broker.prove.trials.trial_result import Wrote
+from oncelog.broker.prove.trials.trial_result import LastWords
 from oncelog.broker.seams.clock import real_time
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Instances:
 
     def _note_output(self, program: Program) -> None:
         if lines := last_lines(program.output):
-            self._result.wrote.append(Wrote(program.instance, program.run, lines))
+            self._result.last_words.append(LastWords(program.instance, program.run, lines))
 
     def _has_come(self, program: Program) -> bool:
         """Whether the process that runs has asked to join its group, or for records."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.trials.watch import Watch
 
 
-class Wrote(NamedTuple):
+@dataclass(frozen=True)
+class LastWords:
     """What a process of the program wrote last, to standard output and to standard error."""
 
     instance: int
@@ -56,7 +57,7 @@ class TrialResult:
     """The ends of all processes except those in `finished`."""
     finished: set[tuple[int, int]] = field(default_factory=set)
     """The processes of batch jobs that have ended by themselves, well: instance and run."""
-    wrote: list[Wrote] = field(default_factory=list)
+    last_words: list[LastWords] = field(default_factory=list)
     """The last lines of each process that wrote something, in the order of their ends."""
     check_output: str | None = None
     """None: there is no ``--check``, or it failed."""
