@@ -231,9 +231,9 @@ WRONG = (
         failures=(_doubled("zombie before", "InitProducerId", "offset-before-id"),),
     ),
     Member(
-        "commit_without_waiting",
+        "commit_ahead",
         LOST_AND_DOUBLED,
-        failures=(_lost("kill after", "Produce", "auto-commit-in-background"),),
+        failures=(_lost("kill before", "Produce", "auto-commit-in-background"),),
     ),
     Member(
         "acks_zero",
@@ -313,7 +313,7 @@ MUTANTS = (
         "kafkajs_transactions.mjs",
         arguments=("billing",),
         line=("(BigInt(orders.at(-1).offset) + 1n).toString()", "orders.at(-1).offset + 1"),
-        failures=(_doubled("kill before", "FindCoordinator", "offset-beyond-the-end"),),
+        failures=(_doubled("kill after", "EndTxn", "offset-beyond-the-end"),),
     ),
     Member(
         "confluent_without_rewind",
