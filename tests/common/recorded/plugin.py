@@ -112,7 +112,12 @@ def answers(pytestconfig: pytest.Config) -> Recorder:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of xdist gives the controller what it has to record."""
+    """A worker of xdist gives the controller what it has to record. Where there is nothing to record, all is well."""
+    if (
+        session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
+        and recorder_of(session.config).mode == RECORD
+    ):
+        session.exitstatus = pytest.ExitCode.OK
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["recorded"] = recorder_of(session.config).for_controller()
