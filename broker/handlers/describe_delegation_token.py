@@ -15,7 +15,7 @@ from oncelog.broker.requests.authorization import (
     USER_RESOURCE,
 )
 from oncelog.broker.requests.request import RequestContext
-from oncelog.broker.security.delegation_tokens import Principal, is_owner_or_renewer
+from oncelog.broker.security.delegation_tokens import Principal, owners_and_renewers
 from oncelog.wire.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
@@ -32,8 +32,8 @@ def handle(
     tokens = services.delegation_tokens
     tokens.require_enabled()
     owners = None
-    if request.owners is not None:
-        owners = [Principal(one.principal_type, one.principal_name) for one in request.owners]
+    if request.owners is not None:  # a set: many owners and many tokens cost their sum, not their product
+        owners = {str(Principal(one.principal_type, one.principal_name)) for one in request.owners}
     return DescribeDelegationTokenResponse(
         tokens=[
             _described(token, tokens.hmac(token.token_id), context.api_version)
@@ -43,14 +43,14 @@ def handle(
     )
 
 
-def _is_asked_for(token: DelegationTokenRecord, owners: list[Principal] | None) -> bool:
-    return owners is None or any(is_owner_or_renewer(token, owner) for owner in owners)
+def _is_asked_for(token: DelegationTokenRecord, owners: set[str] | None) -> bool:
+    return owners is None or not owners.isdisjoint(owners_and_renewers(token))
 
 
 def _may_know(services: AccessServices, context: RequestContext, token: DelegationTokenRecord) -> bool:
     allows = services.authorization.allows
     return (
-        is_owner_or_renewer(token, Principal.parse(context.principal))
+        context.principal in owners_and_renewers(token)
         or allows(context, DESCRIBE, DELEGATION_TOKEN_RESOURCE, token.token_id)
         or allows(context, DESCRIBE_TOKENS, USER_RESOURCE, token.owner)
     )

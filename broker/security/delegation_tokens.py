@@ -194,9 +194,9 @@ class DelegationTokens:
             del self._credentials[key]
 
 
-def is_owner_or_renewer(token: DelegationTokenRecord, principal: Principal) -> bool:
-    """Whether the principal owns the token or may renew it, or asked for it (``TokenInformation.ownerOrRenewer``)."""
-    return str(principal) in (token.owner, token.requester, *token.renewers)
+def owners_and_renewers(token: DelegationTokenRecord) -> set[str]:
+    """Return who owns the token, may renew it, or asked for it (``TokenInformation.ownerOrRenewer``)."""
+    return {token.owner, token.requester, *token.renewers}
 
 
 def _check_renewer(token: DelegationTokenRecord, requester: Principal) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import oncelog
+from oncelog.broker.handlers.describe_delegation_token import handle
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.create_delegation_token import (
@@ -241,3 +244,31 @@ def test_who_has_not_logged_in_gets_none() -> None:
         assert client.call(RenewDelegationTokenRequest(b"x", -1), 1).expiry_timestamp_ms == -1
         assert client.call(ExpireDelegationTokenRequest(b"x", -1), 1).error_code == NOT_ALLOWED
         assert client.call(DescribeDelegationTokenRequest(None), 1).error_code == NOT_ALLOWED
+
+
+class AskedToken(SimpleNamespace):
+    """A token that counts how often somebody looks at its renewers."""
+
+    looks = 0
+
+    @property
+    def renewers(self) -> list[str]:
+        self.looks += 1
+        return ["User:bob"]
+
+
+def test_many_owners_do_not_make_each_token_cost_more() -> None:
+    tokens = [
+        AskedToken(owner=f"User:{number}", requester="User:alice", token_id="t") for number in range(10)
+    ]
+    access: Any = SimpleNamespace(
+        delegation_tokens=SimpleNamespace(all=lambda: tokens, require_enabled=lambda: None),
+        authorization=SimpleNamespace(allows=lambda *asked: False),
+    )
+    connection = SimpleNamespace(security_protocol="SASL_SSL", is_token_authenticated=False)
+    context: Any = SimpleNamespace(connection=connection, principal="User:eve", api_version=3)
+    owners = [DescribeDelegationTokenOwner("User", f"stranger {number}") for number in range(1000)]
+    assert handle(access, DescribeDelegationTokenRequest([*owners]), context).tokens == []
+    owners.append(DescribeDelegationTokenOwner("User", "bob"))
+    assert handle(access, DescribeDelegationTokenRequest(owners), context).tokens == []
+    assert max(token.looks for token in tokens) <= 3
