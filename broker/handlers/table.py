@@ -166,7 +166,7 @@ class ApiRow(NamedTuple):
     faults: tuple[str, ...] = ()
     """Actions of fault rules that only some APIs can take."""
     may_wait: bool = False
-    """Whether its handler waits for others as long as its client asks for."""
+    """Whether its handler waits for others as long as its client asks for, or for the world outside: names of hosts."""
     has_records: bool = False
     """Whether request or response are records: neither made of many small elements, nor encoded in steps."""
     proxy_reads: bool = False
@@ -296,7 +296,7 @@ _TABLE = (
     _api(47, "offset_delete", (0, 0), ((DELETE, GROUP),), ((READ, TOPIC),), _topics(inner=_partitions())),
     _api(48, "describe_client_quotas", (0, 1), ((DESCRIBE_CONFIGS, CLUSTER),), beside_error={"entries": None}),
     _api(49, "alter_client_quotas", (0, 1), ((ALTER_CONFIGS, CLUSTER),), (),
-         Rows("entries", "entries", (("entity", "entity"),), ()), is_forwarded=True),
+         Rows("entries", "entries", (("entity", "entity"),), ()), is_forwarded=True, may_wait=True),
     _api(50, "describe_user_scram_credentials", (0, 0), ((DESCRIBE, CLUSTER),), (),
          Rows("users", "results", (("name", "user"),), ())),
     _api(51, "alter_user_scram_credentials", (0, 0), ((ALTER, CLUSTER),), (),

@@ -112,7 +112,7 @@ class Host:
         for listener in listeners:
             if listener.security is not None:
                 listener.security.attach(self)
-        self.host_names = HostNames(files)
+        self.host_names = HostNames()
         self.client_quotas = ClientQuotas(config.current, image)
         limits = ConnectionLimits(config, [listener.name for listener in listeners])
         self._connection_rates = ConnectionRates(config, limits, image, self.host_names.address)

@@ -1,12 +1,20 @@
-"""Finds the address of a host by its name. It blocks: for `FileSystem.offload`."""
+"""Finds the address of a host by its name."""
 
 from __future__ import annotations
 
 import socket
 
+import trio
 
-def address_of(name: str) -> str | None:
-    """Return the first address of a host, an IPv4 one if it has any, as Java does; None if it has none."""
+
+async def address_of(name: str, threads: trio.CapacityLimiter) -> str | None:
+    """Return the first address of a host, an IPv4 one if it has any, as Java does; None if it has none. It may take
+    seconds, in one of ``threads``; a cancellation does not wait for it.
+    """
+    return await trio.to_thread.run_sync(_address_of, name, limiter=threads, abandon_on_cancel=True)
+
+
+def _address_of(name: str) -> str | None:
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from functools import partial
+
+import trio
 
 from oncelog.broker.metadata.client_quotas import IP, ClientQuotasImage
-from oncelog.broker.seams.files import FileSystem
 from oncelog.broker.seams.host_names import address_of
 
 NAMES_MAX = 10_000
 """Names whose addresses are remembered; one more, and all are forgotten."""
+LOOK_UPS_AT_ONCE = 4
+"""In threads of their own: a resolver that does not answer lets only other look-ups wait."""
 
 
 class HostNames:
     """Looks each name up once, in a thread: the quota of a host holds for the address that it had then, as in Kafka."""
 
-    def __init__(self, files: FileSystem) -> None:
-        self._files = files
+    def __init__(self) -> None:
+        self._threads = trio.CapacityLimiter(LOOK_UPS_AT_ONCE)
         self._addresses: dict[str, str] = {"localhost": "127.0.0.1"}
 
     def unknown(self, names: Iterable[str | None]) -> list[str]:
@@ -27,8 +29,8 @@ class HostNames:
 
     async def resolve(self, names: Iterable[str]) -> None:
         """Look names up."""
-        for name in names:
-            address = await self._files.offload(partial(address_of, name))
+        for name in dict.fromkeys(names):
+            address = await address_of(name, self._threads)
             if address is not None:
                 if len(self._addresses) >= NAMES_MAX:
                     self._addresses.clear()

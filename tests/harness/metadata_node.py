@@ -60,7 +60,7 @@ class StandInNode:
         no_logs: Any = None
         self.cluster = Cluster(self.config.static.node_id, self.metadata, no_logs)
         self.authorization = Authorization()
-        self.host_names = HostNames(self.files)
+        self.host_names = HostNames()
         self.records: list[Message] = []
         self.metadata.subscribe(self._on_record)
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import pathlib
+import socket
+import threading
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
+from confluent_kafka import Producer
 
+import oncelog
+from oncelog.broker.dispatch.interception import LARGE_REQUESTS_AT_ONCE
+from oncelog.broker.seams.os_files import OFFLOAD_THREADS
 from oncelog.broker.security import host_names
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -22,6 +32,8 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.common.frames import Connection
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient
 from tests.harness.sim_network import MemoryListener
@@ -146,7 +158,10 @@ async def test_the_connections_of_a_listener_are_limited() -> None:
 
 def test_a_quota_of_a_host_holds_for_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     def hosts(**addresses: str) -> None:
-        monkeypatch.setattr(host_names, "address_of", addresses.get)
+        async def found(name: str, threads: trio.CapacityLimiter) -> str | None:
+            return addresses.get(name)
+
+        monkeypatch.setattr(host_names, "address_of", found)
 
     @simulated
     async def run() -> None:
@@ -168,3 +183,58 @@ def test_a_quota_of_a_host_holds_for_its_address(monkeypatch: pytest.MonkeyPatch
             assert [await is_served(broker, "10.0.0.9") for _ in range(11)] == [True] * 10 + [False]
 
     run()
+
+
+def quotas_of(*hosts: str) -> AlterClientQuotasRequest:
+    op = OpData("connection_creation_rate", 1.0, False)
+    return AlterClientQuotasRequest([QuotaAlteration([EntityData("ip", host)], [op]) for host in hosts])
+
+
+def test_look_ups_take_no_turn_of_large_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(name: str, threads: trio.CapacityLimiter) -> str | None:
+        await trio.sleep_forever()
+        return None
+
+    @simulated
+    async def run() -> None:
+        monkeypatch.setattr(host_names, "address_of", never)
+        request = quotas_of(*(f"{number}.invalid" for number in range(2100)))
+        topics = [MetadataRequestTopic(name=f"topic-{number}") for number in range(2100)]
+        async with SimBroker() as broker, trio.open_nursery() as nursery:
+            for _ in range(LARGE_REQUESTS_AT_ONCE):
+                nursery.start_soon(broker.connect().call, request, 1, AlterClientQuotasResponse)
+            await trio.testing.wait_all_tasks_blocked()
+            with trio.fail_after(60):
+                asked = MetadataRequest(topics, allow_auto_topic_creation=False)
+                response = await broker.connect().call(asked, 9, MetadataResponse)
+            assert len(response.topics) == 2100
+            nursery.cancel_scope.cancel()
+
+    run()
+
+
+@pytest.mark.slow
+def test_look_ups_take_no_thread_of_files(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """A resolver that does not answer, and a record whose acknowledgement waits for the disk."""
+    answers, real = threading.Event(), socket.getaddrinfo
+
+    def slow(host: Any, *arguments: Any, **more: Any) -> Any:
+        if str(host).endswith(".invalid"):
+            answers.wait()
+            raise socket.gaierror
+        return real(host, *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    config = {"log.flush.interval.messages": "1"}
+    with oncelog.Broker(topics=["orders"], data_dir=str(tmp_path), config=config) as kafka:
+        connections = [Connection(kafka.bootstrap_servers) for _ in range(2 * OFFLOAD_THREADS)]
+        for number, connection in enumerate(connections):
+            connection.send_frame(encode_request(quotas_of(f"{number}.invalid"), 1, 1, "admin")[4:])
+        while len(kafka.requests("AlterClientQuotas")) < len(connections):
+            pass
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        producer.produce("orders", b"coffee")
+        assert producer.flush(60) == 0
+        answers.set()
+        for connection in connections:
+            connection.close()
