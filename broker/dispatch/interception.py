@@ -142,7 +142,7 @@ class Interception:
             if self.quotas is not None:
                 self._throttle(self.quotas, context, response)
             start = len(writer.out)
-            if not api.row.has_records or context.is_large:
+            if not api.row.has_records or context.is_large or context.has_large_response:
                 size = await self.encode_in_steps(
                     api, context.api_version, context.correlation_id, response, writer
                 )

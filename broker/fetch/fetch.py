@@ -6,8 +6,8 @@ Many records stay on disk: a row holds a range of a log file, which the connecti
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from oncelog.broker.cluster.cluster import Cluster
 from oncelog.broker.config.broker_config import BrokerConfig
@@ -27,6 +27,7 @@ from oncelog.wire.messages.fetch import (
     PartitionData,
 )
 from oncelog.wire.schema import ZERO_UUID
+from oncelog.wire.steps import Steps
 
 STORAGE_ERROR_VERSION = 6
 """The first version whose clients know KAFKA_STORAGE_ERROR; older ones are told NOT_LEADER_OR_FOLLOWER."""
@@ -37,7 +38,11 @@ EMPTY = b""
 INLINE_BYTES_MAX = 16 * 1024
 """Up to so many bytes of records are copied into the response."""
 
+PARTITIONS_A_STEP = 50
+"""Of a Fetch that is read in parts."""
+
 Row = tuple[FetchKey, FetchItem, PartitionData]
+T = TypeVar("T")
 
 
 class Fetch:
@@ -45,8 +50,11 @@ class Fetch:
 
     __slots__ = (
         "_cluster",
+        "_limit",
         "_missing_before",
         "_sessions",
+        "_unknown",
+        "_unknown_ids",
         "context",
         "is_committed",
         "is_replica",
@@ -96,33 +104,50 @@ class Fetch:
 
     def read(self) -> bool:
         """Read every partition anew; return whether the response is ready."""
+        self._begin_read()
+        self._read_part(self.context.items.items())
+        return self._end_read()
+
+    def read_in_parts(self) -> Steps[bool]:
+        """As `read`, some partitions at each step."""
+        self._begin_read()
+        for part in parts_of([*self.context.items.items()]):
+            self._read_part(part)
+            yield
+        return self._end_read()
+
+    def _begin_read(self) -> None:
         self.release()
-        limit = self.max_bytes
+        self._limit = self.max_bytes
         self.size, self.ready = 0, False
-        unknown_ids: list[Row] = []
-        unknown: list[Row] = []
-        for key, item in self.context.items.items():
+        self._unknown_ids: list[Row] = []
+        self._unknown: list[Row] = []
+
+    def _read_part(self, items: Iterable[tuple[FetchKey, FetchItem]]) -> None:
+        for key, item in items:
             code = self._error_if_missing(item)
             if code is not ErrorCode.NONE:
-                rows = unknown_ids if code is ErrorCode.UNKNOWN_TOPIC_ID else unknown
+                rows = self._unknown_ids if code is ErrorCode.UNKNOWN_TOPIC_ID else self._unknown
                 rows.append((key, item, self._error_row(item, code, aborted=[])))
                 continue
-            row = self._read_one(item, limit, minimum_one=self.size == 0)
+            row = self._read_one(item, self._limit, minimum_one=self.size == 0)
             size = len_of(row.records)
             self.size += size
-            limit = max(0, limit - size)
+            self._limit = max(0, self._limit - size)
             if row.error_code or row.diverging_epoch is not None:
                 self.ready = True
             self.rows.append((key, item, row))
+
+    def _end_read(self) -> bool:
         # Partitions that do not exist do not end the wait for the others, and follow them (Kafka:
         # ``handleFetchRequest``).
-        missing = len(unknown_ids) + len(unknown)
+        missing = len(self._unknown_ids) + len(self._unknown)
         self.ready = (
             self.ready or self.size >= self.min_bytes or not self.rows or missing > self._missing_before
         )
         self._missing_before = missing
-        self.rows += unknown_ids
-        self.rows += unknown
+        self.rows += self._unknown_ids
+        self.rows += self._unknown
         return self.ready
 
     def take(self, log: PartitionLog, base_offset: int, records: bytes) -> bool:
@@ -246,13 +271,11 @@ class Fetch:
                 row.current_leader = LeaderIdAndEpoch(state.leader, state.leader_epoch)
         return row
 
-    def logs(self) -> list[PartitionLog]:
-        """Return the logs to watch: those that were just read."""
-        return [
-            self._cluster.leader_partition(item.topic, item.partition.partition).log
-            for _, item, row in self.rows
-            if not row.error_code
-        ]
+    def logs(self) -> Iterator[PartitionLog]:
+        """Yield the logs to watch: those that were just read."""
+        for _, item, row in self.rows:
+            if not row.error_code:
+                yield self._cluster.leader_partition(item.topic, item.partition.partition).log
 
     def release(self) -> None:
         """Drop the rows, which will not be sent, and release their files."""
@@ -294,13 +317,34 @@ class Fetch:
         try:
             session_id, rows = self._sessions.update_session(self.context, self.rows)
         except KafkaError as error:
-            self.release()
-            session = self.context.session
-            return FetchResponse(0, error.code, session.session_id if session is not None else 0)
+            return self._refused(error)
         if self.context.session is None and len(rows) == 1:
             _, item, row = rows[0]
             return FetchResponse(0, 0, session_id, [FetchableTopicResponse(item.topic, item.topic_id, [row])])
         return FetchResponse(0, 0, session_id, _by_topic(rows))
+
+    def respond_in_parts(self) -> Steps[FetchResponse]:
+        """As `respond`, some partitions at each step."""
+        if self.throttle_ms is not None or self.context.session is None:
+            return self.respond()
+        topics: list[FetchableTopicResponse] = []
+        for part in parts_of(self.rows):
+            try:
+                session_id, rows = self._sessions.update_session(self.context, part)
+            except KafkaError as error:
+                return self._refused(error)
+            for topic in _by_topic(rows):
+                if topics and (topics[-1].topic, topics[-1].topic_id) == (topic.topic, topic.topic_id):
+                    topics[-1].partitions += topic.partitions
+                else:
+                    topics.append(topic)
+            yield
+        return FetchResponse(0, 0, session_id, topics)
+
+    def _refused(self, error: KafkaError) -> FetchResponse:
+        self.release()
+        session = self.context.session
+        return FetchResponse(0, error.code, session.session_id if session is not None else 0)
 
     def _throttled(self) -> FetchResponse:
         """Return an empty response, which changes nothing in the session (Kafka: ``getThrottledResponse``)."""
@@ -312,6 +356,12 @@ class Fetch:
             ErrorCode.NONE if session.epoch == self.context.epoch else ErrorCode.INVALID_FETCH_SESSION_EPOCH
         )
         return FetchResponse(0, code, session.session_id)
+
+
+def parts_of(items: list[T]) -> Iterator[list[T]]:
+    """Yield a list in parts."""
+    for at in range(0, len(items), PARTITIONS_A_STEP):
+        yield items[at : at + PARTITIONS_A_STEP]
 
 
 def file_ranges(response: Any) -> list[FileRange]:

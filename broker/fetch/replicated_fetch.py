@@ -17,11 +17,14 @@ from oncelog.wire.messages.fetch import NodeEndpoint, PartitionData
 from oncelog.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oncelog.broker.cluster.cluster import Cluster, HostedPartition
     from oncelog.broker.config.broker_config import BrokerConfig
     from oncelog.broker.fetch.sessions import FetchContext, FetchItem, FetchSessions
     from oncelog.broker.log.partition_log import PartitionLog
     from oncelog.wire.messages.fetch import FetchRequest, FetchResponse
+    from oncelog.wire.steps import Steps
 
 ANY_REPLICA_VERSION = 11
 """The first version whose clients know that followers may be read."""
@@ -121,13 +124,19 @@ class ReplicatedFetch(Fetch):
             records=read.records,
         )
 
-    def logs(self) -> list[PartitionLog]:
-        """Return the logs to watch: those that were just read."""
-        return [self._find(item).log for _, item, row in self.rows if not row.error_code]
+    def logs(self) -> Iterator[PartitionLog]:
+        """Yield the logs to watch: those that were just read."""
+        return (self._find(item).log for _, item, row in self.rows if not row.error_code)
 
     def respond(self) -> FetchResponse:
         """See `Fetch.respond`. The response has the addresses of the leaders that it names."""
-        response = super().respond()
+        return self._with_leaders(super().respond())
+
+    def respond_in_parts(self) -> Steps[FetchResponse]:
+        response = yield from super().respond_in_parts()
+        return self._with_leaders(response)
+
+    def _with_leaders(self, response: FetchResponse) -> FetchResponse:
         if self.version >= LEADER_HINT_VERSION:
             named = {
                 row.current_leader.leader_id

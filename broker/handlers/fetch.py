@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.fetch.delayed import DelayedFetch
 from oncelog.broker.fetch.fetch import Fetch
+from oncelog.broker.fetch.large import PARTITIONS_AT_ONCE, LargeFetch
 from oncelog.broker.fetch.sessions import FetchItem, FetchKey
 from oncelog.broker.requests.authorization import CLUSTER_ACTION, READ, THE_CLUSTER, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
@@ -61,6 +62,9 @@ def handle(
             fetch.may_read = cache(authorization.predicate(context, READ, TOPIC_RESOURCE))
         elif not authorization.allows(context, CLUSTER_ACTION, *THE_CLUSTER):
             fetch.may_read = _nothing
+    if len(opened.items) > PARTITIONS_AT_ONCE:
+        context.has_large_response = True
+        return Pending(LargeFetch(fetch, request.max_wait_ms).wait())
     if fetch.read() or request.max_wait_ms <= 0 or not opened.items:
         return fetch.respond()
     return DelayedFetch(fetch, request.max_wait_ms, services.delayed_fetches)

@@ -31,6 +31,7 @@ class RequestContext:
         "correlation_id",
         "frame",
         "handled_s",
+        "has_large_response",
         "request",
         "response_bytes",
         "usage",
@@ -64,6 +65,8 @@ class RequestContext:
         """Bytes of the response that is on its way to the client, with its size; None if none is."""
         self.usage: Usage | None = None
         """What it uses of its client's quotas; None if none concerned it when the request was read."""
+        self.has_large_response = False
+        """Whether the response has very many elements although the request has few: it is encoded in steps."""
 
     is_large = False
     """Whether the request has so many elements that it was decoded in steps."""
