@@ -8,6 +8,7 @@ from oncelog.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, Batch
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.records import Record, iterate_records
 from oncelog.wire.schema import Buffer
+from oncelog.wire.steps import Steps
 
 FILTERED_BYTES_MAX = 64 * 1024 * 1024
 """A batch with more bytes of records than this, decompressed, is refused."""
@@ -59,9 +60,9 @@ class PassingRecord:
 
 def rewrite(
     data: Buffer, topic: str, partition: int, show: Callable[[PassingRecord], None]
-) -> bytes | memoryview | None:
-    """Show every record in these batches to ``show``, which may change it. Returns the batches as they are then; None
-    if nothing has changed.
+) -> Steps[bytes | memoryview | None]:
+    """Show every record in these batches to ``show``, one at each step; it may change it. Returns the batches as they
+    are then; None if nothing has changed.
 
     Offsets, sequence numbers, codec and transaction of a batch stay as they are. Control batches and the rest of a
     batch that is cut off, as at the end of a Fetch, pass unseen. Raises DecodeError for records that cannot be read,
@@ -76,7 +77,9 @@ def rewrite(
         if end > len(view) or view[at + MAGIC_AT] != MAGIC:
             break
         header = read_header(view, at)
-        changed = None if header.is_control else _rewrite_batch(view[at:end], header, topic, partition, show)
+        changed = None
+        if not header.is_control:
+            changed = yield from _rewrite_batch(view[at:end], header, topic, partition, show)
         is_changed |= changed is not None
         out += view[at:end] if changed is None else changed
         at = end
@@ -103,10 +106,11 @@ def _rewrite_batch(
     topic: str,
     partition: int,
     show: Callable[[PassingRecord], None],
-) -> bytearray | None:
+) -> Steps[bytearray | None]:
     kept = []
     is_changed = False
     for record in iterate_records(batch, header, max_size=FILTERED_BYTES_MAX):
+        yield
         passing = PassingRecord(topic, partition, record)
         before = passing._content()
         show(passing)
@@ -129,6 +133,7 @@ def _rewrite_batch(
         delete_horizon_ms=header.delete_horizon_ms,
     )
     for passing in kept:
+        yield
         headers = [(name.encode("utf-8", "surrogateescape"), value) for name, value in passing.headers]
         builder.append(passing.timestamp, passing.key, passing.value, headers, offset=passing.offset)
     return builder.build(last_offset=header.last_offset)

@@ -10,6 +10,7 @@ from oncelog.broker.filters.passing_records import PassingRecord, rewrite
 from oncelog.broker.log.results import FileRange
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.requests.request import CloseConnection, RequestContext
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -20,6 +21,7 @@ from oncelog.wire.messages.produce import (
     TopicProduceResponse,
 )
 from oncelog.wire.schema import ZERO_UUID, Uuid
+from oncelog.wire.steps import Steps
 
 RECORD_ERRORS_MAX = 100
 """How many records of a batch are named that were refused."""
@@ -67,7 +69,7 @@ class RecordFilter(Interceptor):
         if context.api_name != "Produce" or type(self).on_produced is RecordFilter.on_produced:
             return None
         request: ProduceRequest = context.request
-        refused = self._refused(request, context)
+        refused = await in_slices(self._refused(request, context))
         if not refused:
             return None
         if request.acks == 0:
@@ -88,7 +90,7 @@ class RecordFilter(Interceptor):
             for (name, topic_id, _), row in self._refused_rows.pop(context, {}).items():
                 _topic_of(response, name, topic_id).partition_responses.append(row)
         elif context.api_name == "Fetch" and type(self).on_fetched is not RecordFilter.on_fetched:
-            self._show_fetched(context, response)
+            await in_slices(self._show_fetched(context, response))
         return response
 
     def on_done(self, context: RequestContext, response: Any, failure: BaseException | None) -> None:
@@ -98,8 +100,10 @@ class RecordFilter(Interceptor):
 
     def _refused(
         self, request: ProduceRequest, context: RequestContext
-    ) -> dict[_Place, PartitionProduceResponse]:
-        """Show the records of the request; return the rows of the response for those that are refused."""
+    ) -> Steps[dict[_Place, PartitionProduceResponse]]:
+        """Show the records of the request, one at each step; return the rows of the response for those that are
+        refused.
+        """
         refused = {}
         for topic in request.topic_data:
             for row in topic.partition_data:
@@ -107,7 +111,7 @@ class RecordFilter(Interceptor):
                     continue
                 errors: list[tuple[int, KafkaError]] = []
                 try:
-                    changed = rewrite(
+                    changed = yield from rewrite(
                         row.records,
                         self._name_of(topic),
                         row.index,
@@ -133,7 +137,7 @@ class RecordFilter(Interceptor):
         except ValueError as error:
             errors.append((record.offset, KafkaError(ErrorCode.INVALID_RECORD, str(error))))
 
-    def _show_fetched(self, context: RequestContext, response: Any) -> None:
+    def _show_fetched(self, context: RequestContext, response: Any) -> Steps[None]:
         def show(record: PassingRecord) -> None:
             self.on_fetched(record, context)
 
@@ -147,7 +151,7 @@ class RecordFilter(Interceptor):
                     except OSError as error:
                         raise CloseConnection(f"a log file cannot be read: {error}") from error
                 try:
-                    changed = rewrite(records or b"", name, row.partition_index, show)
+                    changed = yield from rewrite(records or b"", name, row.partition_index, show)
                 except DecodeError as error:  # a filter that hides something must not let it pass
                     log.warning(
                         "a filter cannot read records",

@@ -20,16 +20,20 @@ from oncelog.wire.messages.produce import (
     TopicProduceData,
 )
 from oncelog.wire.records import iterate_records
+from oncelog.wire.steps import finish
 from tests.common.batches import GZIP, LZ4, NONE, SNAPPY, TRANSACTIONAL, ZSTD, batch, read_batches, record
 from tests.harness.log_lines import lines
 from tests.harness.requests import bytes_of, create_topic, fetch, produce, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError
-from tests.harness.simulation import simulated
+from tests.harness.simulation import simulated, simulated_work
+from tests.harness.steps import LongestTurn
 
 __all__ = ["lines"]  # a fixture
 
 OTHER_PRODUCE_VERSIONS = (3, 8, 12, 13)
+LINES_PER_RECORD = 3
+"""In the same turn: a filter alone has ten times as many."""
 
 
 class Stamp(RecordFilter):
@@ -76,7 +80,7 @@ def test_only_what_a_filter_changes_is_other(codec: int) -> None:
     def show(passing: PassingRecord) -> None:
         passing.value = b"new"
 
-    changed = rewrite(original, "t", 0, show)
+    changed = finish(rewrite(original, "t", 0, show))
     assert changed is not None
     [before], [after] = list(read_batches(original)), list(read_batches(bytes(changed)))
     same = (
@@ -98,13 +102,13 @@ def test_only_what_a_filter_changes_is_other(codec: int) -> None:
 
 def test_untouched_batches_are_the_same_bytes() -> None:
     first, second = batch(2), batch(2, base_offset=2)
-    assert rewrite(first + second, "t", 0, lambda passing: None) is None
+    assert finish(rewrite(first + second, "t", 0, lambda passing: None)) is None
 
     def show(passing: PassingRecord) -> None:
         if passing.offset == 3:
             passing.key = b"other"
 
-    changed = rewrite(first + second + second[:50], "t", 0, show)
+    changed = finish(rewrite(first + second + second[:50], "t", 0, show))
     assert changed is not None
     assert bytes(changed[: len(first)]) == first
     assert bytes(changed[-50:]) == second[:50], "what is cut off passes"
@@ -113,12 +117,12 @@ def test_untouched_batches_are_the_same_bytes() -> None:
 
 def test_control_batches_and_other_magics_pass_unseen() -> None:
     seen: list[PassingRecord] = []
-    assert rewrite(batch(1, attributes=32) + batch(1, magic=1), "t", 0, seen.append) is None
+    assert finish(rewrite(batch(1, attributes=32) + batch(1, magic=1), "t", 0, seen.append)) is None
     assert seen == []
 
 
 def test_a_batch_may_become_empty() -> None:
-    changed = rewrite(batch(3, base_offset=5), "t", 0, PassingRecord.leave_out)
+    changed = finish(rewrite(batch(3, base_offset=5), "t", 0, PassingRecord.leave_out))
     assert changed is not None
     [found] = read_batches(bytes(changed))
     assert (found.base_offset, found.last_offset_delta, found[-1]) == (5, 2, b"")
@@ -335,3 +339,45 @@ def test_a_filter_wants_the_apis_of_the_functions_that_it_defines() -> None:
     assert Stamp.apis == frozenset(("Produce",))
     assert Large.apis == frozenset(("Fetch",))
     assert Even.apis == frozenset(("Produce", "Fetch"))
+
+
+# -- how long others wait
+
+
+class Nothing(RecordFilter):
+    def on_produced(self, record: PassingRecord, context: RequestContext) -> None:
+        pass
+
+    def on_fetched(self, record: PassingRecord, context: RequestContext) -> None:
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reads", [False, True], ids=["produced", "fetched"])
+def test_a_batch_of_many_records_lets_others_have_their_turn(*, reads: bool) -> None:
+    """A few hundred bytes may hold a million empty records."""
+    turns: list[LongestTurn] = []
+
+    @simulated_work(steps=2)
+    async def run() -> None:
+        async with SimBroker() as broker:
+            client = broker.connect()
+            for number, count in enumerate((500, 1500)):
+                await create_topic(client, f"t{number}")
+                records = batch([record(None, None, offset_delta=at) for at in range(count)], codec=ZSTD)
+                if reads:
+                    await produce(client, f"t{number}", records)
+                install(broker, Nothing())
+                turn = LongestTurn()
+                if reads:
+                    await fetch(client, f"t{number}")
+                else:
+                    await produce(client, f"t{number}", records)
+                turn.end()
+                turns.append(turn)
+                for one in [*broker.node.dispatcher.interception.interceptors]:
+                    broker.node.dispatcher.interception.remove(one)
+
+    run()
+    few, many = turns
+    assert many.lines - few.lines < 1000 * LINES_PER_RECORD, many.where.most_common(8)
