@@ -82,7 +82,9 @@ class Connection(BaseConnection):
         self._lost = False
         """Whether a response from `pending` could not be sent."""
         self._requests = 0
-        """Work since the task last waited, in requests: `charge` and what is sent count as some."""
+        """Work since the task last waited, in requests: `charge` and what is sent count as some, as does what others
+        have to do (`_head_start`).
+        """
 
     def _forget_prefixes(self) -> None:
         self.produce_prefixes = None
@@ -117,7 +119,8 @@ class Connection(BaseConnection):
             if count == WOULD_BLOCK:
                 self.heard_at = real_time.monotonic()
                 await self.transport.wait_readable()
-                since_yield = self._requests = 0
+                since_yield = 0
+                self._requests = self._head_start() if self._server.yielding else 0
                 alone = False
                 continue
             if count == 0:
@@ -179,9 +182,19 @@ class Connection(BaseConnection):
 
     async def _yield(self) -> None:
         """Give the others their turn."""
-        self._requests = 0
         self.heard_at = real_time.monotonic()
-        await trio.lowlevel.checkpoint()
+        self._server.yielding += 1
+        try:
+            await trio.lowlevel.checkpoint()
+        finally:
+            self._server.yielding -= 1
+        self._requests = self._head_start()
+
+    def _head_start(self) -> int:
+        """Return with how many requests a turn begins: where others have more to do, it is shorter, so that a round of
+        them all takes as long as one turn.
+        """
+        return FAIR_REQUESTS - max(1, FAIR_REQUESTS // (1 + self._server.yielding))
 
     async def _finish_frame(self, rest: memoryview) -> int:
         """Read the remainder of a frame that has begun into memory of its own, and handle it; return its size."""

@@ -135,6 +135,8 @@ class Server(Generic[ConnectionT]):
         self.unsent = HeldBytes(UNSENT_BYTES_MAX, "responses that the client does not read")
         self.logins = HeldBytes(LOGIN_BYTES_MAX, "an incomplete frame before the log-in")
         self.connections: set[ConnectionT] = set()
+        self.yielding = 0
+        """Connections that have more to do, and let others have their turn first."""
         self.is_cut_off = False
         """Whether new connections are closed at once: a test keeps the clients away."""
         self._config = services.config
