@@ -280,6 +280,8 @@ def test_an_offset_that_was_asked_for_before_the_transactional_id() -> None:
         "instance 2 asked where to begin (request 10 of instance 2) before it asked for its transactional id "
         "(request 50 of instance 2), which ends what another one has open: the offset was old"
     )
+    again = [other(0.5, "InitProducerId"), *asked]
+    assert explained(DOUBLED, b"paid: tea", *again)[1] == "offset-before-id"
     in_order = [*first, other(4.6, "InitProducerId"), other(5, "OffsetFetch"), *late]
     assert explained(DOUBLED, b"paid: tea", *in_order)[1] != "offset-before-id"
 

@@ -336,7 +336,8 @@ class DoubledOutput:
         process = self.evidence.of_process(last)
         end = transaction_of(first, self.evidence.events)[-1:]
         read = next((one for one in process if one.api == "OffsetFetch"), None)
-        init = next((one for one in process if one.api == "InitProducerId"), None)
+        inits = [one for one in process if one.api == "InitProducerId" and one.number < last.number]
+        init = inits[-1] if inits else None
         is_fenced = first.transactional_id is not None and first.transactional_id == last.transactional_id
         if read is None or init is None or not end or not is_fenced:
             return None
