@@ -177,10 +177,12 @@ def _alter(
     nulls = [change.name for change in changes if change.value is None and change.operation != DELETE]
     if nulls:
         raise _invalid_request("Null value not supported for : " + ", ".join(nulls))
+    if (
+        resource.resource_type == BROKER_LOGGER and resource.replaces
+    ):  # AlterConfigs knows none, and asks no right
+        raise _invalid_request(f"Unknown resource type {BROKER_LOGGER}")
     denied = None if refusal is None else refusal(resource.resource_type, resource.name)
     if denied is not None:
-        if resource.resource_type == BROKER:
-            _alter_broker(image, config, resource, denied)
         raise denied
     if resource.resource_type == BROKER_LOGGER and not resource.replaces:
         check_loggers(
@@ -261,12 +263,9 @@ def _effective_changes(
 
 
 def _alter_broker(
-    image: MetadataImage,
-    config: DynamicBrokerConfig,
-    resource: AlteredResource,
-    denied: KafkaError | None = None,
+    image: MetadataImage, config: DynamicBrokerConfig, resource: AlteredResource
 ) -> list[Message]:
-    """As `_alter_topic`. Raises ``denied`` after what Kafka's broker checks, and before its controller's checks."""
+    """As `_alter_topic`."""
     if resource.name:
         _check_node_id(image, config.current, resource)
     for change in resource.changes:
@@ -283,11 +282,8 @@ def _alter_broker(
     changed = _changed(resource, current, broker_keys())
     after = _after(dynamic_texts(current), changed)
     _check_dynamic(after, resource.name)
-    if denied is None:
-        _check_min_insync_replicas(image, resource.name, changed)
+    _check_min_insync_replicas(image, resource.name, changed)
     _check_values(image, config, resource.name, after)
-    if denied is not None:
-        raise denied
     return _records(resource, changed)
 
 

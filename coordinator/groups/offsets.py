@@ -186,7 +186,7 @@ def commit_transactional_offsets(
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 rows.append(TxnOffsetCommitResponsePartition(row.partition_index, code))
                 continue
-            with _errors_of(client.api_version):
+            with _errors_of(client.api_version, ErrorCode.STALE_MEMBER_EPOCH):
                 check(topic.name, topic.topic_id, row.partition_index)
             rows.append(TxnOffsetCommitResponsePartition(row.partition_index, 0))
             value = OffsetCommitValue(
@@ -205,9 +205,9 @@ def _check_transactional_commit(
     if group is None:
         if request.generation_id_or_member_epoch < 0:
             return allow_any_partition
-        with _errors_of(client.api_version):
+        with _errors_of(client.api_version, ErrorCode.GROUP_ID_NOT_FOUND):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-    with _errors_of(client.api_version):
+    with _errors_of(client.api_version, ErrorCode.STALE_MEMBER_EPOCH):
         return group.check_offset_commit(
             request.member_id,
             request.group_instance_id,
@@ -218,13 +218,14 @@ def _check_transactional_commit(
 
 
 @contextmanager
-def _errors_of(api_version: int) -> Iterator[None]:
-    """Replace errors that TxnOffsetCommit has only from version 6 on (KIP-1319)."""
+def _errors_of(api_version: int, newer: ErrorCode) -> Iterator[None]:
+    """Replace an error that TxnOffsetCommit has only from version 6 on (KIP-1319). A share group's GROUP_ID_NOT_FOUND
+    is none of these (``OffsetMetadataManager.validateTransactionalOffsetCommit``).
+    """
     try:
         yield
     except KafkaError as error:
-        newer = error.code in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
-        if newer and api_version < TXN_OFFSET_COMMIT_TOPIC_ID_VERSION:
+        if error.code is newer and api_version < TXN_OFFSET_COMMIT_TOPIC_ID_VERSION:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from error
         raise
 
