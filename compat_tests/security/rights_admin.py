@@ -168,6 +168,21 @@ CONFIG_CASES = (
         (topic_right("ALTER_CONFIGS"), group_right("ALTER_CONFIGS"), cluster_right("ALTER_CONFIGS")),
     ),
     Case(
+        "IncrementalAlterConfigs",
+        1,
+        lambda names: {
+            "resources": [
+                {
+                    "resource_type": 4,
+                    "resource_name": "99",
+                    "configs": [{"name": "log.retention.ms", "config_operation": 0, "value": "abc"}],
+                }
+            ]
+        },
+        (cluster_right("ALTER_CONFIGS"),),
+        note="of a broker that is not there",
+    ),
+    Case(
         "ListConfigResources",
         1,
         lambda names: {"resource_types": [2]},
