@@ -290,6 +290,27 @@ def test_the_last_offset_of_a_cleaning_is_not_lost() -> None:
     run(main)
 
 
+def test_an_emptied_batch_before_the_end_of_the_log_goes() -> None:
+    """Until Kafka 4.3 the last one of each cleaning stayed; from 4.4 on only that before the high watermark does."""
+
+    async def main() -> None:
+        harness = without_cleaner()
+        harness.add_topic("t")
+        async with harness.running() as manager:
+            log = manager.get("t", 0)
+            keyed(log, b"a", b"1")
+            log.append(batch(b"y", key=None), leader_epoch=0)
+            log.roll()
+            keyed(log, b"b", b"1")
+            harness.add_topic("t", overrides=COMPACT)
+            manager.update_config("t", harness.topics["t"].config)
+            assert await clean(manager)
+            headers = [header for _, header in log.segments[0].headers()]
+            assert [(header.base_offset, header.record_count) for header in headers] == [(0, 1)]
+
+    run(main)
+
+
 def test_segments_are_merged_up_to_segment_bytes() -> None:
     async def main() -> None:
         harness = without_cleaner()

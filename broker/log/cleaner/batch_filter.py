@@ -57,8 +57,9 @@ class LastBatch:
 class BatchFilter:
     """The rules of one cleaning.
 
-    ``now_ms``: wall time at its beginning. ``end_offset``: its first uncleanable offset; the batch just before
-    it stays, even if empty, so that the offset is not lost. ``pause`` is awaited between slices.
+    ``now_ms``: wall time at its beginning. ``end_offset``: the log's high watermark; the batch just before it
+    stays, even if empty, so that the offset is not lost (Kafka 4.4: ``Cleaner.cleanInto``). ``pause`` is awaited
+    between slices.
     """
 
     def __init__(

@@ -249,7 +249,7 @@ class Cleaning:
             last_batches(log),
             now_ms=self._now_ms,
             delete_retention_ms=log.config.delete_retention_ms,
-            end_offset=self._to_clean.first_uncleanable_offset,
+            end_offset=log.high_watermark,
             slices=self._slices,
             pause=self._pause,
         )
