@@ -113,15 +113,15 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     def preferred_assignor(
         self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
     ) -> str | None:
-        """The server-side assignor that most members prefer, with ``old`` replaced by ``new``. Of several, the first by
-        name: any order that holds for ever would do.
+        """The server-side assignor that most members prefer, with ``old`` replaced by ``new``. Of two with as many, the
+        last by name: "uniform", as in Kafka, where it stands first in a hash table.
         """
         counts = self.assignors
         if old is not None or new is not None:
             counts = dict(counts)
             _count(counts, [old.assignor] if old is not None else [], -1)
             _count(counts, [new.assignor] if new is not None else [], 1)
-        return max(sorted(counts), key=counts.__getitem__, default=None)
+        return max(sorted(counts, reverse=True), key=counts.__getitem__, default=None)
 
     def all_classic_without(self, leaving: Iterable[ConsumerGroupMember]) -> bool:
         """Whether all members but ``leaving`` use the classic protocol."""
