@@ -350,17 +350,17 @@ def test_the_group_uses_the_assignor_that_most_ask_for() -> None:
 
 def test_a_changed_assignor_of_the_group_rebalances_it() -> None:
     harness = lab_with(partitions=3)
-    one, two = Consumer(harness, "a", assignor="uniform"), Consumer(harness, "b", assignor="uniform")
+    one, two = Consumer(harness, "a", assignor="range"), Consumer(harness, "b", assignor="range")
     one.join()
     two.join()
     settle(harness, [one, two], rounds=3)
     epoch = group_of(harness.shard).epoch
-    two.beat(server_assignor="range")
+    two.beat(server_assignor="uniform")
     assert group_of(harness.shard).epoch == epoch + 1, "as many prefer one as the other"
     for member in (one, two, one, two):
         member.beat()
     assert group_of(harness.shard).epoch == epoch + 1, "nobody has changed anything"
-    one.beat(server_assignor="range")
+    one.beat(server_assignor="uniform")
     assert group_of(harness.shard).epoch == epoch + 1
 
 
