@@ -17,7 +17,12 @@ from oncelog.broker.metadata.image import GROUP
 from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.groups.group import SHARE
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+from oncelog.wire.stored.metadata import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from oncelog.wire.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -274,7 +279,10 @@ class GroupCoordinator:
                 self._deleted_before_load.append((topic.name, topic.topic_id))
         if not self.runtime.loaded:
             return
-        if isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
+        has_moved = (
+            isinstance(record, PartitionChangeRecord) and record.replicas is not None
+        )  # to other racks
+        if has_moved or isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
             if not self._changed_topics:
                 self.runtime.background.add(self._notify_groups_of_topics())
             self._changed_topics[topic.name] = None

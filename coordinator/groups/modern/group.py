@@ -115,6 +115,7 @@ class ModernGroup(Generic[M]):
 
     def on_topics_changed(self, shard: GroupShard, topics: Collection[str]) -> None:
         """Let the next heartbeat check whether the group must rebalance."""
+        self.volatile.topic_hashes.forget(topics)
         read = self.subscriptions.topics
         if any(name in read for name in topics):
             self.volatile.metadata_checked = False

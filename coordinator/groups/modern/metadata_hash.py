@@ -22,28 +22,33 @@ NO_TOPICS = 0
 class TopicHashes:
     """Caches the hashes of a group's topics: to hash a topic of 1,000 partitions takes a millisecond.
 
-    A topic is hashed again when its number of partitions changes; a change of racks shows only after a restart.
+    A topic is hashed again when its number of partitions changes, and after `forget`.
     """
 
     __slots__ = ("_cache",)
 
     def __init__(self) -> None:
-        self._cache: dict[Uuid, tuple[int, int]] = {}
+        self._cache: dict[str, tuple[Uuid, int, int]] = {}
+
+    def forget(self, names: Iterable[str]) -> None:
+        """The replicas of these topics may be in other racks now."""
+        for name in names:
+            self._cache.pop(name, None)
 
     def of_group(self, names: Iterable[str], topics: Topics) -> int:
         """The hash, an int64, of the topics with these names; 0 if none of them exists."""
-        used: dict[Uuid, tuple[int, int]] = {}
+        used: dict[str, tuple[Uuid, int, int]] = {}
         hashes = []
         for name in sorted(names):
             topic = topics.by_name(name)
             if topic is None:
                 continue
             count = len(topic.partitions)
-            cached = self._cache.get(topic.topic_id)
-            if cached is None or cached[0] != count:
-                cached = (count, topic_hash(topic, topics))
-            used[topic.topic_id] = cached
-            hashes.append(cached[1])
+            cached = self._cache.get(name)
+            if cached is None or cached[:2] != (topic.topic_id, count):
+                cached = (topic.topic_id, count, topic_hash(topic, topics))
+            used[name] = cached
+            hashes.append(cached[2])
         self._cache = used
         return _hash(pack(f"<{len(hashes)}q", *hashes)) if hashes else NO_TOPICS
 
