@@ -26,7 +26,7 @@ RESOLVE_TIMEOUT_S = 600
 TOOL_TIMEOUT_S = 300
 ARCHIVE_TIMEOUT_S = 120
 TRAINING_TIMEOUT_S = 60
-WITHOUT_JAVA = "ONCELOG_TEST_WITHOUT_JAVA"
+WITHOUT_JAVA = "TESTS_WITHOUT_JAVA"
 """The variable with the test that runs, if it must need no Java."""
 MOVED_IN_4_4 = {"org.apache.kafka.tools.ConfigCommand": "kafka.admin.ConfigCommand"}
 """The main classes that had another name before 4.4, with that name."""
