@@ -336,7 +336,7 @@ def run_steps(target: Target) -> dict[str, tuple[int, str]]:
     """By step the exit code and what is said, once the certificate that is expected is shown."""
     files = target.files
     folder = files.folder / target.name
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for file in files.folder.glob("*.pem"):
         (folder / file.name).write_bytes(file.read_bytes())
     entity = ("--bootstrap-server", target.broker.bootstrap, "--entity-type", "brokers", "--entity-name", "1")
@@ -350,7 +350,8 @@ def run_steps(target: Target) -> dict[str, tuple[int, str]]:
         deadline = now_ms() + WAIT_MS
         while target.shown(listener)[0] != files.serials[expected]:
             assert now_ms() < deadline, (target.name, step, run.stdout + run.stderr)
-        said = FRAME.sub("", run.stdout + run.stderr).replace(str(folder), "FOLDER").strip()
+        said = FRAME.sub("", run.stdout + run.stderr).replace(str(folder), "FOLDER")
+        said = said.replace(target.broker.bootstrap, "BOOTSTRAP").strip()
         found[step] = run.returncode, said
     return found
 
