@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from oncelog.broker.prove.trials.trial_result import LastWords
+
 EXIT_CODES: Final = {KEPT: 0, BROKEN: 1, NOT_JUDGED: EXIT_NOT_JUDGED}
 HELP: Final = "see oncelog prove --help"
 REPORT: Final = "oncelog-prove"
@@ -132,7 +134,7 @@ def _prove(
     print(text, end="", flush=True)
     if disturbances is None:
         page = html_of(verdict, files, unsteady_files)
-        _write(options.report, verdict, page)
+        _write(options.report, verdict, page, with_logs=options.logs)
         print(f"oncelog: the report is {os.path.join(options.report, PAGE)}", file=sys.stderr)
     return EXIT_CODES[verdict.promise]
 
@@ -191,15 +193,19 @@ def _path(report: str, prefix: str, number: int, suffix: str = "") -> str:
     return os.path.join(report, f"{prefix}{number + 1}{suffix}.json")
 
 
-def _write(report: str, verdict: Verdict, page: str) -> None:
-    """Write the verdict, its page, and a file for each finding."""
+def _write(report: str, verdict: Verdict, page: str, *, with_logs: bool) -> None:
+    """Write the verdict, its page, and a file for each finding; with its logs, if they are wanted."""
     try:
         for name in os.listdir(report):
-            if re.fullmatch(r"(unsteady-)?\d+(\.rules)?\.json", name):
+            if re.fullmatch(r"(unsteady-)?\d+(\.rules)?\.json|.*\.instance\d+-\d+\.log", name):
                 os.remove(os.path.join(report, name))
+        if with_logs:
+            _write_logs(report, "undisturbed", verdict.last_words)
         for prefix, findings in _prefixed(verdict):
             for number, finding in enumerate(findings):
                 _write_json(_path(report, prefix, number), finding.to_data(verdict.plan))
+                if with_logs:
+                    _write_logs(report, f"{prefix}{number + 1}", finding.last_words)
                 rules = finding.rules()
                 if rules is not None:
                     _write_json(_path(report, prefix, number, ".rules"), {"rules": rules})
@@ -208,6 +214,14 @@ def _write(report: str, verdict: Verdict, page: str) -> None:
             file.write(page)
     except OSError as error:
         raise UsageError(f"--report {report}: {error.strerror}") from None
+
+
+def _write_logs(report: str, name: str, last_words: Sequence[LastWords]) -> None:
+    """Write a file for each process: ``1.instance2-1.log`` for the first start of instance 2 in the first finding."""
+    for one in last_words:
+        path = os.path.join(report, f"{name}.instance{one.instance}-{one.run}.log")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(one.output)
 
 
 def _write_json(path: str, data: object) -> None:
@@ -509,6 +523,11 @@ def _parser() -> Parser:
     )
     add("--seed", type=int, default=0, metavar="N", help="of the broker's random ids (default: 0)")
     add("--report", default=REPORT, metavar="DIR", help=f"where the report is written (default: {REPORT})")
+    add(
+        "--logs",
+        action="store_true",
+        help="write what each process of a finding wrote, its last 64 kB, beside the finding",
+    )
     add("--json", action="store_true", help="print the verdict as JSON")
     add(
         "--again",

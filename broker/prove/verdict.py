@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import oncelog
@@ -107,7 +107,7 @@ class Finding:
             "disturbances": self.again,
             "rules": self.rules(),
             "plan": plan.to_data(),
-            "last_words": [asdict(one) for one in self.last_words],
+            "last_words": [one.to_data() for one in self.last_words],
             "timeline": list(self.timeline),
         }
 
@@ -235,5 +235,5 @@ class Verdict:
             "notes": self.notes,
             "left_out": list(self.left_out),
             "undisturbed": list(self.undisturbed),
-            "last_words": [asdict(one) for one in self.last_words],
+            "last_words": [one.to_data() for one in self.last_words],
         }

@@ -137,7 +137,12 @@ def test_the_last_words_of_a_program_are_shown(folder: pathlib.Path) -> None:
     trace = (
         "echo begun; echo 'Exception: disk full' >&2; echo '\tat shop.Main.main(Main.java:92)' >&2; exit 1"
     )
-    ended = prove(folder, *GOOD, "--", "sh", "-c", trace)
+    ended = prove(folder, *GOOD, "--logs", "--", "sh", "-c", trace)
+    assert (
+        (folder / "oncelog-prove" / "undisturbed.instance1-3.log")
+        .read_text()
+        .startswith("begun\nException: ")
+    )
     assert "instance 1 ended with exit code 1: Exception: disk full" in ended.stdout
     lines = ["begun", "Exception: disk full", "    at shop.Main.main(Main.java:92)"]
     shown = "".join(f"      {line}\n" for line in lines)

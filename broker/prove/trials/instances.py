@@ -114,8 +114,9 @@ class Instances:
             self._note_output(program)
 
     def _note_output(self, program: Program) -> None:
-        if lines := last_lines(program.output):
-            self._result.last_words.append(LastWords(program.instance, program.run, lines))
+        output = program.output
+        if lines := last_lines(output):
+            self._result.last_words.append(LastWords(program.instance, program.run, lines, output))
 
     def _has_come(self, program: Program) -> bool:
         """Whether the process that runs has asked to join its group, or for records."""

@@ -26,6 +26,12 @@ class LastWords:
     run: int
     """Which process of the instance it was, from 1 on."""
     lines: Sequence[str]
+    output: str = field(default="", repr=False)
+    """The end of what it wrote, of which ``lines`` are the last."""
+
+    def to_data(self) -> dict[str, object]:
+        """Return what JSON has of it."""
+        return {"instance": self.instance, "run": self.run, "lines": list(self.lines)}
 
     @property
     def text(self) -> str:
