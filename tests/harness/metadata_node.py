@@ -23,6 +23,7 @@ from oncelog.wire.errors import KafkaError
 from oncelog.wire.schema import Message
 from oncelog.wire.stored.metadata import BrokerEndpoint, ConfigRecord
 from tests.harness.clocks import FixedClock
+from tests.harness.look_ups import at_once
 from tests.sim.files import SimFileSystem
 
 DATA_DIR = "/data"
@@ -61,6 +62,7 @@ class StandInNode:
         self.cluster = Cluster(self.config.static.node_id, self.metadata, no_logs)
         self.authorization = Authorization()
         self.host_names = HostNames()
+        self.host_names.look_up = at_once
         self.records: list[Message] = []
         self.metadata.subscribe(self._on_record)
 

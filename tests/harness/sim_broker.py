@@ -23,6 +23,7 @@ from oncelog.broker.seams.transport import SocketListener
 from oncelog.broker.security.listener import ListenerSecurity
 from oncelog.broker.security.sasl.users import Users
 from tests.harness.clocks import VirtualWall
+from tests.harness.look_ups import at_once
 from tests.harness.sim_client import CLIENT_ID, SimClient
 from tests.harness.sim_network import MemoryListener, MemoryTransport
 from tests.sim.files import SimFileSystem, SimulatedCrash
@@ -136,6 +137,7 @@ class SimBroker:
                 )
                 with opened as self.node:
                     self.node.host.fail_on_internal_errors = True
+                    self.node.host.host_names.look_up = at_once
                     await self.node.run(task_status)
         except BaseException:
             # A dead process reports nothing: exceptions of its tasks while they unwind mean nothing.

@@ -23,6 +23,7 @@ from oncelog.broker.security.acl_text import parse_acls
 from oncelog.broker.security.listener import ListenerSecurity
 from oncelog.broker.security.sasl.users import Users
 from tests.harness.clocks import VirtualWall
+from tests.harness.look_ups import at_once
 from tests.harness.sim_broker import EPOCH_MS
 from tests.harness.sim_client import SimClient
 from tests.harness.sim_network import MemoryListener, MemoryTransport
@@ -119,6 +120,7 @@ class SimProxy:
     async def _run(self, bound: list[BoundListener], task_status: trio.TaskStatus[None]) -> None:
         with self._open(bound) as self.proxy:
             self.proxy.host.fail_on_internal_errors = True
+            self.proxy.host.host_names.look_up = at_once
             await self.proxy.run(task_status)
 
     async def __aexit__(

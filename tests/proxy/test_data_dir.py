@@ -320,9 +320,8 @@ async def test_stored_quotas_of_hosts_hold_from_the_start() -> None:
             [row] = (await admin.call(AlterClientQuotasRequest([entry]))).entries
             assert row.error_code == 0
         async with keeping(broker, files) as proxy:
+            await trio.testing.wait_all_tasks_blocked()
             names = proxy.proxy.host.host_names
-            while names.address(host) is None:  # a thread looks it up
-                await trio.lowlevel.checkpoint()
             assert names.address(host) == "127.0.0.1"
 
 

@@ -15,7 +15,6 @@ from confluent_kafka import Producer
 import oncelog
 from oncelog.broker.dispatch.interception import LARGE_REQUESTS_AT_ONCE
 from oncelog.broker.seams.os_files import OFFLOAD_THREADS
-from oncelog.broker.security import host_names
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request
 from oncelog.wire.messages.alter_client_quotas import (
@@ -34,6 +33,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.common.frames import Connection
+from tests.harness import look_ups
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient
 from tests.harness.sim_network import MemoryListener
@@ -158,10 +158,7 @@ async def test_the_connections_of_a_listener_are_limited() -> None:
 
 def test_a_quota_of_a_host_holds_for_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     def hosts(**addresses: str) -> None:
-        async def found(name: str, threads: trio.CapacityLimiter) -> str | None:
-            return addresses.get(name)
-
-        monkeypatch.setattr(host_names, "address_of", found)
+        monkeypatch.setattr(look_ups, "ADDRESSES", addresses)
 
     @simulated
     async def run() -> None:
@@ -190,27 +187,24 @@ def quotas_of(*hosts: str) -> AlterClientQuotasRequest:
     return AlterClientQuotasRequest([QuotaAlteration([EntityData("ip", host)], [op]) for host in hosts])
 
 
-def test_look_ups_take_no_turn_of_large_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+@simulated
+async def test_look_ups_take_no_turn_of_large_requests() -> None:
     async def never(name: str, threads: trio.CapacityLimiter) -> str | None:
         await trio.sleep_forever()
         return None
 
-    @simulated
-    async def run() -> None:
-        monkeypatch.setattr(host_names, "address_of", never)
-        request = quotas_of(*(f"{number}.invalid" for number in range(2100)))
-        topics = [MetadataRequestTopic(name=f"topic-{number}") for number in range(2100)]
-        async with SimBroker() as broker, trio.open_nursery() as nursery:
-            for _ in range(LARGE_REQUESTS_AT_ONCE):
-                nursery.start_soon(broker.connect().call, request, 1, AlterClientQuotasResponse)
-            await trio.testing.wait_all_tasks_blocked()
-            with trio.fail_after(60):
-                asked = MetadataRequest(topics, allow_auto_topic_creation=False)
-                response = await broker.connect().call(asked, 9, MetadataResponse)
-            assert len(response.topics) == 2100
-            nursery.cancel_scope.cancel()
-
-    run()
+    request = quotas_of(*(f"{number}.invalid" for number in range(2100)))
+    topics = [MetadataRequestTopic(name=f"topic-{number}") for number in range(2100)]
+    async with SimBroker() as broker, trio.open_nursery() as nursery:
+        broker.node.host.host_names.look_up = never
+        for _ in range(LARGE_REQUESTS_AT_ONCE):
+            nursery.start_soon(broker.connect().call, request, 1, AlterClientQuotasResponse)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(60):
+            asked = MetadataRequest(topics, allow_auto_topic_creation=False)
+            response = await broker.connect().call(asked, 9, MetadataResponse)
+        assert len(response.topics) == 2100
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.slow
